@@ -7,27 +7,31 @@ without metadata all directories have to state one id.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from formats.file_names import DirectoryState
+from formats.file_names import DirectoryState, parse_directory_name
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.errors import UsageError, on_left_out
+from kafkalog.errors import DataError, UsageError, on_left_out
 from kafkalog.identity import image_of, newest_metadata, topic_id_of
+from kafkalog.log_dir import LogDirListing, LogDirTop, PartitionDir, list_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
-from kafkalog.targets import partitions_of
+from kafkalog.targets import look_at_targets, partitions_of
 from kafkalog.text_files import properties_of
+from kafkalog.wording import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kafkalog.cluster_image import ClusterImage
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.targets import Target
 
 _NAMED_MAX: Final = 8
+_METADATA: Final = f"{CLUSTER_METADATA}-0"
 
 
 def live_id(name: str, stated: Collection[str], images: Iterable[ClusterImage]) -> str | None:
@@ -138,7 +142,7 @@ def paths_of_others(
     for name, some in topics.items():
         for words, group in _others(name, some, ids, image):
             left_out.update(one.path for one in group)
-            _tell(f"{words} left out: {_some([one.path for one in group])}")
+            _tell(f"{words} left out: {some_of([one.path for one in group], _NAMED_MAX)}")
     return left_out
 
 
@@ -204,12 +208,44 @@ def _others(
     yield from groups.items()
 
 
+def note_hosting(paths: Iterable[str], topics: Collection[str] | None) -> None:
+    """Note which partitions of log directories are not where the cluster's metadata have them.
+
+    Args:
+        paths: of log directories and their parents; others are passed over.
+        topics: those that are read; None for all but internal ones.
+
+    Cost:
+        Where one of them has the metadata log, the image is read; else only names are.
+    """
+    tops = [
+        one
+        for one in look_at_targets(paths, failed=lambda _: None)
+        if isinstance(one, LogDirTop) and not is_object(one.path)
+    ]
+    if not any(_METADATA in one.directories for one in tops):
+        return
+    from kafkalog.recovery import NodeDir, nodes_of
+
+    for node in nodes_of([NodeDir(_by_names(one)) for one in tops]):
+        for line in node.misplaced(topics):
+            _tell(line)
+
+
+def _by_names(top: LogDirTop) -> LogDirListing:
+    """Return a log directory with its partitions; files are only listed of the metadata log."""
+    found = []
+    for name in top.directories:
+        parsed, path = parse_directory_name(name), os.path.join(top.path, name)
+        if parsed is not None:
+            with suppress(DataError):
+                partition = PartitionDir(path, parsed, ())
+                found.append(list_partition(path) if name == _METADATA else partition)
+    return LogDirListing(top.path, top.files, tuple(found))
+
+
 def _listed(places: dict[str, list[str]]) -> str:
-    return "; ".join(f"{one} in {_some(places[one])}" for one in sorted(places))
-
-
-def _some(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:_NAMED_MAX]) + (", …" if len(paths) > _NAMED_MAX else "")
+    return "; ".join(f"{one} in {some_of(places[one], _NAMED_MAX)}" for one in sorted(places))
 
 
 def _tell(text: str) -> None:

@@ -8,10 +8,12 @@ not go on. The exit statuses are those of the command line's contract (`docs/exi
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kafkalog.model import Defect
 
 PARTLY_DONE: Final = 8
 """Exit status: something was changed or written, and something else failed or was refused."""
@@ -320,3 +322,23 @@ def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[No
         failed(error)
     except Exception as raised:  # noqa: BLE001 # a bug on one item: the others go on
         failed(as_internal_error(raised, path))
+
+
+class Note(NamedTuple):
+    """One line worth knowing; a warning is one that somebody should act on."""
+
+    text: str
+    is_warning: bool = False
+
+
+Event: TypeAlias = "KafkaLogError | Defect | Note"
+"""What a run reports besides its results: what stops the work on one thing, damage, and notes."""
+
+
+class Listener:
+    """Hears what a run reports besides its results; subclasses override what they need."""
+
+    def hear(self, event: Event) -> None:
+        """Handle an event; by default raise an error, and so stop the run."""
+        if isinstance(event, KafkaLogError):
+            raise event

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.late_classes import dataclass
-from kafkalog.wording import counted
+from kafkalog.wording import counted, some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 class OffsetSource(StrEnum):
@@ -138,3 +138,25 @@ class LeftOut:
             {name: mark.above for name, mark in cut},
             {name: mark.reason for name, mark in cut if mark.reason},
         )
+
+    def lines(self, hint: str = "") -> Iterator[str]:
+        """Yield a line per bound that leaves records of a log out.
+
+        Args:
+            hint: how to get those above high watermarks.
+        """
+        by_reason: dict[str, list[str]] = {}
+        for name, offset in self.above_watermark.items():
+            count = counted(self.records_above_watermark[name], "record")
+            reason = self.watermark_reasons.get(name, "")
+            by_reason.setdefault(reason, []).append(f"{name} from {offset}, {count}")
+        for reason, names in by_reason.items():
+            why = f"; the checkpoint counts: {reason}" if reason else ""
+            yield f"records above the high watermark left out{hint}: {some_of(names)}{why}"
+        if self.above_last_stable:
+            names = [f"{name} from {offset}" for name, offset in self.above_last_stable.items()]
+            what = "records of open transactions and after them left out (--read-committed)"
+            yield f"{what}: {some_of(names)}"
+        if self.below_log_start:
+            names = [f"{name} up to {offset}" for name, offset in self.below_log_start.items()]
+            yield f"records below the log start offset left out: {some_of(names)}"

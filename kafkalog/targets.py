@@ -27,22 +27,6 @@ from kafkalog.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from kafkalog.configs import LogDirConfigs
-
-
-class Listener:
-    """Receives what a run reports besides its results; subclasses override what they need."""
-
-    def failed(self, error: KafkaLogError) -> None:
-        """Handle the failure of one partition; by default, raise it and so stop the run."""
-        raise error
-
-    def noted(self, text: str) -> None:
-        """Handle a note, one line of text."""
-
-    def configured(self, configs: LogDirConfigs) -> None:
-        """Handle the configs of the topics before they are used."""
-
 
 T = TypeVar("T")
 

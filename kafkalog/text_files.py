@@ -121,6 +121,11 @@ def checkpoint_text(entries: Sequence[Sequence[object]]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def topic_id_text(topic_id: str) -> bytes:
+    """Return a `partition.metadata` with this id, as Kafka writes it."""
+    return f"version: {_VERSION}\ntopic_id: {topic_id}".encode()
+
+
 def _fields(path: str, data: bytes, count: int) -> Iterator[list[str]]:
     lines = _lines(path, data)
     first = next(lines, None)

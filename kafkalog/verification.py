@@ -17,10 +17,10 @@ from kafkalog.paths.reading import reading
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.paths.source import read_file
 from kafkalog.storage import NewFile
-from kafkalog.targets import Target, open_targets
+from kafkalog.targets import Target, open_targets, require_topics, topics_of, unlisted_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 
     from kafkalog.check.walk import ReadColumns, RemoteWalk
     from kafkalog.engine import Engine
@@ -46,6 +46,8 @@ class Findings:
             with an engine.
         rate_limit: bytes read per second, by all tasks together.
         leaves_cache: leave the page cache as it was, for use next to a running broker.
+        topics: of log directories, only the partitions of these; None for all that is in them.
+        exclude: of log directories, only the partitions of topics other than these.
         failed: called with an error that stops the work on a target, while the run continues with
             the others; without it the error is raised.
 
@@ -56,7 +58,8 @@ class Findings:
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: a target cannot be opened.
-        UsageError: an argument makes no sense, or `state` lies inside a target.
+        UsageError: an argument makes no sense, a topic has no partition, or `state` lies inside a
+            target.
         UnwritableError: `state` could not be written after the run.
     """
 
@@ -71,6 +74,8 @@ class Findings:
         threads: int | None = None,
         rate_limit: int | None = None,
         leaves_cache: bool = False,
+        topics: Collection[str] | None = None,
+        exclude: Collection[str] = (),
         failed: Callable[[KafkaLogError], None] | None = None,
     ) -> None:
         if seed is not None and sample is None:
@@ -84,6 +89,8 @@ class Findings:
         self._rate_limit = rate_limit
         self._leaves_cache = leaves_cache
         opened = open_targets(targets, failed=self._fail)
+        if topics is not None or exclude:
+            opened = list(self._of_topics(opened, topics, exclude))
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,
@@ -93,6 +100,25 @@ class Findings:
             duration_s=max_duration_s,
         )
         self.verification = Verification(schedule=self.schedule, threads=threads)
+
+    def _of_topics(
+        self, targets: Sequence[Target], topics: Collection[str] | None, exclude: Collection[str]
+    ) -> Iterator[Target]:
+        """Yield the partitions of log directories by their topics, as if each was a target."""
+
+        def is_meant(topic: str) -> bool:
+            return topic not in exclude and (topics is None or topic in topics)
+
+        if not self.errors:
+            require_topics({*(topics or ()), *exclude}, topics_of(targets))
+        for target in targets:
+            for one, error in unlisted_of([target]):
+                if is_meant(one.topic):
+                    self._fail(error)
+            if not isinstance(target, LogDirListing):
+                yield target
+                continue
+            yield from (one for one in target.partitions if is_meant(one.topic))
 
     @property
     def targets(self) -> Sequence[Target]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 def counted(number: int, what: str) -> str:
@@ -19,6 +19,11 @@ def _plural(what: str) -> str:
     if what.endswith("y") and not what.endswith(("ay", "ey", "oy")):
         return f"{what[:-1]}ies"
     return f"{what}es" if what.endswith(("ch", "x")) else f"{what}s"
+
+
+def some_of(names: Sequence[str], most: int = 5) -> str:
+    """Join the first few names."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def utc_text(timestamp_ms: int) -> str:

@@ -63,6 +63,7 @@ def _version(value: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
     tier_key: Annotated[
         list[str] | None,
@@ -82,6 +83,13 @@ def _root(
             show_default=False,
         ),
     ] = None,
+    rate_limit: Annotated[
+        str | None,
+        typer.Option("--rate-limit", metavar="SIZE", help="Read at most SIZE per second."),
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Leave the page cache to a running broker.")
+    ] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -99,6 +107,12 @@ def _root(
     kafkalog simulate-retention /var/lib/kafka       predict deletions
     kafkalog compact /var/lib/kafka                  predict a compaction
     """
+    if rate_limit is not None or no_cache:
+        from kafkalog.paths.reading import reading
+        from kafkalog_cli.options import parse_rate
+
+        rate = None if rate_limit is None else parse_rate(rate_limit)
+        context.with_resource(reading(rate_limit=rate, leaves_cache=no_cache, everywhere=True))
     if max_requests is not None:
         from kafkalog.paths.requests import requests
 

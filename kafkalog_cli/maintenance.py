@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import KafkaLogError, UsageError
-from kafkalog.targets import Listener
+from kafkalog.configs.definitions import value_text
+from kafkalog.errors import UsageError
 from kafkalog.wording import printable
-from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import Kind, Row, Style
 from kafkalog_cli.output.text import duration_text, wrapped
 from kafkalog_cli.output.writer import terminal_width
@@ -17,15 +17,14 @@ from kafkalog_cli.standard_streams import require_stdout
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
-    from kafkalog.configs.definitions import Value
+    from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.offsets import LogOffset
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
     """Return `retention.ms=1000 (1 second, --config), ...`."""
     return ", ".join(
-        f"{config.name}={_text(config.value)} ({_duration(config)}{_source(config)})"
+        f"{config.name}={value_text(config.value)} ({_duration(config)}{_source(config)})"
         for config in configs
     )
 
@@ -58,12 +57,6 @@ CONFIGS: Final = Kind("array", to_json=_config_objects)
 MARKS: Final = Kind("array", to_json=_mark_objects)
 
 
-def _text(value: Value) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _duration(config: ConfigValue) -> str:
     value = config.value
     if not config.name.endswith(".ms") or not isinstance(value, int):
@@ -87,19 +80,6 @@ def print_heading(lines: list[str]) -> None:
     sys.stdout.buffer.write(text.encode("utf-8"))
 
 
-def note_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
-    """Report notes about a log directory's metadata log."""
-    if configs.metadata is None:
-        where = f"{configs.path} has no __cluster_metadata-0"
-        show_note(f"{where}: configs not given have Kafka's defaults")
-        return
-    for defect in configs.metadata.defects:
-        outcome.count(defect)
-        outcome.defect(defect)
-    if configs.metadata.unknown:
-        show_note(f"{configs.metadata.unknown} metadata records are of an unknown version")
-
-
 def note_shadowed(
     topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
 ) -> None:
@@ -115,28 +95,6 @@ def note_shadowed(
         if text not in told:
             told.add(text)
             show_note(text)
-
-
-class ShownListener(Listener):
-    """Shows what a run reports besides its results; records what affects the exit status."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        self._metadata: set[str] = set()  # whose defects are reported
-
-    def failed(self, error: KafkaLogError) -> None:
-        """Report the failure; the run continues."""
-        self._outcome.error(error)
-
-    def noted(self, text: str) -> None:
-        """Show the note."""
-        show_note(text)
-
-    def configured(self, configs: LogDirConfigs) -> None:
-        """Report defects of a metadata log, once."""
-        if configs.path not in self._metadata:
-            self._metadata.add(configs.path)
-            note_metadata(configs, self._outcome)
 
 
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from kafkalog.errors import (
     INTERNAL_ERROR,
@@ -16,26 +16,33 @@ from kafkalog.errors import (
     InternalError,
     KafkaLogError,
     LimitExceededError,
+    Listener,
+    Note,
     UnreadableError,
     contained,
     on_failure,
     on_left_out,
 )
-from kafkalog.wording import counted, printable
+from kafkalog.wording import counted, printable, some_of
 from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from kafkalog.errors import Event
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, LogView, Severity
-    from kafkalog.offsets import LeftOut, PartitionOffsets
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.parents import Parent
     from kafkalog.paths.requests import Requests
     from kafkalog.state.coordinators import InternalTopic
     from kafkalog.state.model import Groups
     from kafkalog.view import Difference, Shown
 
+
+END_HINT: Final = " (--end log includes them)"
+"""How to get records above high watermarks, in a note about them."""
+_NUMBERS_MAX: Final = 6  # `some_of` shows one less
 shows_tracebacks = False
 """Whether errors are shown with a traceback: `--debug`."""
 
@@ -143,39 +150,36 @@ def left_out_shown() -> Iterator[None]:
         on_left_out.remove(show)
 
 
-_NAMES_MAX: Final = 5
+CHECK_FAILED: Final = "check-failed"
+_STATUSES: Final = {
+    CHECK_FAILED: INTERNAL_ERROR,
+    **{one.reference: one.exit_code for one in (LimitExceededError, UnreadableError)},
+}
+"""The statuses of defects that are about the run, whatever their severity."""
 
 
-def left_out_lines(left: LeftOut, hint: str = " (--end log includes them)") -> Iterator[str]:
-    """Yield a line per bound that leaves records of a log out.
+def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
+    """Return the exit status of a run that hears of an event; of several, the largest counts.
 
     Args:
-        left: the records.
-        hint: how to get those above high watermarks.
+        event: what was heard.
+        failing: the severities that are failures; by default all but notes.
     """
-    by_reason: dict[str, list[str]] = {}
-    for name, offset in left.above_watermark.items():
-        count = counted(left.records_above_watermark[name], "record")
-        reason = left.watermark_reasons.get(name, "")
-        by_reason.setdefault(reason, []).append(f"{name} from {offset}, {count}")
-    for reason, names in by_reason.items():
-        why = f"; the checkpoint counts: {reason}" if reason else ""
-        yield f"records above the high watermark left out{hint}: {some_of(names)}{why}"
-    if left.above_last_stable:
-        names = [f"{name} from {offset}" for name, offset in left.above_last_stable.items()]
-        what = "records of open transactions and after them left out (--read-committed)"
-        yield f"{what}: {some_of(names)}"
-    if left.below_log_start:
-        names = [f"{name} up to {offset}" for name, offset in left.below_log_start.items()]
-        yield f"records below the log start offset left out: {some_of(names)}"
+    from kafkalog.model import Defect
+
+    match event:
+        case KafkaLogError():
+            return event.exit_code
+        case Defect(severity=severity, reference=reference):
+            is_failure = severity != "note" if failing is None else severity in failing
+            return max(int(is_failure), _STATUSES.get(reference, 0))
+        case Note():
+            return 0
+        case _:
+            assert_never(event)
 
 
-def some_of(names: list[str]) -> str:
-    """Join the first few names."""
-    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
-
-
-class Outcome:
+class Outcome(Listener):
     """The exit status so far: the work continues after a bad input, and the worst status counts.
 
     Attributes:
@@ -187,6 +191,7 @@ class Outcome:
     def __init__(self) -> None:
         self.status = 0
         self._named: set[str] = set()
+        self._noted: set[Note] = set()
         self.errors: list[KafkaLogError] = []
         self.checks_failed = 0
 
@@ -208,7 +213,7 @@ class Outcome:
 
         paths = list(paths)
         targets = open_targets(
-            paths, failed=self.error, parents=show_parent, by_names=by_names, topics=topics
+            paths, failed=self.hear, parents=show_parent, by_names=by_names, topics=topics
         )
         self._named.update(map(absolute, [*paths, *(one.path for one in targets)]))
         return targets
@@ -247,7 +252,7 @@ class Outcome:
                 continue
             for one, error in unlisted_of([target]):
                 if topics is None or one.topic in topics:
-                    self.error(error)
+                    self.hear(error)
             meant, internals = meant_partitions([target], topics, internal=internal, dead=dead)
             found += meant
             left_out += len(internals)
@@ -258,27 +263,39 @@ class Outcome:
         others = paths_of_others(partitions, lambda: metadata_logs(targets), dead=dead)
         return [one for one in found if one.path not in others]
 
-    def error(self, error: KafkaLogError) -> None:
-        """Report an error and remember its status.
+    def hear(self, event: Event) -> None:
+        """Show an event, and remember its status.
 
         A partition that a broker has deleted meanwhile is only noted, as it would be missing from
         the next listing; unless it was named.
         """
-        if isinstance(error, GoneError) and os.path.abspath(error.path or "") not in self._named:
-            show_note(f"{error.path} is not there any more: it was deleted while it was read")
-            return
-        show_error(error)
-        self.errors.append(error)
-        self.status = max(self.status, error.exit_code)
+        from kafkalog.model import Defect
+
+        match event:
+            case Defect():
+                self.count(event)
+                self.defect(event)
+            case Note():
+                if event not in self._noted:
+                    self._noted.add(event)
+                    (show_warning if event.is_warning else show_note)(event.text)
+            case GoneError() if os.path.abspath(event.path or "") not in self._named:
+                show_note(f"{event.path} is not there any more: it was deleted while it was read")
+            case KafkaLogError():
+                show_error(event)
+                self.errors.append(event)
+                self.status = max(self.status, status_of(event))
+            case _:
+                assert_never(event)
 
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""
-        return contained(path, self.error)
+        return contained(path, self.hear)
 
     def report_failed_checks(self) -> None:
         """Report that checks failed, if any did, even to somebody who ignores the findings."""
         if self.checks_failed:
-            self.error(
+            self.hear(
                 InternalError(
                     f"internal error: {counted(self.checks_failed, 'check')} could not be "
                     "completed.",
@@ -304,13 +321,11 @@ class Outcome:
         if (text := summary(found)) is not None:
             show_warning(text)
 
-    def leaves_out(
-        self, ends: Iterable[PartitionOffsets], hint: str = " (--end log includes them)"
-    ) -> None:
+    def leaves_out(self, ends: Iterable[PartitionOffsets], hint: str = END_HINT) -> None:
         """Note which records of the logs are not in the output, which is not a failure."""
         from kafkalog.offsets import LeftOut
 
-        for line in left_out_lines(LeftOut.by(ends), hint):
+        for line in LeftOut.by(ends).lines(hint):
             show_note(line)
 
     def count(self, defect: Defect, failing: Sequence[Severity] | None = None) -> None:
@@ -318,16 +333,8 @@ class Outcome:
 
         An exceeded limit and a failed check always are.
         """
-        if failing is None:
-            self.fail_if(defect.severity != "note")
-        else:
-            self.fail_if(defect.severity in failing)
-        if defect.reference == "check-failed":
-            self.checks_failed += 1
-            self.status = max(self.status, INTERNAL_ERROR)
-        for error in (LimitExceededError, UnreadableError):
-            if defect.reference == error.reference:
-                self.status = max(self.status, error.exit_code)
+        self.checks_failed += defect.reference == CHECK_FAILED
+        self.status = max(self.status, status_of(defect, failing))
 
     def fail_if(self, failing: bool) -> None:
         """Record status 1 if something counts as a failure."""
@@ -346,11 +353,6 @@ class Outcome:
         if not self.status and not is_concerned:
             return NOTHING_TO_DO
         return self.status
-
-    def finding(self, defect: Defect) -> None:
-        """Count a defect, and report it on stderr."""
-        self.count(defect)
-        self.defect(defect)
 
     def defect(self, defect: Defect) -> None:
         """Report a defect on stderr."""
@@ -375,7 +377,7 @@ def report_gaps(
     """
     missing = topic.missing_count if needed is None else len(needed)
     if missing:
-        named = islice(topic.missing() if needed is None else needed, _NAMES_MAX + 1)
+        named = islice(topic.missing() if needed is None else needed, _NUMBERS_MAX)
         numbers = some_of([str(number) if number >= 0 else "of unknown number" for number in named])
         show_warning(
             f"{counted(missing, 'partition')} of {topic.name} not in PATH: {numbers}. "

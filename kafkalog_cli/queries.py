@@ -132,7 +132,7 @@ class Damage:
         if all(
             (one.path, one.message) != (error.path, error.message) for one in self._outcome.errors
         ):
-            self._outcome.error(error)
+            self._outcome.hear(error)
 
     def differs(self, difference: Difference) -> None:
         """Take how the view of a partition differs from its files."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from formats.late_classes import dataclass
 from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest, Tally
 from kafkalog.configs import ConfigSources
-from kafkalog.errors import KafkaLogError, UsageError, contained
+from kafkalog.errors import KafkaLogError, Note, UsageError, contained
 from kafkalog.journal import Run
 from kafkalog.journal.run import Maintenance, target_at
 from kafkalog.log_dir import LogDirListing, PartitionDir
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from kafkalog.engine import Engine
-    from kafkalog.targets import Listener
+    from kafkalog.errors import Listener
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class CompactionRun(Maintenance):
         stopped = clock_of_stopped_run(self.target, request.now_ms)
         if stopped is None:
             return request
-        self._listener.noted(f"continuing a killed run, with its time: --now {stopped}")
+        self._listener.hear(Note(f"continuing a killed run, with its time: --now {stopped}"))
         return replace(request, now_ms=stopped)
 
 

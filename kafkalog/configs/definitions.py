@@ -7,6 +7,7 @@ Follows `LogConfig`, `ServerTopicConfigSynonyms`, `ServerLogConfigs`, `ConfigDef
 from __future__ import annotations
 
 import re
+import sys
 from enum import StrEnum
 from typing import Final
 
@@ -63,6 +64,7 @@ class Definition:
         choices: allowed words, empty if any word is allowed.
         replaced_by: a name that takes precedence if both are set.
         is_of_broker: whether it is a config of brokers only, not of topics.
+        is_later: whether Kafka 4.4 has brought it.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Definition:
     choices: tuple[str, ...] = ()
     replaced_by: str | None = None
     is_of_broker: bool = False
+    is_later: bool = False
 
 
 def _plain(*names: str) -> tuple[Synonym, ...]:
@@ -114,6 +117,8 @@ _ALL: Final = (
     Definition("local.retention.ms", _LONG, -2, _plain("log.local.retention.ms"), -2),
     Definition("max.compaction.lag.ms", _LONG, INT64_MAX,
                _plain("log.cleaner.max.compaction.lag.ms"), 1),
+    Definition("max.decompressed.message.bytes", _INT, INT32_MAX - 8,
+               _plain("max.decompressed.message.bytes"), 1, is_later=True),
     Definition("max.message.bytes", _INT, 1_048_588, _plain("message.max.bytes"), 0),
     Definition("message.timestamp.after.max.ms", _LONG, _HOUR_MS,
                _plain("log.message.timestamp.after.max.ms"), 0),
@@ -126,6 +131,9 @@ _ALL: Final = (
     Definition("min.compaction.lag.ms", _LONG, 0, _plain("log.cleaner.min.compaction.lag.ms"), 0),
     Definition("min.insync.replicas", _INT, 1, _plain("min.insync.replicas"), 1),
     Definition("preallocate", _BOOLEAN, False, _plain("log.preallocate")),
+    Definition("remote.copy.lag.bytes", _LONG, -1, _plain("log.remote.copy.lag.bytes"), -1,
+               is_later=True),
+    Definition("remote.copy.lag.ms", _LONG, 0, _plain("log.remote.copy.lag.ms"), -1, is_later=True),
     Definition("remote.log.copy.disable", _BOOLEAN, False),
     Definition("remote.log.delete.on.disable", _BOOLEAN, False),
     Definition("remote.storage.enable", _BOOLEAN, False),
@@ -142,7 +150,11 @@ _ALL: Final = (
     Definition("unclean.leader.election.enable", _BOOLEAN, False,
                _plain("unclean.leader.election.enable")),
     Definition("log.cleaner.backoff.ms", _LONG, 15_000, low=0, is_of_broker=True),
+    Definition("log.cleaner.dedupe.buffer.size", _LONG, 128 << 20, is_of_broker=True),
     Definition("log.cleaner.enable", _BOOLEAN, True, is_of_broker=True),
+    Definition("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, sys.float_info.max,
+               is_of_broker=True),
+    Definition("log.cleaner.threads", _INT, 1, low=0, is_of_broker=True),
     Definition("log.initial.task.delay.ms", _LONG, 30_000, low=0, is_of_broker=True),
     Definition("log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, low=1,
                is_of_broker=True),
@@ -152,6 +164,13 @@ _ALL: Final = (
 
 DEFINITIONS: Final = {definition.name: definition for definition in _ALL}
 """Name to definition of every topic config, and of the broker's own configs that matter here."""
+
+
+def value_text(value: object) -> str:
+    """Return a value as Kafka shows it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def names_of(definition: Definition) -> tuple[Synonym, ...]:

@@ -28,6 +28,7 @@ from kafkalog.errors import (
     CorruptDataError,
     DataError,
     NotAKafkaFileError,
+    Note,
     NotFoundError,
     UsageError,
 )
@@ -342,6 +343,16 @@ class LogDirConfigs:
             pass  # its reader reports it
 
         return read_metadata_configs(self.path)
+
+    def events(self) -> Iterator[Defect | Note]:
+        """Yield what is to be said of the metadata log before the configs are used."""
+        if self.metadata is None:
+            where = f"{self.path} has no __cluster_metadata-0"
+            yield Note(f"{where}: configs not given have Kafka's defaults")
+            return
+        yield from self.metadata.defects
+        if self.metadata.unknown:
+            yield Note(f"{self.metadata.unknown} metadata records are of an unknown version")
 
     @cached_property
     def _node_id(self) -> int | None:

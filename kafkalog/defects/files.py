@@ -224,7 +224,8 @@ _FILES: Final = (
               "A partition with batches has no partition.metadata, in KRaft mode.",
               "In KRaft mode the partition is a stray: its directory gets the suffix `-stray`, "
               "and a replica of this name starts empty.",
-              "Before the broker starts, copy the file from another replica.",
+              "Before the broker starts, run `kafkalog recover`, which takes the id from the "
+              "cluster's metadata, or copy the file from another replica.",
               arises="The file was removed, or the copy lacks it."),
     Reference("broker-epoch-mismatch", _W,
               "The broker epoch in the mark of the clean shutdown is not that of the node's last "

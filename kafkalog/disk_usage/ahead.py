@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.configs import ConfigSources
+    from kafkalog.errors import Listener
     from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.targets import Listener, Target
+    from kafkalog.targets import Target
 
 
 @about_a_partition
@@ -277,7 +278,7 @@ def look_ahead(
     total = sum(1 for _ in partitions_of(targets))
     for number, found in enumerate(judged, 1):
         progress(number, total)
-        with contained(found.partition.path, listener.failed):
+        with contained(found.partition.path, listener.hear):
             ahead.outlooks.append(_outlook(found, until_ms))
             if (over := over_limit(found)) is not None:
                 ahead.over.append(over)

@@ -26,7 +26,7 @@ from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.disk_usage.ahead import Outlook, look_ahead
 from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
-from kafkalog.errors import DataError, KafkaLogError, contained
+from kafkalog.errors import DataError, KafkaLogError, Listener, contained
 from kafkalog.living import TRIES_MAX
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition, look_at
 from kafkalog.paths import file_system
@@ -34,7 +34,7 @@ from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.retry import tried
 from kafkalog.paths.source import BLOCK_SIZE
 from kafkalog.paths.uris import is_object
-from kafkalog.targets import Listener, look_at_targets, of_one_moment, open_targets
+from kafkalog.targets import look_at_targets, of_one_moment, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -302,10 +302,10 @@ def disk_usage(
         A `stat` per file. By day, and with a forecast, also a few reads per segment.
     """
     hears = listener or Listener()
-    tops = look_at_targets(paths, failed=hears.failed, parents=parents)
+    tops = look_at_targets(paths, failed=hears.hear, parents=parents)
     for _ in range(TRIES_MAX):
-        sums = _Sums(SplitBy(by), zone, hears.failed)
-        walk = Walk(hears.failed)
+        sums = _Sums(SplitBy(by), zone, hears.hear)
+        walk = Walk(hears.hear)
         for place in walk.places(tops):
             sums.add(place)
         before, tops = tops, of_one_moment(tops, look_at)
@@ -313,7 +313,7 @@ def disk_usage(
             break
     report = Report(links=walk.links)
     if forecast is not None:
-        targets = open_targets([top.path for top in tops], failed=hears.failed)
+        targets = open_targets([top.path for top in tops], failed=hears.hear)
         ahead = look_ahead(
             targets,
             now_ms=forecast.now_ms,

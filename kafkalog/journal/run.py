@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import FileKind, FileState
-from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.errors import KafkaLogError, Listener, Note, UsageError
 from kafkalog.journal import top_files
 from kafkalog.journal.backup import Backup
 from kafkalog.journal.journal import MARK_REMOVED, PartitionState, file_line, state_line
@@ -24,7 +24,6 @@ from kafkalog.journal.undo import require_unchanged, restore
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.paths.uris import require_local
 from kafkalog.storage import Changes, ChangeWatch, LogDirLock, Step, StepKind
-from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -330,7 +329,7 @@ class Maintenance:
                 )
             )
             for name in self._run.restored:
-                self._listener.noted(f"{name} was restored to its state before the killed run")
+                self._listener.hear(Note(f"{name} was restored to its state before the killed run"))
         elif self.log_dir is not None:
             held.enter_context(LogDirLock(self.log_dir))
         self.target = target_at(self._path, of_log=self._of_log)
@@ -342,7 +341,8 @@ class Maintenance:
         if not isinstance(self.target, LogDirListing):
             path = os.path.normpath(os.path.join(path, os.pardir))
         self.configs = self._sources.in_log_dir(path, self._metadata_dir)
-        self._listener.configured(self.configs)
+        for event in self.configs.events():
+            self._listener.hear(event)
 
     def _changing(self) -> Run:
         """Return the `Run` that changes logs; raise `UsageError` if this run only plans."""
@@ -352,7 +352,7 @@ class Maintenance:
 
     def _fail(self, error: KafkaLogError) -> None:
         """Pass the failure of one partition to the listener."""
-        self._listener.failed(error)
+        self._listener.hear(error)
 
     def _partitions(self) -> Iterator[PartitionDir]:
         """Yield the partitions to work on; note those that an earlier run finished."""
@@ -362,9 +362,8 @@ class Maintenance:
                 self._fail(error)
         for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
             if self._run is not None and self._run.is_done(partition):
-                self._listener.noted(
-                    f"{partition.path} is skipped: an earlier run with this backup finished it"
-                )
+                words = f"{partition.path} is skipped: an earlier run with this backup finished it"
+                self._listener.hear(Note(words))
             else:
                 yield partition
 

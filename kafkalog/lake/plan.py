@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.check.segments import missing_offsets
+from kafkalog.choice import note_hosting
 from kafkalog.defects import raise_defect
 from kafkalog.documents import (
     Anything,
@@ -277,6 +278,7 @@ def make_plan(
             splits = plan_splits(
                 paths, wanted, ends=tell, differences=differences, gaps=gaps, failed=lacks
             )
+        note_hosting(paths, request.bounds.topics)
         _require_each_once(splits)
         sources = _sources(splits)
     suffix, number = asked.writing.suffix, None if increment is None else increment.number

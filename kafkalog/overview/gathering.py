@@ -20,6 +20,7 @@ from kafkalog.inventory import list_log_dirs, list_partitions
 from kafkalog.living import about_a_partition
 from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
+from kafkalog.offsets import LeftOut
 from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
 from kafkalog.paths import file_system
 from kafkalog.retention.partition import judge_partition
@@ -304,6 +305,8 @@ class Gathering:
         for group in found.groups.values():
             offsets = tuple(map(ends.lag, group.offsets))
             groups.append(GroupFacts(group, offsets, total_lag(offsets)))
+        for line in LeftOut.by([*found.cut, *ends.cut]).lines():
+            self._gaps[Gap("groups", line)] = None
         return sorted(groups, key=lambda one: (-(one.lag or 0), one.group.name))
 
     def _transactions(self) -> Transactions | None:

@@ -147,7 +147,7 @@ def requests_at_once(path: str) -> int:
     from kafkalog.paths import reading
 
     # `RateLimiter` is not thread-safe.
-    if not is_object(path) or reading.current.get().limiter is not None:
+    if not is_object(path) or reading.read_options().limiter is not None:
         return 1
     from kafkalog.paths.object_clients import REQUESTS_MAX
 

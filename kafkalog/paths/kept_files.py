@@ -56,7 +56,7 @@ class _Files(dict[str, _Kept]):
     def keep(self, source: Source) -> bytes:
         """Read a small file that cannot grow by appends, for all who open it after this."""
         # With a rate limit or a spared page cache, `Source` itself accounts for each read.
-        size, is_gentle = source.size_bytes, reading.current.get() != reading.AS_FAST_AS_IT_GOES
+        size, is_gentle = source.size_bytes, reading.read_options() != reading.AS_FAST_AS_IT_GOES
         if size > SIZE_MAX or len(self) >= FILES_MAX or is_gentle or source.path.endswith(LOG):
             return b""
         try:

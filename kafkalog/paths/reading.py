@@ -69,21 +69,32 @@ class ReadOptions:
 AS_FAST_AS_IT_GOES = ReadOptions()
 
 
-current: ContextVar[ReadOptions] = ContextVar("read options", default=AS_FAST_AS_IT_GOES)
+_current: ContextVar[ReadOptions | None] = ContextVar("read options", default=None)
+_everywhere = [AS_FAST_AS_IT_GOES]
+
+
+def read_options() -> ReadOptions:
+    """Return how a file that is opened here and now is read."""
+    return _current.get() or _everywhere[-1]
 
 
 @contextmanager
-def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
+def reading(
+    *, rate_limit: int | None = None, leaves_cache: bool = False, everywhere: bool = False
+) -> Iterator[None]:
     """Read files opened in the block gently, to spare a broker that needs the disk.
 
+    What is not given stays as it is around the block.
+
     Args:
-        rate_limit: bytes per second, of all files together; None for no limit.
+        rate_limit: bytes per second, of all files together; None for no limit of its own.
         leaves_cache: pages that were not in the page cache are evicted once they are read, those
             that were there stay: neither the broker's memory nor what its consumers read is pushed
             out. The kernel reports what is cached only to owners and writers of a file. For others,
             pages that a fast disk delivers at once stay, too; and if the file system has no
             `RWF_NOWAIT`, every page that was read is evicted. Pages larger than 4096 bytes may stay
             at the edges of what was read.
+        everywhere: also for threads that other libraries start.
 
     Raises:
         UnsupportedError: the system has no `posix_fadvise`.
@@ -93,12 +104,19 @@ def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Ite
     """
     if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
         raise UnsupportedError("This system does not let programs control the page cache.")
-    limiter = None if rate_limit is None else RateLimiter(rate_limit)
-    token = current.set(ReadOptions(limiter, leaves_cache))
+    around = read_options()
+    limiter = around.limiter if rate_limit is None else RateLimiter(rate_limit)
+    options = ReadOptions(limiter, leaves_cache or around.leaves_cache)
+    token = None if everywhere else _current.set(options)
+    if everywhere:
+        _everywhere.append(options)
     try:
         yield
     finally:
-        current.reset(token)
+        if token is None:
+            _everywhere.pop()
+        else:
+            _current.reset(token)
 
 
 class Keeper(Protocol):

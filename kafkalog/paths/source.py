@@ -91,7 +91,7 @@ class Source:
 
     def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path
-        self._options = reading.current.get()
+        self._options = reading.read_options()
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN

@@ -81,7 +81,7 @@ class Lane:
         """
         for piece in self._pieces:
             if isinstance(piece, Defect):
-                self._listener.met(piece)
+                self._listener.hear(piece)
                 continue
             last = self._last
             for offset, *_ in piece.messages:
@@ -104,13 +104,14 @@ class Lane:
         done.tombstones += sum(value is None for _, value, *_ in piece.messages)
         done.size_bytes += piece.size_bytes
         done.unsendable += len(piece.unsendable)
+        done.refused += len(piece.refused)
         done.zero_times += zeros
         if piece.messages:
             if done.first_offset is None:
                 done.first_offset = piece.messages[0][0]
             done.last_offset = piece.messages[-1][0]
         # What cannot be sent is passed over for good, also by the next run.
-        ends = [*piece.unsendable, *(offset for offset, *_ in piece.messages[-1:])]
+        ends = [*piece.unsendable, *piece.refused, *(offset for offset, *_ in piece.messages[-1:])]
         self._next_offset = max([self._next_offset, *(offset + 1 for offset in ends)])
 
 
@@ -187,7 +188,7 @@ class Lanes:
     def _stick(self, index: int, place: Place, error: KafkaLogError) -> None:
         """Keep the place of a log that cannot be read now, and report why."""
         self._stuck[index] = place
-        self._listener.failed(error)
+        self._listener.hear(error)
         if len(self._stuck) > _STUCK_MAX:
             raise LimitExceededError(f"More than {_STUCK_MAX} logs cannot be read.")
 

@@ -20,7 +20,7 @@ from kafkalog.columns.scan_steps import Part
 from kafkalog.model import Defect, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,11 +43,18 @@ class Piece:
         messages: those that can be sent.
         size_bytes: of their keys, values and headers.
         unsendable: offsets of records with a header whose name is not UTF-8.
+        refused: offsets of records that the topic in the cluster does not take.
     """
 
     messages: list[Message]
     size_bytes: int
     unsendable: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+
+    def without(self, refused: Collection[int]) -> Piece:
+        """Return it without records that are refused."""
+        kept = [one for one in self.messages if one[0] not in refused]
+        return Piece(kept, _size(kept), self.unsendable, sorted(refused))
 
 
 def pieces_of(

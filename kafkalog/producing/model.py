@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.defects import raise_defect
-from kafkalog.errors import UsageError
-from kafkalog.model import End, Isolation
-from kafkalog.targets import Listener
+from kafkalog.errors import Event, Listener, UsageError
+from kafkalog.model import Defect, End, Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.model import Defect
     from kafkalog.tables.planning import Target
 
 
@@ -36,6 +34,8 @@ class Request:
             the last commit appear twice after a kill.
         create_topics: whether missing topics are created.
         commit_offsets: whether groups get the offsets that they had, translated.
+        refused_file: where records that topics refuse are listed, which are left out; None to stop
+            at the first one.
         rate: most bytes of keys, values and headers in a second; None for no limit.
     """
 
@@ -49,6 +49,7 @@ class Request:
     transactions: bool = True
     create_topics: bool = False
     commit_offsets: bool = False
+    refused_file: str | None = None
     rate: int | None = None
 
     def __post_init__(self) -> None:
@@ -152,6 +153,7 @@ class Replayed:
         first_offset, last_offset: their first and last offset in the log; None without records.
         records_before: number of records that an earlier, interrupted run had produced.
         unsendable: number of records that were left out, since a header's name is not UTF-8.
+        refused: number of records that were left out, since the topic in the cluster refuses them.
         zero_times: number of records whose timestamp 0 became 1.
     """
 
@@ -163,18 +165,18 @@ class Replayed:
     last_offset: int | None = None
     records_before: int = 0
     unsendable: int = 0
+    refused: int = 0
     zero_times: int = 0
 
 
 class ReplayListener(Listener):
-    """Receives what a replay reports besides its results; subclasses override what they need."""
+    """Hears what a replay reports besides its results; subclasses override what they need."""
 
-    def met(self, defect: Defect) -> None:
-        """Handle a defect; what is damaged is not replayed. By default, raise its error."""
-        raise_defect(defect)
-
-    def warned(self, text: str) -> None:
-        """Handle a warning, one line of text."""
+    def hear(self, event: Event) -> None:
+        """Handle an event; by default raise an error, or that of damage, which is not replayed."""
+        if isinstance(event, Defect):
+            raise_defect(event)
+        super().hear(event)
 
     def advanced(self, size_bytes: int) -> None:
         """Handle the number of bytes read since the last call."""

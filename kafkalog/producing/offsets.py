@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import Note
 from kafkalog.producing.model import TranslatedOffset
 from kafkalog.state.groups import read_groups
 from kafkalog.wording import counted
@@ -112,12 +113,11 @@ def committed_offsets(
         UnsupportedError: pyarrow is missing.
         KafkaLogError: a log cannot be read.
     """
-    groups = read_groups(targets, defects=listener.met, failed=listener.failed)
+    groups = read_groups(targets, defects=listener.hear, failed=listener.hear)
     if groups.topic.missing_count or groups.incomplete or groups.undecoded:
         missing = counted(groups.topic.missing_count + len(groups.incomplete), "partition")
-        listener.warned(
-            f"{missing} of __consumer_offsets missing or damaged: groups may be missing."
-        )
+        words = f"{missing} of __consumer_offsets missing or damaged: groups may be missing."
+        listener.hear(Note(words, is_warning=True))
     logs = {(route.topic, route.partition): index for index, route in enumerate(routes)}
     found: dict[int, list[GroupOffset]] = {}
     for group in groups.groups.values():

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.choice import metadata_logs
 from kafkalog.cluster_image.model import TOPIC
 from kafkalog.cluster_image.reader import read_image
+from kafkalog.configs import ConfigSources
+from kafkalog.configs.definitions import DEFINITIONS, value_text
+from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.errors import RefusedError, UsageError
 from kafkalog.identity import newest_metadata
 from kafkalog.model import Replicas
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.producing.model import Route
 from kafkalog.search.scanning import logs_of
+from kafkalog.wording import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kafkalog.configs import TopicConfigs
     from kafkalog.errors import KafkaLogError
     from kafkalog.producing.cluster import Cluster
     from kafkalog.producing.model import Request
@@ -26,9 +31,10 @@ if TYPE_CHECKING:
 _OF_REPLICAS: Final = ("leader.replication.throttled.replicas",
                        "follower.replication.throttled.replicas")  # fmt: skip
 """Configs that are about the brokers of one cluster."""
+_OF_REPLICATION: Final = ("min.insync.replicas", "unclean.leader.election.enable", *_OF_REPLICAS)
+"""Those that a new topic has from the brokers of its own cluster, unless its old one set them."""
 _INTERNAL: Final = "internal."
 """What Kafka's own tests set."""
-_NAMED_MAX: Final = 5
 
 
 def routes_of(
@@ -133,21 +139,17 @@ def require_topics_in(
     if short:
         words = [f"{name} has {present[name]} of {needed[name]}" for name in short]
         raise RefusedError(
-            f"The cluster has too few partitions: {_some(words)}.",
+            f"The cluster has too few partitions: {some_of(words)}.",
             hint="Add partitions with kafka-topics.sh --alter, or leave --keep-partitions out.",
         )
     if missing and not request.create_topics:
         raise RefusedError(
-            f"The cluster has no topic {_some(missing)}.",
+            f"The cluster has no topic {some_of(missing)}.",
             hint="--create-topics creates what is missing; --topic-map OLD=NEW names another one.",
         )
     if missing:
         cluster.create_topics(_as_in_files(missing, needed, routes, targets))
     return missing
-
-
-def _some(words: Sequence[str]) -> str:
-    return ", ".join(words[:_NAMED_MAX]) + (", …" if len(words) > _NAMED_MAX else "")
 
 
 def _as_in_files(
@@ -169,9 +171,11 @@ def _as_in_files(
     image = None if metadata is None else read_image(metadata)
     if image is None:
         return found
+    assert metadata is not None, "it has the image"
+    around = ConfigSources().in_log_dir(metadata.log_dir)
     for name, (count, _) in found.items():
         own = image.configs.get((TOPIC, origins[name]), {})
-        told = {
+        told = _of_brokers(around.of_topic(origins[name])) | {
             key: value
             for key, value in own.items()
             if key not in _OF_REPLICAS and not key.startswith(_INTERNAL)
@@ -179,3 +183,18 @@ def _as_in_files(
         count = max(count, image.partition_count(origins[name]) or 0)
         found[name] = count, told
     return found
+
+
+def _of_brokers(configs: TopicConfigs) -> dict[str, str]:
+    """Return the configs that a topic had by the dynamic defaults of its brokers, or by its own."""
+    values = [
+        configs[name]
+        for name, one in DEFINITIONS.items()
+        if not one.is_of_broker and name not in _OF_REPLICATION
+    ]
+    return {
+        one.name: value_text(one.value)
+        for one in values
+        if one.source not in (DEFAULT_SOURCE, INTERNAL_SOURCE)
+        and not (one.set_as or "").startswith(_INTERNAL)
+    }

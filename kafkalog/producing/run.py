@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import ClusterError, RefusedError
+from kafkalog.errors import ClusterError, Note, RefusedError
 from kafkalog.model import present_ms
 from kafkalog.paths import file_system
 from kafkalog.producing.cluster import Cluster, active
@@ -16,8 +18,10 @@ from kafkalog.producing.messages import Piece
 from kafkalog.producing.model import Position, ReplayListener, Request
 from kafkalog.producing.offsets import OffsetMap, committed_offsets, translations
 from kafkalog.producing.progress import ProgressFile
+from kafkalog.producing.refusals import REFUSED_BEGIN, TopicRules
 from kafkalog.producing.routes import require_topics_in, routes_of
 from kafkalog.producing.sending import PREFIX, Sending
+from kafkalog.storage import AppendedFile
 from kafkalog.tables.model import Request as Rows
 from kafkalog.tables.model import partition_ends
 from kafkalog.wording import counted
@@ -57,7 +61,7 @@ class ReplaySummary:
     @property
     def has_losses(self) -> bool:
         """Whether the cluster has not got all records as they are."""
-        return any(one.unsendable or one.zero_times for one in self.logs)
+        return any(one.unsendable or one.refused or one.zero_times for one in self.logs)
 
 
 class Replay:
@@ -82,7 +86,7 @@ class Replay:
         self._targets = targets
         self._request = request
         self._listener = listener
-        self.routes, self.left_out = routes_of(targets, request, listener.failed)
+        self.routes, self.left_out = routes_of(targets, request, listener.hear)
 
     def ends(self) -> list[PartitionOffsets]:
         """Return the bounds of the logs, if they decide which records are replayed."""
@@ -140,9 +144,12 @@ class Replay:
                 cluster, file.run, topic, configs, transactional=self._request.transactions
             ) as sending:
                 _begin(file, sending, cluster, topic, progress)
-                work = _Work(self, file, sending, committed, configs)
+                path = self._request.refused_file
+                listed = None if path is None else AppendedFile(path, (REFUSED_BEGIN,))
                 try:
-                    work.run()
+                    with listed or nullcontext():
+                        work = _Work(self, file, sending, committed, configs, listed)
+                        work.run()
                 except ClusterError as error:
                     error.note = error.note or _committed_words(sending)
                     raise
@@ -187,10 +194,9 @@ class Replay:
             return
         for topic, own in configs.items():
             if own.get("message.timestamp.type") == "LogAppendTime":
-                self._listener.warned(
-                    f"{topic} has message.timestamp.type=LogAppendTime: records get the time of "
-                    "the replay."
-                )
+                words = f"{topic} has message.timestamp.type=LogAppendTime"
+                note = Note(f"{words}: records get the time of the replay.", is_warning=True)
+                self._listener.hear(note)
 
     @property
     def request(self) -> Request:
@@ -241,6 +247,7 @@ class _Work:
         sending: Sending,
         committed: Mapping[int, Sequence[GroupOffset]],
         configs: Mapping[str, Mapping[str, str]],
+        refused: AppendedFile | None = None,
     ) -> None:
         assert sending.position is not None, "the run has begun"
         request = replay.request
@@ -253,6 +260,10 @@ class _Work:
         )
         self._pace = _Pace(request.rate)
         self._retention = _Retention(configs, replay.listener)
+        self._refused = refused
+        self._rules = {
+            topic: TopicRules(own, keeps_time=self._keeps_time) for topic, own in configs.items()
+        }
         self.offsets: OffsetMap | None = None
         if request.commit_offsets:
             wanted = {
@@ -278,7 +289,7 @@ class _Work:
         for lane, piece in self._lanes.pieces():
             if self._keeps_time:
                 self._retention.look_at(lane.done.route.to_topic, piece)
-            for part in self._pace.parts(piece):
+            for part in self._pace.parts(self._taken(lane, piece)):
                 self._lanes.count(lane, part, self._send(lane, part))
                 self._records += len(part.messages)
                 self._size += part.size_bytes
@@ -288,6 +299,21 @@ class _Work:
                 self._commit_if_due()
         if self._lanes.position != self._sending.position:
             self._commit()
+
+    def _taken(self, lane: Lane, piece: Piece) -> Piece:
+        """Return what the topic takes of a piece; the rest is listed, if that is wanted."""
+        if self._refused is None:
+            return piece
+        route = lane.done.route
+        refused = dict(self._rules[route.to_topic].refused(piece))
+        if not refused:
+            return piece
+        rows = (
+            {"topic": route.topic, "partition": route.partition, "offset": offset, "why": why}
+            for offset, why in refused.items()
+        )
+        self._refused.append("\n".join(map(json.dumps, rows)).encode())
+        return piece.without(refused)
 
     def _send(self, lane: Lane, piece: Piece) -> int:
         """Send a piece; return how many records have the timestamp 0."""
@@ -342,7 +368,8 @@ class _Pace:
             messages = piece.messages[start : start + step]
             is_last = start + step >= count
             size = piece.size_bytes * len(messages) // count
-            yield Piece(messages, size, piece.unsendable if is_last else [])
+            left = (piece.unsendable, piece.refused) if is_last else ([], [])
+            yield Piece(messages, size, *left)
 
     def wait(self, size_bytes: int, sending: Sending) -> None:
         """Wait until the rate limit allows `size_bytes` more."""
@@ -371,7 +398,8 @@ class _Retention:
         oldest = self._oldest.get(topic)
         if oldest is not None and piece.messages and 0 <= piece.messages[0][3] < oldest:
             del self._oldest[topic]
-            self._listener.warned(
+            words = (
                 f"{topic} has records that are older than its retention.ms: brokers delete them "
                 "soon. Set retention.ms of the topic, or replay with --new-timestamps."
             )
+            self._listener.hear(Note(words, is_warning=True))

@@ -275,6 +275,7 @@ class Sending:
         try:
             yield
         except KafkaException:
+            self._producer.poll(_STEP_S)  # the reason may be on its way
             self._require_sound()
             raise
 

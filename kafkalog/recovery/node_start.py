@@ -19,6 +19,7 @@ from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
 from kafkalog.identity import topic_id_of
 from kafkalog.paths import file_system
+from kafkalog.payloads.kinds import payload_kind
 from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.metadata_start import StartedMetadata, bootstrap_refusal, start_metadata
 from kafkalog.recovery.model import Consequence, Refusal, StartRefusedError
@@ -30,10 +31,10 @@ from kafkalog.text_files import (
     read_quorum_state,
     uuid_bytes,
 )
-from kafkalog.wording import counted
+from kafkalog.wording import counted, some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.cluster_image import ClusterImage
     from kafkalog.cluster_image.model import Partition
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from kafkalog.text_files import MetaProperties
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
-_NAMED_MAX: Final = 5  # partitions in a line
 _RESERVED_IDS: Final = 100  # the first ids stand for "unassigned", "lost" and the like
 
 
@@ -82,6 +82,23 @@ class Hosting:
             nodes = ", ".join(map(str, known.replicas)) or "no node"
             return f"its replicas are on {nodes}, not on node {self.node_id}"
         return None
+
+    def missing_id(self, partition: PartitionDir, epoch: int) -> str | None:
+        """Return the topic id that a partition of this node lacks; None if that is not certain.
+
+        Args:
+            partition: the directory.
+            epoch: the last leader epoch of its log, which may be of a deleted topic of the name.
+        """
+        topic_id = self.image.topics.get(partition.topic)
+        path = os.path.join(partition.path, file_names.PARTITION_METADATA)
+        is_live = partition.state == DirectoryState.LIVE and partition.topic != CLUSTER_METADATA
+        if topic_id is None or not (is_live and self.image.is_whole) or file_system.exists(path):
+            return None
+        known = self.image.partition(topic_id, partition.partition or 0)
+        if known is None or self.node_id not in known.replicas:
+            return None
+        return topic_id if epoch <= known.leader_epoch else None
 
     def directory_id(self, partition: PartitionDir) -> str | None:
         """Return the id of the directory that a partition is assigned to; None if to none here."""
@@ -307,6 +324,8 @@ class NodeStart:
         source = self.home or self._metadata_dir
         if source is None or self.node_id is None:
             return None
+        if source is self._metadata_dir and not _may_share_cluster([source, *self.dirs]):
+            return None
         is_alone = source is self.home and not self._other_controllers
         image = self._metadata.image if is_alone else source.image
         if image is None or image.owners(self.dirs[0].directory_id) - {self.node_id}:
@@ -330,7 +349,7 @@ class NodeStart:
     # The log directories and what is in them.
 
     def _of_directories(self) -> Iterator[NodeRefusal]:
-        seen: dict[tuple[str, int | None, DirectoryState], PartitionDir] = {}
+        duplicates = self._duplicates
         for one in self.dirs:
             for name in one.log_dir.others:
                 # The one directory that LogManager.loadLogs leaves out by its name.
@@ -343,17 +362,43 @@ class NodeStart:
                 refusal = replace(refusal, consequence=reach)
                 yield NodeRefusal(one.log_dir, refusal, "file-malformed")
             for partition in one.log_dir.partitions:
-                if partition.state not in _LOADED or partition.topic == CLUSTER_METADATA:
-                    continue
-                key = partition.topic, partition.partition, partition.state
-                other = seen.setdefault(key, partition)
-                if other is not partition:
+                if (other := duplicates.get(partition.path)) is not None:
                     words = f"Duplicate log directories found: {partition.path} and {other.path}"
                     is_live = partition.state == DirectoryState.LIVE
                     found = "partition-in-two-places" if is_live else None
                     yield _refusal(one, "IllegalStateException", words, found)
 
             yield from self._collisions(one)
+
+    @cached_property
+    def _duplicates(self) -> dict[str, PartitionDir]:
+        """The paths of partitions that an earlier directory has, too, with the other one."""
+        seen: dict[tuple[str, int | None, DirectoryState], PartitionDir] = {}
+        found: dict[str, PartitionDir] = {}
+        for partition in (partition for one in self.dirs for partition in one.log_dir.partitions):
+            if partition.state in _LOADED and partition.topic != CLUSTER_METADATA:
+                key = partition.topic, partition.partition, partition.state
+                other = seen.setdefault(key, partition)
+                if other is not partition:
+                    found[partition.path] = other
+        return found
+
+    def misplaced(self, topics: Collection[str] | None) -> Iterator[str]:
+        """Describe what of some topics, or all but internal ones, is not where its node has it."""
+
+        def is_meant(topic: str) -> bool:
+            return payload_kind(topic) is None if topics is None else topic in topics
+
+        for partition in (one for inner in self.dirs for one in inner.log_dir.partitions):
+            if not is_meant(partition.topic):
+                continue
+            if (other := self._duplicates.get(partition.path)) is not None:
+                yield f"{partition.path} is in {other.path}, too: no broker starts on both"
+            if (reason := self.stray_reason(partition)) is not None:
+                yield f"{partition.path} becomes a stray when a broker starts: {reason}"
+        absent = [one for one in self.absent if is_meant(one.name.rpartition("-")[0])]
+        if absent:
+            yield f"the next start would {absences_line(absent)}"
 
     def _collisions(self, one: NodeDir) -> Iterator[NodeRefusal]:
         """Yield the future copies that the start cannot give the names of their partitions."""
@@ -451,15 +496,11 @@ def absences_line(absent: Sequence[Absent]) -> str:
     places = sorted({one.home.path for one in absent})
     gone = [one.name for one in absent if not one.in_sync]
     line = f"create {counted(len(absent), 'empty log')} in {' and '.join(places)} for partitions "
-    line += f"that were there: {_some_of([one.name for one in absent])}"
+    line += f"that were there: {some_of([one.name for one in absent])}"
     if gone:
         of_these = "their records are" if len(gone) == len(absent) else f"of {len(gone)} they are"
         line += f"; {of_these} gone: no other replica is in sync"
     return line
-
-
-def _some_of(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
 
 
 def nodes_of(
@@ -536,6 +577,11 @@ def _metadata_of(one: NodeDir) -> PartitionDir | None:
         ),
         None,
     )
+
+
+def _may_share_cluster(dirs: Iterable[NodeDir]) -> bool:
+    stated = {one.broker[0] for one in dirs if one.broker is not None}
+    return len(stated - {None}) < 2
 
 
 def _is_reserved(directory_id: str) -> bool:

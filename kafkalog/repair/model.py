@@ -89,6 +89,8 @@ class RecoveryPlan:
         high_watermark: the entry in the checkpoint of high watermarks, None if none.
         has_mark: whether the log directory has the clean shutdown mark.
         untouched: why nothing is changed, whatever a start would do; None for most partitions.
+        topic_id: what is written as `partition.metadata`, which is missing; None if nothing is.
+        stray: why a start on the directory as it is would make it a stray; None if it would not.
         while_marked: what the next start does if nothing is recovered, while the directory is
             marked as closed cleanly; None if that is the same, or there is no mark.
     """
@@ -104,6 +106,8 @@ class RecoveryPlan:
     has_mark: bool
     untouched: Untouched | None = None
     while_marked: PredictedStart | None = None
+    topic_id: str | None = None
+    stray: str | None = None
 
     @property
     def lost_from(self) -> int | None:
@@ -157,7 +161,11 @@ class RecoveryPlan:
     @property
     def verdict(self) -> Verdict:
         """The outcome of a start on the directory as it is."""
-        return Verdict.REFUSE if self.refusal is not None else self.predicted.verdict
+        return Verdict.REFUSE if self.refusal is not None else self._as_it_is.verdict
+
+    @property
+    def _as_it_is(self) -> PredictedStart:
+        return dataclasses.replace(self.predicted, stray=self.stray)
 
     @property
     def going(self) -> tuple[FileChange, ...]:
@@ -171,17 +179,19 @@ class RecoveryPlan:
             return f"{self._start_words}; left alone: {self.untouched.reason}"
         if self.refusal is not None and self.is_loadable:
             return f"{self._start_words}; the file is rebuilt from the log"
+        if self.topic_id is not None:
+            return f"{self._start_words}; the id in the cluster's metadata is written again"
         return self._start_words
 
     @property
     def _start_words(self) -> str:
         if self.refusal is not None:
             return refusal_line(self.refusal)
-        if self.predicted.verdict == Verdict.NOTHING and self.changes:
+        if self._as_it_is.verdict == Verdict.NOTHING and self.changes:
             counts = Counter(change.fate for change in self.changes)
             words = [f"{counted(number, 'file')} {fate}" for fate, number in sorted(counts.items())]
             return f"nothing unusual: {', '.join(words)}"
-        return start_line(self.predicted)
+        return start_line(self._as_it_is)
 
 
 _ENTRY_SIZES = {

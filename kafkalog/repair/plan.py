@@ -36,6 +36,7 @@ from kafkalog.repair.model import (
     is_left_over,
     whole_entries,
 )
+from kafkalog.text_files import topic_id_text
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ def plan_recovery(
     before = contents_of(partition)
     untouched = _untouched(partition)
     changes: list[FileChange] = []
+    topic_id = None
+    if hosting is not None and predicted.loaded is not None and untouched is None:
+        epochs = [one.epoch for one in predicted.loaded.leader_epochs]
+        topic_id = hosting.missing_id(partition, max(epochs, default=0))
     if predicted.refusal is None and untouched is None:
         after = whole_entries(start.contents)
         reasons = _reasons(predicted)
@@ -94,7 +99,11 @@ def plan_recovery(
                 changes.append(_cut(name, before[name], content, reasons.get(name)))
             elif fate is not None:
                 changes.append(FileChange(name, fate, content.size_bytes))
+        if topic_id is not None:
+            size = len(topic_id_text(topic_id))
+            changes.append(FileChange(file_names.PARTITION_METADATA, Fate.WRITTEN, size))
     parent = os.path.dirname(os.path.abspath(partition.path))
+    stray, predicted = predicted.stray, _identified(predicted, topic_id)
     plan = RecoveryPlan(
         partition,
         config,
@@ -106,12 +115,19 @@ def plan_recovery(
         checkpointed(parent, file_names.HIGH_WATERMARKS, partition),
         has_mark(parent),
         untouched,
+        topic_id=topic_id,
+        stray=stray,
     )
     # With the mark in place a broker would not scan: what it would do then is told, too.
     if not plan.drops_mark:
         return plan
     marked = predict_start(partition, StartMode.CLEAN, config=config, hosting=hosting)
     return dataclasses.replace(plan, while_marked=marked)
+
+
+def _identified(predicted: PredictedStart, topic_id: str | None) -> PredictedStart:
+    """Return a start after an id was written: it makes no stray for want of one."""
+    return predicted if topic_id is None else dataclasses.replace(predicted, stray=None)
 
 
 def recovery_start(

@@ -32,10 +32,10 @@ from kafkalog.storage import require_writable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from kafkalog.errors import Listener
     from kafkalog.journal import Run
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import PredictedStart, StartConfig
-    from kafkalog.targets import Listener
 
 
 class Comparison(StrEnum):

@@ -30,6 +30,7 @@ from kafkalog.recovery.directory import Content, offset_from_name
 from kafkalog.repair.model import contents_of, index_data, require_performable, whole_entries
 from kafkalog.repair.plan import recovery_start
 from kafkalog.repair.staging import Staging, remove_left_over, write_parts
+from kafkalog.text_files import topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -326,6 +327,9 @@ class _Recovery:
         """Perform all steps; return the log end offset."""
         plan = self._plan
         remove_left_over(self._changes, plan.partition)
+        if plan.topic_id is not None:
+            name = file_names.PARTITION_METADATA
+            self._changes.replace(name, topic_id_text(plan.topic_id))
         # Before any file changes: should we die, a broker scans from the first changed segment on.
         recovery_point = self._lower_checkpoints()
         tidy(self._changes, plan.tidying, plan.config)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources, ConfigValue
-from kafkalog.errors import InternalError, KafkaLogError, ShortageError, UsageError, contained
+from kafkalog.errors import InternalError, KafkaLogError, Note, ShortageError, UsageError, contained
 from kafkalog.journal.requirements import log_dir_around
 from kafkalog.journal.run import Maintenance, share_of, target_at
 from kafkalog.log_dir import LogDirListing, PartitionDir, look_at, open_path
@@ -34,7 +34,7 @@ from kafkalog.repair.recover import RecoveryDone, perform_recovery
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kafkalog.targets import Listener
+    from kafkalog.errors import Listener
 
 _LOSSES: Final = (Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
 
@@ -187,7 +187,7 @@ class RecoveryRun(Maintenance):
         for one in self.results:
             if one.done is not None and not one.done.is_settled:
                 words = f"the next start will {start_line(one.done.after)}"
-                self._listener.noted(f"{one.plan.partition.path}: {words}")
+                self._listener.hear(Note(f"{one.plan.partition.path}: {words}"))
         return self.results
 
     def _fail(self, error: KafkaLogError) -> None:

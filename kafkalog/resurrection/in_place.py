@@ -40,7 +40,7 @@ from kafkalog.resurrection.requirements import require_meaning, require_read_bac
 from kafkalog.resurrection.run import Resurrection
 from kafkalog.resurrection.sources import source_images
 from kafkalog.storage import LogDirLock, NewFile
-from kafkalog.text_files import read_meta_properties, read_topic_id
+from kafkalog.text_files import read_meta_properties, read_topic_id, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -258,8 +258,7 @@ class _InPlace(Resurrection):
                 changing.changes.sync_directory()
         for partition, topic_id in self._ids:
             with run.partition(partition, [file_names.PARTITION_METADATA]) as changing:
-                text = f"version: 0\ntopic_id: {topic_id}"
-                changing.changes.replace(file_names.PARTITION_METADATA, text.encode())
+                changing.changes.replace(file_names.PARTITION_METADATA, topic_id_text(topic_id))
         last = files.pop(file_names.META_PROPERTIES)
         for name, data in files.items():
             run.change_top(name, data)

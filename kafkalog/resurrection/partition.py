@@ -37,7 +37,7 @@ from kafkalog.recovery import (
 from kafkalog.rescue.log_copy import copy_file, logs_of
 from kafkalog.rescue.partition import PartitionCopy
 from kafkalog.resurrection.model import LOG_ROOT, Copy
-from kafkalog.text_files import read_leader_epochs, read_topic_id
+from kafkalog.text_files import read_leader_epochs, read_topic_id, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -160,8 +160,7 @@ class PartitionCopier:
         return judged
 
     def _identify(self, directory: NewDirectory, place: str, topic_id: str) -> None:
-        text = f"version: 0\ntopic_id: {topic_id}"
-        directory.write(f"{place}/{file_names.PARTITION_METADATA}", text.encode())
+        directory.write(f"{place}/{file_names.PARTITION_METADATA}", topic_id_text(topic_id))
 
     def _copy(self, directory: NewDirectory, entry: FileEntry, target: str) -> bool:
         """Copy a file; return whether blocks are shared."""

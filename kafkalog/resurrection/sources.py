@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.file_names import DirectoryState, partition_of
+from formats.file_names import DirectoryState, FileKind, partition_of
 from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.errors import (
     CorruptDataError,
     DataError,
     KafkaLogError,
     NotFoundError,
+    UnreadableError,
     UnsupportedDataError,
     UsageError,
 )
@@ -24,7 +25,7 @@ from kafkalog.paths import file_system, uris
 from kafkalog.remote_logs import with_remote_parts
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
-from kafkalog.targets import open_targets, unlisted_of
+from kafkalog.targets import open_targets, partitions_of, unlisted_of
 from kafkalog.text_files import read_offset_checkpoint
 from kafkalog.tiers import is_remote
 from kafkalog.view import show_now
@@ -68,7 +69,7 @@ def open_sources(
 
     Raises:
         UsageError: a path is a file.
-        KafkaLogError: a path, or a partition of these topics in it, cannot be read.
+        KafkaLogError: a path, or a partition or file of these topics in it, cannot be read.
     """
     targets: list[Target] = []
     for path in paths:
@@ -86,8 +87,23 @@ def open_sources(
     for one, error in unlisted_of(targets):
         if topics is None or one.topic in topics:
             raise error
+    _require_files(targets, topics)
     tiers = list(from_tier)
     return with_remote_parts(targets, tiers) if tiers else targets
+
+
+def _require_files(targets: Sequence[Target], topics: Collection[str] | None) -> None:
+    """Raise `UnreadableError` for a device or the like in place of a file: it is not missing."""
+    entries = [
+        one for target in targets if isinstance(target, LogDirListing) for one in target.files
+    ]
+    for partition in partitions_of(targets):
+        is_meant = topics is None or partition.topic in topics
+        if is_meant and partition.state == DirectoryState.LIVE:
+            entries += partition.files
+    for entry in entries:
+        if entry.error is not None and entry.name.kind not in (FileKind.UNKNOWN, FileKind.LOG):
+            raise UnreadableError(entry.error, path=entry.path)
 
 
 def log_dirs_of(targets: Sequence[Target], as_of: str | None) -> list[str]:

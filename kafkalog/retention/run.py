@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkalog.configs import ConfigSources
-from kafkalog.errors import RefusedError, UsageError, contained
+from kafkalog.errors import Note, RefusedError, UsageError, contained
 from kafkalog.journal.requirements import require_live
 from kafkalog.journal.run import Maintenance
 from kafkalog.log_dir import LogDirListing, open_path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from kafkalog.targets import Listener
+    from kafkalog.errors import Listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class RetentionRun(Maintenance):
                     # by `plan_trim`.
                     require_live(partition)
             except RefusedError as stop:
-                self._listener.noted(f"{partition.path} is left alone: {stop.message}")
+                self._listener.hear(Note(f"{partition.path} is left alone: {stop.message}"))
                 continue
             with contained(partition.path, self._fail):
                 configs = self.configs.of_topic(partition.topic)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources, ConfigValue, LogDirConfigs
-from kafkalog.errors import UsageError, contained
+from kafkalog.errors import Listener, UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import present_ms
 from kafkalog.paths import file_system
@@ -18,7 +18,7 @@ from kafkalog.remote_logs import joined
 from kafkalog.retention.model import Deletion, Policy, Reason
 from kafkalog.retention.partition import PartitionRetention, judge_partition
 from kafkalog.retention.verdicts import expires_at, run_policies
-from kafkalog.targets import Listener, open_targets
+from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -141,14 +141,15 @@ def simulate_retention(
     sources = ConfigSources.of(configs)
     known: dict[str, LogDirConfigs] = {}
     clock = present_ms() if now_ms is None else now_ms
-    for target in joined(open_targets(targets, failed=hears.failed)):
+    for target in joined(open_targets(targets, failed=hears.hear)):
         for partition in _partitions(target, hears):
             around = os.path.dirname(file_system.absolute(partition.path))
             found = None
-            with contained(partition.path, hears.failed):
+            with contained(partition.path, hears.hear):
                 if around not in known:
                     known[around] = sources.in_log_dir(around)
-                    hears.configured(known[around])
+                    for event in known[around].events():
+                        hears.hear(event)
                 found = judge_partition(
                     partition,
                     known[around].of_topic(partition.topic),
@@ -168,7 +169,7 @@ def _partitions(target: Target, listener: Listener) -> Iterator[PartitionDir]:
             path=target.path,
             hint="Retention judges all segments of a partition together.",
         )
-        listener.failed(error)
+        listener.hear(error)
         return
     for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
         if partition.segments:

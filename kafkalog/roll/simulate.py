@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.configs import ConfigSources, ConfigValue, TopicConfigs
+from kafkalog.errors import Listener
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.model import Batch, Defect
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.roll.replay import Replay, RollReplay, RollSettings
-from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,7 +160,8 @@ def simulate_roll(
     if given.has_given:
         sources["proposed"] = given
     found = {name: one.in_log_dir(around) for name, one in sources.items()}
-    (listener or Listener()).configured(found["present"])
+    for event in found["present"].events():
+        (listener or Listener()).hear(event)
     topics = {name: one.of_topic(partition.topic) for name, one in found.items()}
     settings = {name: roll_settings(one) for name, one in topics.items()}
     replays = replay_partition(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from formats.late_classes import dataclass
 from kafkalog.batches.lookup import Lookup, compared
 from kafkalog.errors import KafkaLogError, contained, raised
-from kafkalog.model import Defect, Isolation, LogView
+from kafkalog.model import Defect, Isolation, LogView, Special
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Difference, show_now
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.offsets import PartitionOffsets
 
     Question = Callable[[UnifiedLog], Lookup]
 
@@ -51,6 +52,7 @@ def look_up(
     log_start_offset: int | None = None,
     compares: bool = False,
     differences: Callable[[Difference], object] = lambda _: None,
+    ends: Callable[[PartitionOffsets], object] = lambda _: None,
     damaged: Callable[[Defect], object] = lambda _: None,
     failed: Callable[[KafkaLogError], None] = raised,
 ) -> Iterator[PartitionLookup]:
@@ -64,6 +66,7 @@ def look_up(
         high_watermark, log_start_offset: override the checkpoints', as in `UnifiedLog`.
         compares: whether each question is also answered without indexes.
         differences: called with how a view differs from the files.
+        ends: called with the bounds of a partition whose end was an answer.
         damaged: called with the damage that the answers of a partition passed over.
         failed: called with what stops the work on one partition; without it the error is raised.
 
@@ -81,10 +84,14 @@ def look_up(
             log = UnifiedLog(
                 shown.partition, high_watermark=high_watermark, log_start_offset=log_start_offset
             )
+            at_end = False
             for question in questions:
                 found, control = compared(log, question) if compares else (question(log), None)
                 reset_to = _reset_offset(log, found, isolation)
+                at_end |= not found.found or found.query == Special.LATEST
                 yield PartitionLookup(shown.partition, found, control, reset_to)
+            if at_end and isolation != Isolation.LOG:
+                ends(log.offsets.of_partition(isolation))
             for defect in log.damage.values():
                 damaged(defect)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import count
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from formats.late_classes import dataclass
 from kafkalog.defects import raise_defect
-from kafkalog.errors import GoneError, KafkaLogError, ShortageError, UsageError, raised
+from kafkalog.errors import DataError, GoneError, KafkaLogError, ShortageError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
 from kafkalog.model import Defect, LogView, Record, Replicas
 from kafkalog.offsets import name_of
@@ -26,6 +27,7 @@ from kafkalog.search.scanning import (
 from kafkalog.state.transactions import owners
 from kafkalog.tables.model import Request, log_of
 from kafkalog.targets import open_targets
+from kafkalog.wording import some_of
 
 if TYPE_CHECKING:
     import os
@@ -118,6 +120,21 @@ class Search:
         name = name_of(target.partition.topic, target.partition.partition)
         self.below_start[name] = start
         return replace(wanted, from_offset=start)
+
+    def beyond(self) -> list[str]:
+        """Say which logs were searched beyond what consumers get yet; not of a part of each log."""
+        wanted = self.selection
+        if wanted.view == LogView.ALL or wanted.limit is not None:
+            return []
+        names = []
+        for target in (one for one in self.logs if not one.is_file):
+            with suppress(DataError):  # the search has reported it
+                mark = log_of(target, Request(view=wanted.view)).offsets.high_watermark
+                if mark.above and (wanted.to_offset is None or wanted.to_offset > mark.known):
+                    partition = target.partition
+                    name = name_of(partition.topic, partition.partition)
+                    names.append(f"{name} from {mark.known}")
+        return [f"also searched above the high watermark: {some_of(names)}"] if names else []
 
     def of(self, target: Target, record: Record) -> Found:
         """Return a record with its place and its writer."""

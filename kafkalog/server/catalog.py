@@ -18,7 +18,7 @@ from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
 from formats.file_names import DirectoryState, is_staging, parse_directory_name, partition_of
 from formats.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS
-from kafkalog.choice import paths_of_others
+from kafkalog.choice import note_hosting, paths_of_others
 from kafkalog.engine import in_order
 from kafkalog.errors import (
     KafkaLogError,
@@ -164,6 +164,8 @@ class Catalog:
         self._metadata: list[str] = []
         self._quorums: dict[str, None] = {}
         self._look()
+        if self._quorums:
+            note_hosting(self.log_dirs, self._options.topics)
         for topic in self.topics.values() if options.follow else ():
             for path in (path for one in topic.partitions.values() for path in one.paths):
                 if is_object(path):
@@ -222,7 +224,7 @@ class Catalog:
         return found
 
     def _look_again(self, seen: dict[str, Topic]) -> None:
-        with self._looking, contained(self.paths[0], self._listener.failed):
+        with self._looking, contained(self.paths[0], self._listener.hear):
             if self.topics is seen:
                 self._look()
 
@@ -433,7 +435,7 @@ class Catalog:
             raise error
         if not (partition.has_failed or isinstance(error, ReplacedError)):
             partition.has_failed = True
-            self._listener.failed(error)
+            self._listener.hear(error)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _directories(
@@ -444,7 +446,7 @@ class Catalog:
 
         def failed(error: KafkaLogError) -> None:
             errors.append(error)
-            self._listener.failed(error)
+            self._listener.hear(error)
 
         targets = look_at_targets(paths, failed=failed, parents=parents)
         if not targets and errors:

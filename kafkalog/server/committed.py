@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Self
 
 from formats.error_codes import ErrorCode
-from kafkalog.errors import KafkaLogError, LimitExceededError, NotFoundError
+from kafkalog.errors import KafkaLogError, LimitExceededError, Note, NotFoundError
 from kafkalog.server.classic_group import RequestError
 from kafkalog.server.model import Commit, Committed
 from kafkalog.state.coordinators import partition_for
@@ -37,8 +37,7 @@ class CommittedOffsets:
     Args:
         read: reads the groups of the served log; called once, in a thread.
         file: where commits outlive the server; None for memory only.
-        failed: called with what keeps offsets from being read or written.
-        noted: called with what is worth knowing about them.
+        hear: called with what keeps offsets from being read or written, and with notes on them.
         size_max: bytes that commits may cost in memory, about.
     """
 
@@ -47,14 +46,12 @@ class CommittedOffsets:
         read: Callable[[], Groups],
         *,
         file: CommitsFile | None = None,
-        failed: Callable[[KafkaLogError], None],
-        noted: Callable[[str], None],
+        hear: Callable[[KafkaLogError | Note], None],
         size_max: int = _COMMITS_SIZE_MAX,
     ) -> None:
         self._read = read
         self._file = file
-        self._failed = failed
-        self._noted = noted
+        self._hear = hear
         self._size_max = size_max
         self._size = 0
         self._log: Groups | None = None
@@ -101,14 +98,12 @@ class CommittedOffsets:
             return  # a log directory without groups
         except KafkaLogError as error:
             self._error = error
-            self._failed(error)
+            self._hear(error)
             return
         missing = self._log.topic.missing_count
         if missing:
-            self._noted(
-                f"{missing} of {self._log.topic.count} partitions of {self._log.topic.name} are not"
-                " here: their groups begin without offsets."
-            )
+            part = f"{missing} of {self._log.topic.count} partitions of {self._log.topic.name}"
+            self._hear(Note(f"{part} are not here: their groups begin without offsets."))
 
     # What is known
 
@@ -182,7 +177,7 @@ class CommittedOffsets:
             try:
                 await asyncio.to_thread(self._file.append, committed, self._all(committed))
             except KafkaLogError as error:
-                self._failed(error)
+                self._hear(error)
                 raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
             # After the file: nobody may fetch what a crash would take back.
             self._take(group, offsets)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.error_codes import ErrorCode
 from kafkalog.cluster_image.model import BROKER, TOPIC
 from kafkalog.configs import ConfigSources, ConfigValue
-from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
+from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind, value_text
 from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.identity import newest_metadata
@@ -68,7 +68,7 @@ class Configs:
                 if configs.metadata is not None:
                     return configs  # a broker without metadata on its disk has none
             except DataError as error:
-                self._listener.failed(error)
+                self._listener.hear(error)
                 continue
             found = found or configs
         return found or ConfigSources().in_log_dir("")
@@ -109,6 +109,8 @@ def _of_topic(configs: LogDirConfigs, topic: str) -> list[tuple[ConfigValue, int
         if definition.is_of_broker:
             continue
         value = of_topic[name]
+        if definition.is_later and value.source == DEFAULT_SOURCE:
+            continue  # an older broker has no such config
         other = definition.replaced_by
         if other is not None and value.set_as == other and other in own:
             found.append((replace(value, name=other), _OF_TOPIC))
@@ -134,10 +136,10 @@ def _of_broker(configs: LogDirConfigs) -> list[tuple[ConfigValue, int]]:
 def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> dict[str, Any]:
     definition = DEFINITIONS.get(value.name) or _REPLACEMENTS.get(value.name)
     is_known = value.name in KNOWN_NAMES  # others may be passwords
-    text = _text(value.value) if is_known else None
+    text = value_text(value.value) if is_known else None
     known = [{"name": value.set_as or value.name, "value": text, "source": source}]
     if definition is not None and source != _DEFAULT:
-        default = _text(definition.default)
+        default = value_text(definition.default)
         known.append({"name": value.name, "value": default, "source": _DEFAULT})
     return {
         "name": value.name,
@@ -149,10 +151,3 @@ def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> dict[str, Any]
         "configType": 0 if definition is None else _TYPES[definition.kind],
         "documentation": None,
     }
-
-
-def _text(value: object) -> str:
-    """Return a value as Kafka shows it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.errors import Note
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
@@ -52,7 +54,7 @@ class Door:
         serve: answers a connection until it ends; called in a task of its own.
         connections_max: how many there may be.
         tls: how they are encrypted; None for not at all.
-        warned: called with a sentence, once for each kind of trouble.
+        hear: called with a warning, once for each kind of trouble.
     """
 
     def __init__(
@@ -60,12 +62,12 @@ class Door:
         serve: Callable[[Visit], Awaitable[None]],
         connections_max: int,
         tls: ssl.SSLContext | None,
-        warned: Callable[[str], object],
+        hear: Callable[[Note], object],
     ) -> None:
         self._serve = serve
         self._wanted = self._connections_max = connections_max
         self._tls = tls
-        self._warned = warned
+        self._hear = hear
         self._said: set[str] = set()
         self._listening: list[socket.socket] = []
         self._visits: dict[Visit, asyncio.Task[None]] = {}
@@ -202,7 +204,7 @@ class Door:
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            self._warned(text)
+            self._hear(Note(text, is_warning=True))
 
 
 class _NoSuchFamilyError(Exception):

@@ -319,9 +319,9 @@ async def served_groups(
         from kafkalog.state.groups import read_groups
 
         return read_groups(
-            open_targets(catalog.paths, failed=listener.failed),
-            defects=listener.damaged,
-            failed=listener.failed,
+            open_targets(catalog.paths, failed=listener.hear),
+            defects=listener.hear,
+            failed=listener.hear,
         )
 
     file, timers = None, LoopTimers()
@@ -332,8 +332,7 @@ async def served_groups(
     committed = CommittedOffsets(
         read,
         file=file,
-        failed=listener.failed,
-        noted=listener.noted,
+        hear=listener.hear,
     )
     async with committed:
         coordinator = GroupCoordinator(timers, committed)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.model import Defect
 from kafkalog.server.model import ServeListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.model import Defect
+    from kafkalog.errors import Event
     from kafkalog.server.model import Address, Client
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -119,22 +119,14 @@ class Metered(ServeListener):
         self._listener = listener
         self._meter = meter
 
-    def failed(self, error: KafkaLogError) -> None:
-        self._listener.failed(error)
-
-    def noted(self, text: str) -> None:
-        self._listener.noted(text)
-
-    def warned(self, text: str) -> None:
-        self._listener.warned(text)
+    def hear(self, event: Event) -> None:
+        """Count damage, and pass everything on."""
+        if isinstance(event, Defect):
+            self._meter.met(event.reference)
+        self._listener.hear(event)
 
     def started(self, address: Address) -> None:
         self._listener.started(address)
 
     def connected(self, client: Client) -> None:
         self._listener.connected(client)
-
-    def damaged(self, defect: Defect) -> None:
-        """Count damage and pass it on."""
-        self._meter.met(defect.reference)
-        self._listener.damaged(defect)

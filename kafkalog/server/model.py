@@ -9,14 +9,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.targets import Listener
+from kafkalog.errors import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from formats.message_table import Message
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.model import Defect
+    from kafkalog.errors import Event
     from kafkalog.paths.source import Source
 
 NODE_ID: Final = 0
@@ -133,22 +132,16 @@ class ServeOptions:
 
 
 class ServeListener(Listener):
-    """Receives what a server reports; subclasses override what they need."""
+    """Hears what a server reports; subclasses override what they need."""
 
-    def failed(self, error: KafkaLogError) -> None:
-        """Handle the failure of one path or partition; the others are served."""
-
-    def warned(self, text: str) -> None:
-        """Handle a line that somebody should act on."""
+    def hear(self, event: Event) -> None:
+        """Handle an event: one path or partition that fails, damage once per place, a note."""
 
     def started(self, address: Address) -> None:
         """Handle the start: clients can connect to this address."""
 
     def connected(self, client: Client) -> None:
         """Handle a client that has said who it is."""
-
-    def damaged(self, defect: Defect) -> None:
-        """Handle damage that a fetch met, once per place."""
 
 
 class Commit(NamedTuple):

@@ -13,6 +13,7 @@ from formats.message_schema import MessageError
 from kafkalog.errors import (
     DestinationExistsError,
     KafkaLogError,
+    Note,
     RequestsExceededError,
     UsageError,
     as_internal_error,
@@ -78,7 +79,7 @@ class Server:
         self._guard = None if options.sasl_file is None else SaslPlain.from_file(options.sasl_file)
         self._tls = None if options.tls is None else tls_context(*options.tls)
         self._opened = contextlib.AsyncExitStack()
-        self._door = Door(self._serve, options.max_connections, self._tls, listener.warned)
+        self._door = Door(self._serve, options.max_connections, self._tls, listener.hear)
         self._room, self._strangers_room = Room(), Room(STRANGERS_SIZE)
         self._configs: Configs | None = None
         self._clients: set[tuple[str, str | None, str]] = set()
@@ -134,11 +135,10 @@ class Server:
         self._door.open()
         if self.catalog.left_out:
             what = counted(self.catalog.left_out, "internal partition")
-            self.listener.noted(f"{what} left out; --internal includes them")
+            self.listener.hear(Note(f"{what} left out; --internal includes them"))
         if options.is_open_to_others:
-            self.listener.warned(
-                f"Whoever reaches {self.address} can read everything: there is no TLS and no SASL."
-            )
+            words = f"Whoever reaches {self.address} can read everything"
+            self.listener.hear(Note(f"{words}: there is no TLS and no SASL.", is_warning=True))
         self.listener.started(advertised)
 
     def stop(self) -> None:
@@ -197,9 +197,9 @@ class Server:
         except RequestsExceededError:
             self.stop()
         except KafkaLogError as error:
-            self.listener.failed(error)
+            self.listener.hear(error)
         except Exception as error:  # noqa: BLE001 # costs one connection, never the server
-            self.listener.failed(as_internal_error(error))
+            self.listener.hear(as_internal_error(error))
         finally:
             self.meter.disconnected()
             # What a client does not take would hold up the end.

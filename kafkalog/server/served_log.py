@@ -22,7 +22,7 @@ from kafkalog.batches.framing import read_batch
 from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
-from kafkalog.errors import BytesUnreadableError, DataError
+from kafkalog.errors import BytesUnreadableError, DataError, Note
 from kafkalog.living import answered, listed_again
 from kafkalog.model import Batch, Defect, Isolation
 from kafkalog.paths import file_system
@@ -122,13 +122,13 @@ class ServedLog:
         self._show(directory)
         mark = self.log.offsets.high_watermark
         if mark.above and not self.log.may_grow:
-            listener.noted(f"{directory.path}: {mark.left_out}")
+            listener.hear(Note(f"{directory.path}: {mark.left_out}"))
 
     def _show(self, directory: PartitionDir) -> None:
         self._directory = directory
         shown = show_now(directory)
         if shown.difference is not None:
-            self._listener.noted(f"{directory.path}: {shown.difference.detail}")
+            self._listener.hear(Note(f"{directory.path}: {shown.difference.detail}"))
         self.log = UnifiedLog(
             shown.partition,
             high_watermark="end" if self._options.high_watermark == Watermark.END else None,
@@ -330,7 +330,7 @@ class ServedLog:
         place = (defect.path, defect.position or 0)
         if place not in self._told:
             self._told.add(place)
-            self._listener.damaged(defect)
+            self._listener.hear(defect)
 
     def _checked(self, opened: ServedSegment, position: int, end: int, low: int | None) -> int:
         """Return where the sound batches end that begin at a position: at `end`, or before it."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.choice import note_hosting
 from kafkalog.errors import OffsetsMissingError
 from kafkalog.model import Severity
 from kafkalog.paths import file_system
@@ -86,6 +87,7 @@ def batch_tasks(asked: SourceOptions, find: Find = find_targets) -> list[tuple[S
         return planned(asked.paths, sized, asked.edges, missing, find)
 
     with file_system.listings_held(asked.paths):
+        note_hosting(asked.paths, asked.request.bounds.topics)
         return tasks_of(asked, plan) or [()]
 
 

@@ -47,7 +47,7 @@ def apply_retention(
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.run import RetentionRun
     from kafkalog.wording import counted
-    from kafkalog_cli.maintenance import ShownListener, consents, require_consent
+    from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
     from kafkalog_cli.output.objects import Style
@@ -72,7 +72,7 @@ def apply_retention(
         in_place=in_place,
         backup=backup,
         arguments=sys.argv[1:],
-        listener=ShownListener(outcome),
+        listener=outcome,
     )
     if in_place:
         put_work_first()

@@ -70,7 +70,7 @@ def audit_compaction(
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=round(opt.parse_duration(producer_expiration) * 1000),
         findings_max=limit,
-        failed=outcome.error,
+        failed=outcome.hear,
     )
     is_log_dir = isinstance(open_path(path), LogDirListing)
     if not found and not outcome.errors:

@@ -110,7 +110,7 @@ def compact(
     from kafkalog.compaction.run import CompactionRun
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog_cli.maintenance import ShownListener, require_consent
+    from kafkalog_cli.maintenance import require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.standard_streams import put_work_first
 
@@ -144,7 +144,7 @@ def compact(
         task_memory=opt.parse_size(task_memory),
         keeps_clock=now is None,
         arguments=sys.argv[1:],
-        listener=ShownListener(outcome),
+        listener=outcome,
     )
     if in_place or to is not None:
         put_work_first()
@@ -193,7 +193,7 @@ def _show_results(
     with byte_progress([one.partition for one in run.wanted] * 3, enabled=not quiet) as progress:
         for found in run.apply(progress) if is_done else run.plan(progress):
             if found.error is not None:
-                outcome.error(found.error)
+                outcome.hear(found.error)
             summary.add(found)
             writer.write(found)
     if form in (Format.NDJSON, Format.JSON):

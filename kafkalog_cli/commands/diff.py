@@ -65,7 +65,7 @@ def diff(
         outcome.fail_if(True)
     with byte_progress(_targets(sides), enabled=not quiet) as progress:
         comparer = Comparer(view, outcome.defect, lambda one: outcome.differs([one], fails=False),
-                            outcome.error, progress)  # fmt: skip
+                            outcome.hear, progress)  # fmt: skip
         _show(comparer, pairs, form, style, outcome, every=every, records=records)
     return outcome.status
 

@@ -56,7 +56,6 @@ def du(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.disk_usage import Forecast, disk_usage
-    from kafkalog_cli.maintenance import ShownListener
     from kafkalog_cli.outcome import Outcome, show_note, show_parent
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import partition_progress
@@ -80,7 +79,7 @@ def du(
     outcome = Outcome()
     with partition_progress(enabled=not quiet) as progress:
         report = disk_usage(
-            *paths, by=by, forecast=ahead, zone=zone, listener=ShownListener(outcome),
+            *paths, by=by, forecast=ahead, zone=zone, listener=outcome,
             parents=show_parent, progress=progress,
         )  # fmt: skip
     until_ms = None if ahead is None else ahead.until_ms

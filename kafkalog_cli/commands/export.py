@@ -260,7 +260,7 @@ def export(
     outcome = Outcome()
 
     def lacks(_: PartitionDir, error: KafkaLogError) -> None:
-        outcome.error(error)
+        outcome.hear(error)
 
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
@@ -319,7 +319,7 @@ def _exported(
         export = opened.enter_context(run)
         outcome.differs(export.differences)
         for lost in export.lost:
-            outcome.finding(lost)
+            outcome.hear(lost)
         if export.missing:
             engine = opened.enter_context(choice.open()) if started is None else started()
             export.run(engine)

@@ -137,7 +137,7 @@ def find(
         return outcome.status  # a wanted topic may be there
     style = Style(exact, zone, bytes_form, states=view == LogView.ALL)
     with byte_progress(targets, enabled=not quiet and not follow) as progress:
-        search = Search(targets, selection, topic, replicas, outcome.error, progress)
+        search = Search(targets, selection, topic, replicas, outcome.hear, progress)
         if history:
             _show_history(search, form, limit, style, outcome)
             return outcome.status
@@ -265,11 +265,10 @@ def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note what was left out, and if nothing was found, which is status 1."""
     from kafkalog.offsets import LeftOut
     from kafkalog.wording import counted
-    from kafkalog_cli.outcome import left_out_lines, show_note
+    from kafkalog_cli.outcome import show_note
 
-    for line in left_out_lines(LeftOut(below_log_start=search.below_start)):
+    for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
         show_note(line)
-
     if not rows:
         if search.logs or not outcome.errors:
             show_note(f"nothing found in {counted(len(search.logs), 'partition')}")
@@ -292,8 +291,7 @@ def _write_file(
     def records() -> Iterator[Found]:
         for one in found:
             if isinstance(one, Defect):
-                outcome.count(one)
-                outcome.defect(one)
+                outcome.hear(one)
             else:
                 yield one
 

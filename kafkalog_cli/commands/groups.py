@@ -73,7 +73,7 @@ def groups(
     targets = outcome.open_all(paths)
     with byte_progress(targets, enabled=not quiet) as progress:
         read = partial(
-            read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.error
+            read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.hear
         )
         found, then = read(at=moment), None if before is None else read(at=before)
     report_groups(outcome, found)
@@ -208,8 +208,8 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndO
 
     That tool sets an offset outside the log to its nearest end, with a warning.
     """
-    from kafkalog.wording import counted
-    from kafkalog_cli.outcome import show_note, some_of
+    from kafkalog.wording import counted, some_of
+    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output.lookups import write_reset_offsets
 
     rows: list[Sequence[str | int | None]] = []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.batches.lookup import Lookup
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.unified_log import UnifiedLog
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
@@ -108,6 +109,7 @@ def lookup_offset(
     if not is_one and (isinstance(watermark, int) or log_start_offset is not None):
         raise UsageError("An offset that overrides a checkpoint needs one partition.")
     differences: list[Difference] = []
+    ends: list[PartitionOffsets] = []
     shown = show.LookupWriter(
         form,
         Style(exact, zone, bytes_form),
@@ -128,16 +130,18 @@ def lookup_offset(
             log_start_offset=log_start_offset,
             compares=no_index,
             differences=differences.append,
-            damaged=outcome.finding,
-            failed=outcome.error,
+            ends=ends.append,
+            damaged=outcome.hear,
+            failed=outcome.hear,
         ):
             shown.write(found)
     outcome.differs(differences, fails=False)
+    outcome.leaves_out(ends, " (--high-watermark end includes them)")
     outcome.fail_if(not shown.is_complete)
     if export is not None:
         shown.export(export)
     if unread:  # the record may be in an unreadable part
-        outcome.error(unread.error())
+        outcome.hear(unread.error())
     return outcome.status
 
 

@@ -124,8 +124,8 @@ def profile(
 def _report_defects(found: list[Profile], outcome: Outcome) -> None:
     """Warn of partitions with damage, which is not in the numbers."""
     from kafkalog.offsets import name_of
-    from kafkalog.wording import counted
-    from kafkalog_cli.outcome import show_warning, some_of
+    from kafkalog.wording import counted, some_of
+    from kafkalog_cli.outcome import show_warning
 
     damaged = [one for one in found if one.defects]
     damaged = [one for one in damaged if one.partition is not None] or damaged  # no sums
@@ -162,8 +162,8 @@ def _profiles(
             hot_keys=hot_keys,
             differences=differences.append,
             ends=ends.append,
-            missing=outcome.finding,
-            failed=outcome.error,
+            missing=outcome.hear,
+            failed=outcome.hear,
         )
     outcome.differs(differences)
     outcome.leaves_out(ends)

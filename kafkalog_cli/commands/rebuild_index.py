@@ -47,7 +47,7 @@ def rebuild_index(
     from kafkalog.errors import UsageError
     from kafkalog.repair.rebuild import IndexRun
     from kafkalog.wording import counted
-    from kafkalog_cli.maintenance import ShownListener, consents, require_consent
+    from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
@@ -69,7 +69,7 @@ def rebuild_index(
         in_place=in_place,
         backup=backup,
         arguments=sys.argv[1:],
-        listener=ShownListener(outcome),
+        listener=outcome,
     )
     if in_place:
         put_work_first()

@@ -59,10 +59,9 @@ def recover(
     watermark are truncated only with --force: it is better to replicate the partition again, or to
     salvage what is sound.
 
-    A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches. KRaft's own log
-    and directories that await deletion are left to the broker. If one partition must not be
-    recovered, none is changed: deal with it first, or name the others. If kafkalog itself fails on
-    one (status 70), the others are recovered.
+    A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches, a missing
+    partition.metadata from the cluster's. KRaft's own log and directories that await deletion are
+    left to the broker. If one partition must not be recovered, none is changed: name the others.
 
     Give all log directories of a node, to see what keeps it from starting. They are locked as a
     broker locks them. After a kill, another recovery or the start of a broker reaches the same
@@ -77,7 +76,7 @@ def recover(
     from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
     from kafkalog.repair.run import Recovery
-    from kafkalog_cli.maintenance import ShownListener, require_consent
+    from kafkalog_cli.maintenance import require_consent
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
@@ -107,7 +106,7 @@ def recover(
         forced=force,
         metadata_dir=metadata_dir,
         arguments=sys.argv[1:],
-        listener=ShownListener(outcome),
+        listener=outcome,
     )
     scan_rate, style = opt.parse_rate(rate), Style(exact)
     if in_place:
@@ -126,7 +125,7 @@ def recover(
         # it.
         if not run.is_plan:
             for stop in run.refused.values():
-                outcome.error(stop)
+                outcome.hear(stop)
             _apply(run, paths, yes=yes, quiet=quiet)
         if form != Format.TABLE:
             for one in run.results:

@@ -49,6 +49,10 @@ def replay(
         "--commit-offsets",
         help="Also commit the groups' offsets, translated; requires --keep-partitions.",
     )] = False,
+    refused: Annotated[str | None, typer.Option(
+        "--refused", metavar="FILE",
+        help="Leave out what a topic's configs refuse, listed in FILE as NDJSON.",
+    )] = None,
     rate_limit: Annotated[str | None, typer.Option(
         "--rate-limit", metavar="SIZE", help="Produce at most SIZE per second.",
     )] = None,
@@ -151,6 +155,7 @@ def replay(
         transactions=transactions,
         create_topics=create_topics,
         commit_offsets=commit_offsets,
+        refused_file=refused,
         rate=None if rate_limit is None else opt.parse_rate(rate_limit),
     )
     if not dry_run:

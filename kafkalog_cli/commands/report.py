@@ -82,7 +82,7 @@ def report(
                 configs=sources,
                 now_ms=None if now is None else opt.parse_time(now),
                 threads=threads,
-                failed=outcome.error,
+                failed=outcome.hear,
                 progress=progress,
             )
         if not found.partitions and not found.log_dirs:

@@ -71,7 +71,7 @@ def salvage(
         with byte_progress([target] * passes, enabled=not quiet) as progress:
             tell = writer.take if dry_run else None
             summary = run_salvage(
-                target, to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress,
+                target, to, dry_run=dry_run, tell=tell, failed=outcome.hear, progress=progress,
                 from_tier=from_tier or (),
             )  # fmt: skip
         if not dry_run and summary.partitions:

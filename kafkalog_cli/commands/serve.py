@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import KafkaLogError, UsageError
-from kafkalog.model import Defect
+from kafkalog.errors import Event, UsageError
 from kafkalog.server.model import (
     CONNECTIONS_MAX,
     LISTEN,
@@ -148,31 +147,19 @@ class _Shown(ServeListener):
         self._outcome = outcome
         self._quiet = quiet
 
-    def failed(self, error: KafkaLogError) -> None:
-        self._outcome.error(error)
-
-    def noted(self, text: str) -> None:
-        from kafkalog_cli.outcome import show_note
-
-        show_note(text)
-
-    def warned(self, text: str) -> None:
-        from kafkalog_cli.outcome import show_warning
-
-        show_warning(text)
+    def hear(self, event: Event) -> None:
+        self._outcome.hear(event)
 
     def started(self, address: Address) -> None:
         sys.stdout.write(f"bootstrap.servers={address}\n")
         sys.stdout.flush()  # scripts wait for the address
 
     def connected(self, client: Client) -> None:
+        from kafkalog_cli.outcome import show_note
+
         if not self._quiet:
             name = client.client_id or "a client"
-            self.noted(f"{name} ({client.software or 'unknown'}) from {client.host}")
-
-    def damaged(self, defect: Defect) -> None:
-        self._outcome.count(defect)
-        self._outcome.defect(defect)
+            show_note(f"{name} ({client.software or 'unknown'}) from {client.host}")
 
 
 def parse_address(text: str) -> Address:

@@ -51,7 +51,6 @@ def simulate_retention(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.simulation import simulate_retention as simulate
-    from kafkalog_cli.maintenance import ShownListener
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.retention import (
@@ -77,7 +76,7 @@ def simulate_retention(
             now_ms=now_ms,
             high_watermark=watermark,
             log_start_offset=log_start_offset,
-            listener=ShownListener(outcome),
+            listener=outcome,
         ):
             writer.write(found)
         writer.end()

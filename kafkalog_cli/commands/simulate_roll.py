@@ -38,7 +38,7 @@ def simulate_roll(
     from kafkalog.configs import ConfigSources
     from kafkalog.log_dir import open_partition
     from kafkalog.roll.simulate import simulate_roll as simulate
-    from kafkalog_cli.maintenance import ShownListener, note_shadowed, print_heading
+    from kafkalog_cli.maintenance import note_shadowed, print_heading
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show
     from kafkalog_cli.output.objects import Style
@@ -56,7 +56,7 @@ def simulate_roll(
             configs=given,
             seed=seed,
             progress=progress,
-            listener=ShownListener(outcome),
+            listener=outcome,
         )
     with Writer(show.segment_view(style), form, outcome.defect) as writer:
         for defect in trials[0].replay.defects:

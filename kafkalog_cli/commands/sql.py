@@ -248,8 +248,7 @@ def _answer_of(
     except OffsetsMissingError as error:
         place = error.path or ""
         lost = make_defect(error.reference, place, error.message, position=error.position)
-        outcome.count(lost)
-        outcome.defect(lost)
+        outcome.hear(lost)
         # No row is written yet: the error came before the first.
         return run({**options, "failOnDataLoss": "false"})
     return replace(answer, rows=chain(first, answer.rows))

@@ -70,7 +70,7 @@ def transactions(
             at=None if at is None else opt.parse_moment(at, now, zone),
             defects=outcome.defect,
             progress=progress,
-            failed=outcome.error,
+            failed=outcome.hear,
         )
     _report_gaps(found, outcome)
     if at is not None and not found.ids:

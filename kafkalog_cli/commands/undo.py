@@ -84,7 +84,7 @@ def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
     from kafkalog_cli.output import undone as show
     from kafkalog_cli.output.writer import Writer
 
-    found = recorded_runs(path, failed=outcome.error)
+    found = recorded_runs(path, failed=outcome.hear)
     with Writer(show.run_view(style), form, outcome.defect) as writer:
         for one in found:
             writer.write(one)
@@ -104,6 +104,6 @@ def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) ->
     except KafkaLogError as stop:
         if not watch.has_changed:
             raise
-        outcome.error(stop)
+        outcome.hear(stop)
         show_note("partly restored; repeat the command to continue")
         return None

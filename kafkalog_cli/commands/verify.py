@@ -46,6 +46,13 @@ def verify(
         "--level",
         help="quick: headers and indexes; standard: also checksums; deep: also every record.",
     )] = Level.STANDARD,
+    topic: Annotated[list[str] | None, typer.Option(
+        "--topic", metavar="TOPIC",
+        help="Only partitions of this topic; repeatable.",
+    )] = None,
+    exclude: Annotated[list[str] | None, typer.Option(
+        "--exclude", metavar="TOPIC", help="Only partitions of other topics; repeatable.",
+    )] = None,
     sample: Annotated[str | None, typer.Option(
         "--sample", metavar="PERCENT",
         help="Check this share of the segments (5%) at --level, the others at level quick.",
@@ -102,7 +109,6 @@ def verify(
     kafkalog verify /var/lib/kafka
     kafkalog verify --level quick --format ndjson orders-0
     kafkalog verify --level deep --sample 5% --seed 7 /var/lib/kafka
-    kafkalog verify --no-cache --rate-limit 50MiB --level deep /var/lib/kafka
     kafkalog verify --max-duration 10m --state verify.state /var/lib/kafka
     kafkalog verify --format ndjson --fail-on damage /var/lib/kafka
     kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
@@ -130,7 +136,9 @@ def verify(
         threads=threads,
         rate_limit=rate,
         leaves_cache=no_cache,
-        failed=outcome.error,
+        topics=topic,
+        exclude=exclude or (),
+        failed=outcome.hear,
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.batches.reader import plan_reading, size_to_read
 from kafkalog.columns.budget import logs_to_decode
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int], None] | None
 
-# Fields with the same value in all lines of a file; all others have fields in `kafkalog.text`.
-_CONSTANTS = frozenset(("type", "path", "topic", "partition", "control_type"))
+CONSTANTS: Final = frozenset(("type", "path", "topic", "partition", "control_type"))
+"""Fields with the same value in all lines of a file: kernels write all others."""
 # Up to this many first rows are read faster than the kernels can be loaded.
 _FEW_ROWS = 500
 
@@ -92,11 +92,8 @@ def read_rows(
             yield from read_contents(plan, Restored(), progress, batches=batches)
         return
 
-    from kafkalog.text.objects import FIELDS, BatchLines, RecordLines
+    from kafkalog.text.objects import BatchLines, RecordLines
 
-    if not FIELDS.keys() >= set(view.names) - _CONSTANTS:  # no kernel knows one of the fields yet
-        yield from read_contents(plan, Restored(), progress, batches=batches)
-        return
     form = Format(style.form)
 
     def line(value: Any) -> bytes:
@@ -167,7 +164,7 @@ def _template(form: Format, style: Style, path: str, *, batches: bool) -> Templa
     for i, (name, value) in enumerate(row.items()):
         text += "," if i else ""
         text += "" if is_csv else f"{dumps(name)}:"
-        if name in _CONSTANTS:
+        if name in CONSTANTS:
             text += csv_text(value) if is_csv else dumps(value)
         else:
             parts.append((text.encode(), name))

@@ -29,7 +29,8 @@ from kafkalog.offsets import name_of
 from kafkalog.paths import file_system
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show
-from kafkalog_cli.outcome import Outcome, show_note, some_of
+from kafkalog.wording import some_of
+from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.output.objects import Column, Style, View
 from kafkalog_cli.output.progress import byte_progress
@@ -111,7 +112,7 @@ class Dump:
         except ShortageError:
             raise
         except KafkaLogError as error:
-            self.outcome.error(error)
+            self.outcome.hear(error)
 
     def _wanted(self, target: PartitionDir | FileEntry) -> PartitionDir | FileEntry:
         """Return a target with no more segments of a packed tier than the selection needs.
@@ -202,7 +203,7 @@ class Dump:
                     read = read_records if records else read_batches
                     found = read(what, self.selection, progress)
                     logs.append((target.path, chain(found, self._missing(what))))
-            self._write_merged(in_time_order(logs, self.outcome.error), views)
+            self._write_merged(in_time_order(logs, self.outcome.hear), views)
 
     def _in_view(self, target: PartitionDir | FileEntry) -> Shown | FileEntry:
         self._mark_below_start(target)
@@ -295,8 +296,7 @@ class Dump:
         shown = None
         for row in found:
             if isinstance(row, Defect):
-                self.outcome.count(row)
-                self.outcome.defect(row)
+                self.outcome.hear(row)
                 continue
             if not isinstance(row, Batch | Record):
                 sys.stdout.buffer.write(row.view)

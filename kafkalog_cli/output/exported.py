@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.offsets import name_of
-from kafkalog.wording import counted
+from kafkalog.wording import counted, some_of
 from kafkalog_cli.maintenance import print_heading
-from kafkalog_cli.outcome import left_out_lines, some_of
+from kafkalog_cli.outcome import END_HINT
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -218,7 +218,7 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     files = _files(summary)
     size = size_text(summary.size_bytes, style)
     what = f"{counted(summary.rows, 'row')} in {counted(files, 'file')}, {size}"
-    notes = [*_rejects_lines(summary), *left_out_lines(summary.left_out)]
+    notes = [*_rejects_lines(summary), *summary.left_out.lines(END_HINT)]
     if summary.left_out.without_watermark:
         names = some_of(list(summary.left_out.without_watermark))
         notes.append(f"no high watermark is known, so records end at the log end: {names}")

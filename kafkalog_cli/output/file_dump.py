@@ -91,7 +91,7 @@ class FileDump:
         except (UsageError, ShortageError):  # the other targets would fail the same way
             raise
         except KafkaLogError as error:
-            self._outcome.error(error)
+            self._outcome.hear(error)
 
     def _exporter_for(self, target: PartitionDir | FileEntry) -> Exporter:
         kind = "batches" if self._style.records is False else "records"
@@ -118,8 +118,7 @@ class FileDump:
         return self._exporter
 
     def _defect(self, defect: Defect) -> None:
-        self._outcome.count(defect)
-        self._outcome.defect(defect)
+        self._outcome.hear(defect)
 
 
 def _facts(selection: Selection) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class KafkaDump:
         except ShortageError:
             raise
         except KafkaLogError as error:
-            self.outcome.error(error)
+            self.outcome.hear(error)
 
     def _log(self, path: str) -> None:
         text.put_line(text.heading(parse_file_name(os.path.basename(path))))
@@ -257,8 +257,7 @@ class KafkaDump:
             text.put_line(text.producer_line(state))
 
     def _defect(self, defect: Defect) -> None:
-        self.outcome.count(defect)
-        self.outcome.defect(defect)
+        self.outcome.hear(defect)
 
     def finish(self) -> None:
         """Print the reports over all files on stderr, as Kafka's tool does."""

@@ -154,7 +154,7 @@ def partition_view(style: Style) -> View[PartitionRow]:
         Column("ON DISK", "disk_bytes"),
         Column("START", "log_start_offset"),
         Column("END", "log_end_offset"),
-        Column("HW", "high_watermark"),
+        Column("HW (CHECKPOINT)", "high_watermark"),
         Column("CLEANED", "cleaner_offset"),
         Column("DIRTY", dirt, right=True),
         Column("STATE", state, fold=True, tone=lambda _: Tone.DOUBTFUL),

@@ -98,7 +98,8 @@ class RecoverySummary:
     @property
     def strays(self) -> int:
         """Number of partitions that a start takes away from the broker."""
-        return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
+        starts = [plan.predicted if self.in_place else plan for plan in self.plans]
+        return sum(start.verdict == Verdict.STRAY for start in starts)
 
     @property
     def bytes_to_scan(self) -> int:

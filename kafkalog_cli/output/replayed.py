@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.wording import counted, printable
-from kafkalog_cli.outcome import show_note, show_warning, some_of
+from kafkalog.wording import counted, printable, some_of
+from kafkalog_cli.outcome import show_note, show_warning
 from kafkalog_cli.output.objects import BOOL, INT, SIZE, TEXT, Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.model import Defect
+    from kafkalog.errors import Event
     from kafkalog.producing.model import Replayed, ReplayListener, TranslatedOffset
     from kafkalog.producing.run import ReplaySummary
     from kafkalog_cli.outcome import Outcome
@@ -50,6 +49,7 @@ REPLAYED: Final = ObjectType[ShownLog](
           "done.records_before"),
     Field("unsendable", INT, "left out: a header name is not UTF-8",
           "done.unsendable"),
+    Field("refused", INT, "left out: the topic refuses them", "done.refused"),
     Field("zero_times", INT, "records whose timestamp 0 becomes 1",
           "done.zero_times"),
 )  # fmt: skip
@@ -134,18 +134,8 @@ def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListene
     from kafkalog.producing.model import ReplayListener
 
     class Shown(ReplayListener):
-        def failed(self, error: KafkaLogError) -> None:
-            outcome.error(error)
-
-        def met(self, defect: Defect) -> None:
-            outcome.count(defect)
-            outcome.defect(defect)
-
-        def noted(self, text: str) -> None:
-            show_note(text)
-
-        def warned(self, text: str) -> None:
-            show_warning(text)
+        def hear(self, event: Event) -> None:
+            outcome.hear(event)
 
         def advanced(self, size_bytes: int) -> None:
             if bar is not None:
@@ -158,10 +148,15 @@ def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
     """Note what was created; warn of records that the cluster has not got as they are."""
     if summary.created:
         show_note(f"{counted(len(summary.created), 'topic')} created: {some_of(summary.created)}")
+        show_note("what server.properties of the source's brokers set is not known to new topics")
     if unsendable := sum(one.unsendable for one in summary.logs):
         show_warning(
             f"{counted(unsendable, 'record')} left out: the name of a header is not UTF-8, and "
             "librdkafka's binding sends no other."
+        )
+    if refused := sum(one.refused for one in summary.logs):
+        show_warning(
+            f"{counted(refused, 'record')} left out, which topics refuse: --refused has them."
         )
     if zeros := sum(one.zero_times for one in summary.logs):
         show_warning(

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from kafkalog.producing import cluster
+from tests.builders import batch, record, write_log
 from tests.conftest import State, state
 from tests.sampling import new_seed, tries_everything
 from tests.waiting import until
@@ -417,6 +418,34 @@ def test_a_record_that_the_topic_does_not_take_ends_the_run(
     large = kafkalog("replay", path, *words)
     assert large.status == 3
     assert "max.message.bytes" in large.stderr
+
+
+@pytest.mark.parametrize("config", [
+    {"cleanup.policy": "compact"}, {"message.timestamp.after.max.ms": "60000"},
+    {"message.timestamp.before.max.ms": "60000"}, {"max.message.bytes": "1500"},
+], ids=lambda config: next(iter(config)))  # fmt: skip
+def test_what_a_topic_does_not_take_is_listed(
+    target: Broker, kafkalog: Kafkalog, tmp_path: Path, config: dict[str, str]
+) -> None:
+    """By its rules: without the option the broker refuses the same records."""
+    now = time.time_ns() // 1_000_000
+    one = {
+        "cleanup.policy": record(1, None, b"v"),
+        "max.message.bytes": record(1, b"k", b"v" * 1500),
+        "message.timestamp.before.max.ms": record(1, b"k", b"v", time_delta=-120_000),
+        "message.timestamp.after.max.ms": record(1, b"k", b"v", time_delta=120_000),
+    }[next(iter(config))]
+    some = [record(0, b"a", b"fine"), one, record(2, b"z", b"fine")]
+    write_log(tmp_path / "log" / "t-0", batch(0, some, base_time=now, max_time=now + 120_000))
+    name, refused = target.create(1, **config), tmp_path / "refused"
+    words: list[Any] = ["replay", tmp_path / "log", "--bootstrap", target.bootstrap,
+                        "--topic-map", f"t={name}", "--progress"]  # fmt: skip
+    ended = kafkalog(*words, tmp_path / "ended")
+    assert (ended.status, "is refused by" in ended.stderr) == (3, True), ended.stderr
+    done = kafkalog(*words, tmp_path / "progress", "--refused", refused)
+    assert (done.status, "1 record left out" in done.stderr) == (1, True), done.stderr
+    assert [json.loads(line)["offset"] for line in refused.read_text().splitlines()] == [1]
+    assert len(target.read(name)) == 2
 
 
 def test_an_active_group_is_refused(target: Broker, kafkalog: Kafkalog, argv: list[Any]) -> None:

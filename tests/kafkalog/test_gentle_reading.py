@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.errors import UnreadableError, UnsupportedError
-from kafkalog.paths.reading import RateLimiter, reading
+from kafkalog.paths.reading import AS_FAST_AS_IT_GOES, RateLimiter, read_options, reading
 from kafkalog.paths.source import Source
+from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,3 +156,25 @@ def test_a_system_without_advice_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(os, "posix_fadvise")
     with pytest.raises(UnsupportedError), reading(leaves_cache=True):
         pass
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("dump-segment",), ("find", "--key", "k"), ("diff", "{log}"), ("profile",), ("verify",),
+     ("sql", "select max(value) from records"), ("export", "--to", "{out}")],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_every_command_that_reads_long_spares_the_disk(
+    words: tuple[str, ...], tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The options of the whole program hold in each thread that reads."""
+    log = tmp_path / "orders-0"
+    write_log(log, *(batch(10 * n, [record(i) for i in range(10)]) for n in range(500)))
+    size = (log / f"{0:020}.log").stat().st_size
+    spent: list[int] = []
+    monkeypatch.setattr(RateLimiter, "spend", lambda _, size_bytes: spent.append(size_bytes))
+    rest = [word.format(log=log, out=tmp_path / "out") for word in words]
+    done = kafkalog("--rate-limit", "1GiB", "--no-cache", *rest, log)
+    assert done.status in (0, 1), done.stderr
+    assert sum(spent) >= size
+    assert read_options() is AS_FAST_AS_IT_GOES

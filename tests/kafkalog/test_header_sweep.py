@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from kafkalog.errors import Event
     from tests.conftest import Result
 
 BITS: Final = 17 * 8
@@ -259,8 +260,9 @@ def served(directory: Path) -> tuple[bytes, list[Defect]]:
     told: list[Defect] = []
 
     class Listener(ServeListener):
-        def damaged(self, defect: Defect) -> None:
-            told.append(defect)
+        def hear(self, event: Event) -> None:
+            assert isinstance(event, Defect)
+            told.append(event)
 
     options = ServeOptions(high_watermark=Watermark.END)
     log = ServedLog(open_partition(str(directory)), options, Listener(), OpenFiles())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from kafkalog.errors import Event, Note
 from kafkalog.model import Isolation
 from kafkalog.offsets import OffsetSource
 from kafkalog.server.catalog import Catalog
@@ -219,8 +220,9 @@ def serve(_: Run, paths: list[Path], __: Path) -> tuple[int, str]:
     told: list[str] = []
 
     class Heard(ServeListener):
-        def noted(self, text: str) -> None:
-            told.append(text)
+        def hear(self, event: Event) -> None:
+            if isinstance(event, Note):
+                told.append(event.text)
 
     catalog = Catalog(map(str, paths), ServeOptions(), Heard())
     partition = catalog.partition("orders", 0)
@@ -230,10 +232,10 @@ def serve(_: Run, paths: list[Path], __: Path) -> tuple[int, str]:
     return log.bounds(Isolation.READ_UNCOMMITTED)[1], text
 
 
-def lookup(kafkalog: Run, paths: list[Path], _: Path) -> tuple[int, str | None]:
+def lookup(kafkalog: Run, paths: list[Path], _: Path) -> tuple[int, str]:
     words = ("--topic", "orders", "--special", "latest", "--format", "ndjson")
     found = kafkalog("lookup-offset", *paths, "--replicas", "best", *words)
-    return json.loads(found.stdout.splitlines()[0])["offset"], None  # the offset is the answer
+    return json.loads(found.stdout.splitlines()[0])["offset"], found.stderr
 
 
 COMMANDS: Final = {
@@ -258,6 +260,7 @@ def test_the_offset_has_a_source(case: tuple[State, list[Path]]) -> None:
     assert stable.source == (OffsetSource.TRANSACTION if state.end > OPEN else state.source)
 
 
+@pytest.mark.filterwarnings("ignore:.* becomes a stray:UserWarning")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_stops_there(
     command: str, case: tuple[State, list[Path]], kafkalog: Run, tmp_path: Path
@@ -266,8 +269,6 @@ def test_every_command_stops_there(
     state, paths = case
     end, text = COMMANDS[command](kafkalog, paths, tmp_path / "to")
     assert end == state.end
-    if text is None:
-        return
     assert ("above the high watermark" in text) == (state.end < END), text
     if state.end < END:
         assert str(state.end) in text
@@ -284,6 +285,20 @@ def test_an_open_transaction_that_blocks_readers_is_shown(
     opened = [one["first_offset"] for one in objects(found, "open_transaction")]
     assert opened == ([OPEN] if state.end > OPEN else [])
     assert ("above the high watermark" in found.stderr) == (state.end < END)
+
+
+def test_a_search_says_that_it_goes_beyond(
+    case: tuple[State, list[Path]], kafkalog: Run, tmp_path: Path
+) -> None:
+    """It shows records that consumers may not get; a page names what its lags leave out."""
+    state, paths = case
+    words = ("--topic", "orders", "--key", "k", "--replicas", "best", "--format", "ndjson")
+    found = kafkalog("find", *paths, *words)
+    said = f"also searched above the high watermark: orders-0 from {state.end}"
+    assert (said in found.stderr) == (state.end < END), found.stderr
+    to = tmp_path / "report.html"
+    assert kafkalog("report", *paths, "--to", to, "-q").status in (0, 1)
+    assert ("above the high watermark left out" in to.read_text()) == (state.end < END)
 
 
 def test_a_given_watermark_counts_before_all_others(tmp_path: Path) -> None:

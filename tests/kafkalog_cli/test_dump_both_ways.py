@@ -15,6 +15,8 @@ from kafkalog.jit import fast_path
 from kafkalog.text import kafka_text, objects
 from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.records import BATCH, RECORD
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
 from tests.kafkalog.columns.test_twins import logs
 from tests.sampling import examples
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from kafkalog_cli.output.objects import ObjectType
     from tests.conftest import State
 
 FORMATS = ("ndjson", "json", "csv", "kafka", "table")
@@ -280,3 +283,11 @@ def test_sequences_of_offsets_that_wrap(tmp_path: Path, capfdbinary: pytest.Capt
     defect, *rows = rows
     assert defect["reference"] == "batch-offset-not-increasing"
     assert [row["sequence"] for row in rows] == [2**31 - 2, 2**31 - 1, 0]
+
+
+@pytest.mark.parametrize("kind", [RECORD, BATCH], ids=lambda kind: kind.name)
+def test_kernels_write_every_field(kind: ObjectType[Any]) -> None:
+    """A field without a kernel would slow large logs down, or end the run: its name is here."""
+    names = set(kind.view(Style()).names)
+    assert names
+    assert names - objects.FIELDS.keys() - bulk.CONSTANTS == set()

@@ -90,7 +90,7 @@ def node(
 
 def image(log_dir: Path, *more: bytes) -> None:
     """Write a metadata log in which the live topics are."""
-    topics = [value for name in TOPICS for value in topic(name, LIVE[name], 1)]
+    topics = [value for name in TOPICS for value in topic(name, LIVE[name], 1, (1, 2, 3))]
     write_metadata(log_dir, *topics, *more)
 
 
@@ -116,7 +116,7 @@ def stale_image(root: Path) -> list[Path]:
     """The broker that was down still has the metadata of that time."""
     [found] = with_image(root)
     other = node(root / "b", DEAD)
-    old = [value for name in TOPICS for value in topic(name, DEAD[name], 1)]
+    old = [value for name in TOPICS for value in topic(name, DEAD[name], 1, (1, 2, 3))]
     records = [record(delta, None, value) for delta, value in enumerate(old)]
     write_log(other / "__cluster_metadata-0", batch(0, records, epoch=0))
     return [found, other]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import kafkalog
+import kafkalog as library
 from tests.builders import batch, record, write_log
-from tests.nodes import DIRECTORIES, METADATA, STATES, removed, replaced, uuid, write_node
+from tests.nodes import CLUSTER, DIRECTORIES, METADATA, STATES, removed, replaced, uuid, write_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,4 +145,43 @@ def test_two_nodes_are_not_one(node: Path, tmp_path: Path, kafkalog: Run) -> Non
 
 
 def test_the_library_takes_several_paths(node: Path) -> None:
-    assert len(kafkalog.recover(node / "d1", node / "d2")) == 4
+    assert len(library.recover(node / "d1", node / "d2")) == 4
+
+
+def test_the_id_of_a_topic_is_written_again(node: Path, kafkalog: Run) -> None:
+    """A start would make the partition a stray; the metadata of the cluster have the id."""
+    path = node / "d2" / "orders-1" / "partition.metadata"
+    whole = path.read_bytes()
+    path.unlink()
+    plan = kafkalog("recover", node, "--format", "ndjson")
+    [row] = [one for one in rows(plan) if str(one.get("path")).endswith("orders-1")]
+    written = {"name": path.name, "fate": "written", "size_bytes": len(whole)}
+    assert (plan.status, row["verdict"]) == (1, "stray")
+    assert [one for one in row["files"] if one["name"] == path.name] == [
+        written | {"bytes_gone": 0, "records_gone": 0, "why": None}
+    ]
+    assert not path.exists()
+    done = kafkalog("recover", node, *IN_PLACE)
+    assert (done.status, path.read_bytes()) == (0, whole), done.stderr
+    assert "strays" not in " ".join(done.stdout.decode().split())
+    assert kafkalog("recover", node).status == 0
+    found = {one.reference for one in library.verify(node / "d1", node / "d2")}
+    assert found.isdisjoint({"partition-metadata-missing", "topic-id-mismatch"})
+
+
+@pytest.mark.parametrize("why", ["later epoch", "not assigned", "other cluster"])
+def test_an_id_that_is_not_certain_is_not_written(why: str, node: Path, kafkalog: Run) -> None:
+    """A directory of a deleted topic does not become one of the new topic with its name."""
+    directory, words = node / "d2" / "orders-1", [str(node)]
+    if why == "later epoch":
+        write_log(directory, batch(0, [record(0), record(1), record(2)], epoch=1))
+        (directory / "leader-epoch-checkpoint").write_text("0\n1\n1 0\n")
+    elif why == "not assigned":
+        directory = directory.rename(directory.with_name("orders-2"))
+    else:
+        other = node / "d2" / "meta.properties"
+        other.write_text(other.read_text().replace(CLUSTER, uuid(30)))
+        words = [str(node / "d2"), "--metadata-dir", str(node / "d1")]
+    (directory / "partition.metadata").unlink()
+    done = kafkalog("recover", *words, *IN_PLACE)
+    assert not (directory / "partition.metadata").exists(), done.stdout

@@ -41,6 +41,26 @@ def test_a_sample_is_reported(corpus_dir: Path, kafkalog: Any):
     assert summary(kafkalog, root)["sample"] is None
 
 
+def test_topics_are_checked_alone(tmp_path: Path, kafkalog: Any):
+    """As if their partitions were named; damage of others is not read, and a typo is an error."""
+    for name in ("a-0", "a-1", "b-0"):
+        write_log(tmp_path / name, batch(0, [record()]))
+    log = tmp_path / "b-0" / f"{0:020}.log"
+    log.write_bytes(flip(log.read_bytes(), 8 * 63))
+    (tmp_path / "meta.properties").write_text("version=7")
+    for options, files, damage in (
+        (("--topic", "a"), 2, 0),
+        (("--exclude", "b"), 2, 0),
+        (("--topic", "b"), 1, 1),
+        (("--topic", "a", "--topic", "b", "--exclude", "a"), 1, 1),
+    ):
+        found = summary(kafkalog, tmp_path, *options)
+        assert (found["files"], found["defects"]["damage"]) == (files, damage), options
+    for option in ("--topic", "--exclude"):
+        done = kafkalog("verify", tmp_path, option, "c")
+        assert (done.status, "No partition of the topic c" in done.stderr) == (2, True)
+
+
 def test_a_state_goes_on_from_run_to_run(corpus_dir: Path, tmp_path: Path, kafkalog: Any):
     """Each run with no time at all checks one more segment, until all are checked."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")

@@ -21,10 +21,9 @@ from kafkalog.compaction.run import CompactionRun
 from kafkalog.compaction.tasks import stage_pass
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
-from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.errors import CorruptDataError, Event, Listener, Note, RefusedError
 from kafkalog.journal import undo
 from kafkalog.log_dir import open_partition
-from kafkalog.targets import Listener
 from tests.builders import BASE_TIME
 from tests.conftest import scenario_names
 from tests.kafkalog.compaction.generated import Generator
@@ -176,8 +175,9 @@ def test_going_on_with_a_killed_run_is_noted(corpus_dir: Path, tmp_path: Path) -
     notes: list[str] = []
 
     class Noting(Listener):
-        def noted(self, text: str) -> None:
-            notes.append(text)
+        def hear(self, event: Event) -> None:
+            if isinstance(event, Note) and "has no __cluster_metadata-0" not in event.text:
+                notes.append(event.text)
 
     def clock() -> int:
         later = replace(request, now_ms=request.now_ms + 1000)

@@ -10,8 +10,7 @@ import pytest
 
 from kafkalog.disk_usage import disk_usage
 from kafkalog.disk_usage.model import SplitBy
-from kafkalog.errors import KafkaLogError, UnreadableError
-from kafkalog.targets import Listener
+from kafkalog.errors import Event, KafkaLogError, Listener, UnreadableError
 from tests.builders import batch, copy_tree, record, write_log
 
 if TYPE_CHECKING:
@@ -120,8 +119,9 @@ def test_what_cannot_be_listed_is_reported(odd: Path, monkeypatch: pytest.Monkey
     errors: list[KafkaLogError] = []
 
     class Heard(Listener):
-        def failed(self, error: KafkaLogError) -> None:
-            errors.append(error)
+        def hear(self, event: Event) -> None:
+            if isinstance(event, KafkaLogError):
+                errors.append(event)
 
     report = disk_usage(odd, listener=Heard())
     assert [type(error) for error in errors] == [UnreadableError]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,17 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.log_dir import open_path
-from kafkalog.model import End, Isolation
+from kafkalog.model import End, Isolation, present_ms
 from kafkalog.producing import run
 from kafkalog.producing.model import Position, ReplayListener, Request
 from kafkalog.producing.offsets import OffsetMap
 from kafkalog.producing.progress import ProgressFile
+from kafkalog.producing.refusals import REFUSED_BEGIN
 from kafkalog.producing.routes import require_topics_in
+from kafkalog.storage import AppendedFile
 from tests.builders import batch, record, write_log
+from tests.metadata_logs import value_of
+from tests.nodes import uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,3 +290,72 @@ def test_topics_are_checked_before_anything_is_produced(logs: Path) -> None:
         require_topics_in(
             without, run.Replay(targets, closed, ReplayListener()).routes, closed, targets
         )
+
+
+def test_a_new_topic_has_what_its_old_brokers_set_for_all(logs: Path) -> None:
+    """Dynamic configs of brokers, by the names of topics; its own come first, replication not."""
+    of_brokers = {
+        "log.retention.ms": "5000", "log.cleanup.policy": "compact", "message.max.bytes": "2000000",
+        "log.message.timestamp.type": "LogAppendTime", "min.insync.replicas": "2",
+    }  # fmt: skip
+    values = [value_of("TopicRecord", name="orders", topicId=uuid(1))] + [
+        value_of("ConfigRecord", resourceType=kind, resourceName=resource, name=name, value=value)
+        for kind, resource, configs in (
+            (4, "", of_brokers),
+            (2, "orders", {"retention.ms": "7000", "internal.segment.bytes": "12000"}),
+        )
+        for name, value in configs.items()
+    ]
+    records = [record(delta, None, value) for delta, value in enumerate(values)]
+    write_log(logs / "__cluster_metadata-0", batch(0, records, epoch=1))
+    targets = [open_path(str(logs))]
+    creating = Request(keep_partitions=True, create_topics=True, topics=("orders",))
+    routes = run.Replay(targets, creating, ReplayListener()).routes
+    cluster: Any = FakeCluster()
+    require_topics_in(cluster, routes, creating, targets)
+    assert cluster.created["orders"][1] == {
+        "retention.ms": "7000", "cleanup.policy": "compact", "max.message.bytes": "2000000",
+        "message.timestamp.type": "LogAppendTime",
+    }  # fmt: skip
+
+
+def test_what_a_topic_refuses_is_listed_and_left_out(tmp_path: Path) -> None:
+    """The run goes on with the others; each rule is one of a topic's configs."""
+    now = present_ms()
+    records = [
+        record(0, b"a", b"fine"),
+        record(1, None, b"no key"),
+        record(2, b"b", b"x" * 2000),
+        record(3, b"c", b"old", time_delta=-50_000),
+        record(4, b"d", b"ahead", time_delta=500_000),
+        record(5, b"e", b"fine"),
+    ]
+    write_log(tmp_path / "log" / "orders-0", batch(0, records, base_time=now, max_time=now))
+    configs = {"orders": {
+        "cleanup.policy": "compact,delete", "max.message.bytes": "1500",
+        "message.timestamp.before.max.ms": "40000", "message.timestamp.after.max.ms": "400000",
+    }}  # fmt: skip
+    replay = run.Replay(
+        [open_path(str(tmp_path / "log"))], Request(keep_partitions=True), ReplayListener()
+    )
+    names = [(route.path, route.topic, route.partition) for route in replay.routes]
+    listed = tmp_path / "refused"
+    cluster = Cluster()
+    with (
+        ProgressFile(str(tmp_path / "progress"), Request().identity(), names) as file,
+        AppendedFile(str(listed), (REFUSED_BEGIN,)) as refused,
+    ):
+        sending: Any = Sending(cluster, 100)
+        cluster.position = Position()
+        work = run._Work(replay, file, sending, {}, configs, refused)
+        work.run()
+    [done] = work.logs
+    assert (done.records, done.refused) == (2, 4)
+    sent = [message[0] for _, message in cluster.records["orders-0"]]
+    assert sent == [0, 5]
+    rows = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert [(row["offset"], row["why"].partition(":")[0]) for row in rows] == [
+        (1, "cleanup.policy"), (2, "max.message.bytes"),
+        (3, "message.timestamp.before.max.ms"), (4, "message.timestamp.after.max.ms"),
+    ]  # fmt: skip
+    assert {(row["topic"], row["partition"]) for row in rows} == {("orders", 0)}

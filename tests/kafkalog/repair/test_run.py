@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import InternalError, RefusedError
+from kafkalog.errors import Event, InternalError, KafkaLogError, Listener, Note, RefusedError
 from kafkalog.repair import run as repair_run
-from kafkalog.targets import Listener
 from tests.builders import batch, record, write_log
 from tests.kafkalog.journal.test_undo import everything
 from tests.kafkalog.test_view import killed
@@ -17,19 +16,17 @@ from tests.kafkalog.test_view import killed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.errors import KafkaLogError
-
 
 class Remembering(Listener):
     def __init__(self) -> None:
         self.errors: list[KafkaLogError] = []
         self.notes: list[str] = []
 
-    def failed(self, error: KafkaLogError) -> None:
-        self.errors.append(error)
-
-    def noted(self, text: str) -> None:
-        self.notes.append(text)
+    def hear(self, event: Event) -> None:
+        if isinstance(event, KafkaLogError):
+            self.errors.append(event)
+        if isinstance(event, Note) and "has no __cluster_metadata-0" not in event.text:
+            self.notes.append(event.text)
 
 
 @pytest.fixture

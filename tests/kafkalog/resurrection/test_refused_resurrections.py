@@ -132,6 +132,25 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["meta.properties", "log-start-offset-checkpoint", "t-0/partition.metadata",
+     "t-0/leader-epoch-checkpoint"],
+)  # fmt: skip
+@pytest.mark.parametrize("replace", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_stands_in_place_of_a_small_file_is_refused(
+    name: str, replace: Callable[[Path], None], tmp_path: Path, kafkalog: Any
+) -> None:
+    """The file does not count as missing: ids and the log start offset would be lost."""
+    plain(tmp_path)
+    path = tmp_path / "a" / name
+    path.unlink(missing_ok=True)
+    replace(path)
+    done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q")
+    assert (done.status, "This is not a regular file." in done.stderr) == (3, True), done.stderr
+    assert os.listdir(tmp_path) == ["a"]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_refused(case: str, tmp_path: Path, kafkalog: Any) -> None:
     prepare, options, status, words = CASES[case]

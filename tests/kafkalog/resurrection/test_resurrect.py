@@ -19,6 +19,8 @@ from tests.metadata_logs import value_of
 from tests.stores import running_store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.resurrection import ResurrectSummary
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "log-dir"
@@ -63,15 +65,15 @@ def write_metadata(log_dir: Path, *values: bytes) -> None:
     write_log(log_dir / "__cluster_metadata-0", batch(0, records, epoch=1))
 
 
-def topic(name: str, topic_id: str, count: int) -> list[bytes]:
-    """Return the metadata records of a topic with three replicas on other nodes."""
+def topic(name: str, topic_id: str, count: int, replicas: Sequence[int] = (7, 8, 9)) -> list[bytes]:
+    """Return the metadata records of a topic with three replicas, by default on other nodes."""
     return [
         value_of("TopicRecord", name=name, topicId=topic_id),
         *(
             value_of(
-                "PartitionRecord", partitionId=number, topicId=topic_id, replicas=[7, 8, 9],
+                "PartitionRecord", partitionId=number, topicId=topic_id, replicas=[*replicas],
                 isr=[7], removingReplicas=[], addingReplicas=[], leader=7, leaderEpoch=3,
-                partitionEpoch=5, directories=["D" * 21 + "A"] * 3,
+                partitionEpoch=5, directories=["D" * 21 + "A"] * len(replicas),
             )
             for number in range(count)
         ),

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from formats.message_schema import message, schema
+from kafkalog.errors import Event, KafkaLogError, Note
+from kafkalog.model import Defect
 from kafkalog.server.catalog import Catalog
 from kafkalog.server.model import Address, ServeListener, ServeOptions
 from kafkalog.server.run import Server
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.model import Defect
     from kafkalog.server.meter import Meter
 
 SECONDS_MAX = 60
@@ -35,14 +35,14 @@ class Heard(ServeListener):
     defects: list[Defect] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def failed(self, error: KafkaLogError) -> None:
-        self.errors.append(error)
-
-    def warned(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def damaged(self, defect: Defect) -> None:
-        self.defects.append(defect)
+    def hear(self, event: Event) -> None:
+        match event:
+            case KafkaLogError():
+                self.errors.append(event)
+            case Defect():
+                self.defects.append(event)
+            case Note(is_warning=True):
+                self.warnings.append(event.text)
 
 
 @dataclass

@@ -36,6 +36,7 @@ from kafkalog.targets import open_targets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.errors import Note
     from kafkalog.state.model import Groups
 
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "log-dir")
@@ -54,11 +55,10 @@ class Served:
         read_only: bool = False,
         **limits: int,
     ) -> None:
-        self.failures: list[KafkaLogError] = []
-        self.notes: list[str] = []
+        self.heard: list[KafkaLogError | Note] = []
         self.committed = CommittedOffsets(
             read or partial(read_groups, open_targets([EXAMPLE])),
-            file=file, failed=self.failures.append, noted=self.notes.append, **limits,
+            file=file, hear=self.heard.append, **limits,
         )  # fmt: skip
         self.catalog = Catalog([EXAMPLE], ServeOptions(), ServeListener())
         coordinator = GroupCoordinator(LoopTimers(), self.committed)
@@ -186,7 +186,7 @@ def test_a_log_that_cannot_be_read_is_no_offset() -> None:
             assert answer["groups"][0]["errorCode"] == ErrorCode.KAFKA_STORAGE_ERROR
             await served.commit(3)
             assert await served.fetch() == (3, "", ErrorCode.NONE)
-            assert [str(one) for one in served.failures] == ["It cannot be read. [here]"]
+            assert [str(one) for one in served.heard] == ["It cannot be read. [here]"]
 
     asyncio.run(run())
 
@@ -218,10 +218,10 @@ def test_no_groups_and_missing_coordinators() -> None:
     async def run() -> None:
         async with Served(none) as served:
             assert await served.fetch() == (-1, "", ErrorCode.NONE)
-            assert (served.notes, served.failures) == ([], [])
+            assert served.heard == []
         async with Served(partly) as served:
             await served.fetch()
-            assert [note.partition(":")[0] for note in served.notes] == [
+            assert [note.text.partition(":")[0] for note in served.heard] == [
                 "1 of 2 partitions of __consumer_offsets are not here",
             ]  # fmt: skip
 
@@ -311,7 +311,7 @@ def test_a_commit_that_cannot_be_written_is_not_answered_with_success(tmp_path: 
         async with Served(file=FullDisk(str(tmp_path / "commits"), [EXAMPLE])) as served:
             assert await served.commit(1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await served.fetch() == (400, "", ErrorCode.NONE)
-            assert len(served.failures) == 1
+            assert len(served.heard) == 1
 
     asyncio.run(run())
 

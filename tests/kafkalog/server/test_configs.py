@@ -63,13 +63,15 @@ def test_chosen_configs_with_synonyms(wire: Wire) -> None:
 @pytest.mark.parametrize("newest", ["a", "b"])
 def test_the_newest_metadata_count(tmp_path: Path, newest: str) -> None:
     """An older metadata log may have the configs of a topic that was deleted since."""
-    for name in ("a", "b"):
+    for node_id, name in enumerate(("a", "b"), 1):
         make(tmp_path / name, "t-0", [])
+        properties = tmp_path / name / "meta.properties"
+        properties.write_text(properties.read_text().replace("node.id=1", f"node.id={node_id}"))
         value = value_of(
             "ConfigRecord", resourceType=TOPIC, resourceName="t", name="retention.ms",
             value="1" if name == newest else "2",
         )  # fmt: skip
-        values = [*topic("t", TOPIC_ID, 1), value]
+        values = [*topic("t", TOPIC_ID, 1, (1, 2)), value]
         records = [record(delta, None, value) for delta, value in enumerate(values)]
         place = tmp_path / name / "__cluster_metadata-0"
         write_log(place, batch(0, records, epoch=int(name == newest)))
