@@ -112,9 +112,10 @@ def _listed_with_dirt(
     """Yield the rows of partitions, with what the cleaner has not compacted yet."""
     from kafkalog.compaction.candidates import with_dirt
     from kafkalog.inventory import list_partitions
+    from kafkalog.view import show
 
     for partition in partitions:
-        for row in list_partitions([partition], view, differences):
+        for row in list_partitions([partition], view, differences, partial(show, lazily=True)):
             yield with_dirt(row, partition)
 
 
