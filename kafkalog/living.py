@@ -112,12 +112,8 @@ class LivingWalk:
 
     def take(self) -> Segment | None:
         """Return the next segment, or None at the end."""
-        frontier = self.plan.frontier
-        if frontier is not None and frontier.settled is not None:
-            # A start may cut later segments off.
-            left = {segment.base_offset for segment in self._left}
-            self._left = [one for one in frontier.settled.segments if one.base_offset in left]
-            self.plan = replace(self.plan, frontier=None)
+        if self.plan.frontier is not None:
+            self._left = self.plan.frontier.left(self._left)
         return self._left.pop(0) if self._left else None
 
     def stop(self) -> None:

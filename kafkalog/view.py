@@ -15,7 +15,8 @@
   it writes, and the copy may well have been closed cleanly.
 - A log in remote storage is shown as it is: no broker starts on it.
 - A `-delete` or `-stray` directory whose path was given is shown as it is, since a start would show
-  nothing of it. So is a log that a start would refuse to load; the `Difference` says why.
+  nothing of it. So is a log that a start would refuse to load, but for a swap that it completes
+  before; the `Difference` says why.
 
 A single file is always read as it is.
 """
@@ -27,12 +28,14 @@ import re
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import TOP_FILES, DirectoryState, FileKind, FileState, parse_file_name
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
+from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import CorruptDataError, DataError
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs.sources import LogDirConfigs
     from kafkalog.log_dir import FileEntry
+    from kafkalog.model import Batch
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import Action, PredictedStart, StartConfig
     from kafkalog.recovery.start import Behind, StartInProgress
@@ -75,9 +79,10 @@ class Difference:
         records_hidden: number of records cut off, or behind the log end, according to the headers
             of their batches.
         bytes_hidden: bytes of logs that are cut off, or of batches behind the log end.
-        refusal: why the outcome of a start is unknown and the files are shown as they are; None if
-            it is known.
-        shown: names of the logs of which a reader was shown more than stays; see `Frontier`.
+        refusal: why the outcome of a start is unknown and the files are shown as they are, or as a
+            swap leaves them; None if it is known.
+        shown: names of the logs of which a reader may have shown what does not stay; see
+            `Frontier`.
         unscanned_bytes: bytes that a start would scan, and nobody has, as no reader needed them.
     """
 
@@ -100,9 +105,12 @@ class Difference:
     @property
     def detail(self) -> str:
         """The whole difference, in one line."""
+        also = (
+            f"; records of {', '.join(self.shown)} may have been shown before" if self.shown else ""
+        )
         if self.refusal is not None:
-            return f"{self.refusal}; showing the files as they are"
-        also = f"; records of {', '.join(self.shown)} were shown before" if self.shown else ""
+            how = "with the swap completed" if self.swapped else "as they are"
+            return f"{self.refusal}; showing the files {how}{also}"
         return _actions([self]) + also
 
 
@@ -146,7 +154,7 @@ class Frontier:
     is there. Once one does not, the rest of the start is predicted, and the view is final.
 
     A scan may throw away what it has accepted: if offsets go back at a batch for which an index
-    entry is due, nothing of the segment stays. Then `Difference.shown` names what was shown of it.
+    entry is due, nothing of the segment stays. Then it is named in `Difference.shown`.
 
     Args:
         partition: the directory.
@@ -204,6 +212,15 @@ class Frontier:
         there = (one.log for one in self.settle().segments if one.log.path == path)
         return next((log.end for log in there), 0)
 
+    def left(self, segments: list[Segment]) -> list[Segment]:
+        """Return the segments that are left to read, as in the final view once that is known."""
+        if segments:
+            self.cut_at(segments[0], 0)
+        if self.settled is None:
+            return segments
+        paths = {one.log.path for one in segments}
+        return [one for one in self.settled.segments if one.log.path in paths]
+
     def part(self, size_bytes: int) -> PartitionDir | None:
         """Return the log up to where a start accepts it, with so much scanned; None if it is all.
 
@@ -227,6 +244,14 @@ class Frontier:
             elif not is_log or (entry.name.offset or 0) < base:
                 files.append(entry)
         return replace(self._partition, files=tuple(files), end_offset=end)
+
+    def is_followed(self, batch: Batch) -> bool:
+        """Return whether those two batches are accepted, too, by which `Order` judges one."""
+        scan = self._start.scan
+        if scan is None or scan.segment.log.path != batch.path:
+            return True
+        with Source(batch.path, scan.reached[0]) as source:
+            return len(list(islice(scan_batches(source, batch.end_position), 2))) == 2
 
     @contextmanager
     def _contained(self) -> Iterator[None]:
@@ -471,11 +496,17 @@ def _begun(
 
 def _outcome(partition: PartitionDir, start: StartInProgress, written: dict[str, bytes]) -> Shown:
     """Return the view after all steps of a start."""
+    from kafkalog.recovery.model import RenameFile
+
     predicted = start.end()
     if predicted.refusal is not None:
         refusal = predicted.refusal
         why = f"a broker would not load it ({refusal.error}: {refusal.message})"
-        return _as_it_is(partition, why)
+        if not any(isinstance(action, RenameFile) for action in start.tidying):
+            return _as_it_is(partition, why)
+        tidied = _tidied(partition)  # what a broker leaves that gives up
+        difference = tidied.difference or Difference(partition.path)
+        return replace(tidied, difference=replace(difference, refusal=why))
     shown = _shown(partition, predicted.actions, start.contents, predicted)
     aborted = tuple(
         (parse_file_name(name).offset or 0, tuple(aborted_transactions(data)))

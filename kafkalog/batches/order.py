@@ -174,9 +174,7 @@ class Order:
 
     def _header_after(self, batch: Batch) -> Batch | None:
         with suppress(BytesUnreadableError):
-            after = read_batch(
-                self._source, batch.end_position, self.end_at(batch.end_position)
-            )
+            after = read_batch(self._source, batch.end_position, self.end_at(batch.end_position))
             return after if isinstance(after, Batch) else None
         return None
 

@@ -263,7 +263,6 @@ class Walk:
             steps = self._steps(chunk)
             self._tasks.append(Task(chunk, steps, lanes.pool.submit(_advance, steps), low))
 
-
     def _cut_off(self, chunk: Chunk) -> None:
         """Cut off the batches of a chunk that a start does not accept."""
         reader = self.reader
@@ -272,7 +271,6 @@ class Walk:
             reader.end = end
             ends = chunk.headers[k.POSITION] + chunk.headers[k.SIZE]
             chunk.cut(int(np.count_nonzero(ends <= end)))
-            chunk.following = None
             reader.resume(chunk.position + chunk.size_bytes)
 
 

@@ -106,9 +106,11 @@ def _answered(
     shown: Shown, log_of: Callable[[PartitionDir], UnifiedLog], question: Question
 ) -> tuple[UnifiedLog, Lookup]:
     """Return the answer to a question, and the log that gave it: no more of it than it takes."""
-    frontier = shown.frontier
+    if (frontier := shown.frontier) is None:
+        log = log_of(shown.partition)
+        return log, question(log)
     for size in _PARTS:
-        part = None if frontier is None else frontier.part(size)
+        part = frontier.part(size)
         if part is None:
             break
         log = log_of(part)
@@ -116,9 +118,9 @@ def _answered(
         if not isinstance(found.query, int):
             break  # it is about the end of the log
         # What comes after a record does not change which is the first of its kind.
-        if found.record is not None:
+        if found.record is not None and frontier.is_followed(found.record.batch):
             return log, found
-    log = log_of(shown.partition if frontier is None else frontier.settle().partition)
+    log = log_of(frontier.settle().partition)
     return log, question(log)
 
 

@@ -49,7 +49,8 @@ def ls(
     """List log directories, partitions, segments or files, in any state.
 
     Leftovers of deletions, compactions and moves are listed with their state. Segments and offsets
-    are those of --view; sizes and files are those on disk. Nothing is written.
+    are those of --view, sizes and files those on disk. A large log that was not closed is not
+    scanned: then END is a lower bound (≥).
 
     \b
     kafkalog ls /var/lib/kafka --sort size

@@ -156,9 +156,7 @@ class Dump:
         if not isinstance(what, FileEntry):
             self.outcome.has_read(what)
 
-    def _missing(
-        self, what: Shown | FileEntry, to_offset: int | None
-    ) -> Iterator[Defect]:
+    def _missing(self, what: Shown | FileEntry, to_offset: int | None) -> Iterator[Defect]:
         """Yield the finding about wanted offsets that are missing between segments."""
         if isinstance(what, FileEntry):
             return

@@ -63,7 +63,7 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("log_start_offset", INT | None,
           "base offset of the first segment, or `log-start-offset-checkpoint` if larger"),
     Field("log_end_offset", INT | None,
-          "offset of the next record; at least that, if bytes were not scanned"),
+          "offset of the next record; a lower bound with `unscanned_bytes`"),
     Field("high_watermark", INT | None, "in `replication-offset-checkpoint`"),
     Field("cleaner_offset", INT | None, "in `cleaner-offset-checkpoint`"),
     Field("odd_files", OBJECT, "files by state, except live ones"),
@@ -72,7 +72,7 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
                                       "noted an offset, or brokers create the topic compacted"),
     Field("dirty_ratio", RATIO | None, "their share of dirty and clean bytes"),
     Field("cleaner_stuck", TEXT | None, "why the cleaner seems stuck"),
-    Field("unscanned_bytes", SIZE, "after an unclean stop, what a start scans, and may cut"),
+    Field("unscanned_bytes", SIZE, "what a start would scan, and may cut"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
