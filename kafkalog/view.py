@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 _LITTLE: Final = 3 << 16
 """So many bytes are scanned whether a reader needs it or not."""
+_NO_INDEX: Final = 1 << 20
+"""In so many bytes a search by headers takes no more reads than one in an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ class Frontier:
 
     Attributes:
         settled: the final view, once it is known.
+        scanned_bytes: how much was scanned for parts.
     """
 
     def __init__(self, partition: PartitionDir) -> None:
@@ -171,7 +174,7 @@ class Frontier:
         logs = [one.log for one in partition.segments if one.base_offset >= self._first]
         self._hole_bytes = sum(log.hole_bytes for log in logs)  # preallocated
         self._shown: dict[str, int] = {}
-        self._scanned = 0
+        self.scanned_bytes = 0
 
     def can_wait(self) -> bool:
         """Return whether there is much to scan, and what comes before it is known to stay."""
@@ -228,20 +231,21 @@ class Frontier:
         """
         start = self._start
         with self._contained():
-            while self.settled is None and self._scanned < size_bytes:
+            while self.settled is None and self.scanned_bytes < size_bytes:
                 before = start.unread_bytes
                 if not start.advance():
                     return None
-                self._scanned += before - start.unread_bytes
+                self.scanned_bytes += before - start.unread_bytes
         if self.settled is not None or start.scan is None:
             return None
         position, end = start.scan.reached
         base, files = start.scan.segment.base_offset, []
         for entry in self.view().partition.files:
-            is_log = entry.name.kind == FileKind.LOG and entry.name.state == FileState.LIVE
-            if is_log and entry.name.offset == base:
+            kind, offset = entry.name.kind, entry.name.offset or 0
+            is_log = kind == FileKind.LOG and entry.name.state == FileState.LIVE
+            if is_log and offset == base:
                 files.append(replace(entry, size_bytes=position, end=position, survey=None))
-            elif not is_log or (entry.name.offset or 0) < base:
+            elif offset < base or not (is_log or (kind in ENTRY_SIZES and position < _NO_INDEX)):
                 files.append(entry)
         return replace(self._partition, files=tuple(files), end_offset=end)
 

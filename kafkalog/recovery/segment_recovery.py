@@ -75,7 +75,6 @@ class SegmentRecovery(Walker):
         # The parts of a split begin inside a file: a reader of the whole file cannot feed them.
         self._is_fed = segment.log.path is not None and not segment.log.start
         self._refusal: StartRefusedError | OffsetOverflowError | None = None
-        self._step = _STEP_MIN
         segment.use_indexes(self._indexes.offsets, self._indexes.times)
 
     def feed(self, columns: BatchColumns) -> None:
@@ -118,16 +117,16 @@ class SegmentRecovery(Walker):
 
         Returns False if a batch on the way is not accepted: `end` says then what follows from it.
         """
-        log = self.segment.log
+        log, step = self.segment.log, min(max(self._valid // 4, _STEP_MIN), _STEP_MAX)
         while self._valid <= position and self.unread_bytes:
-            before, stop = self._valid, min(max(self._valid, position) + self._step, log.size_bytes)
+            before, stop = self._valid, min(max(self._valid, position) + step, log.size_bytes)
             try:
                 self._scan(log.start + stop)
             except (StartRefusedError, OffsetOverflowError) as error:
                 self._refusal = error
             if self._refusal is not None or (self._valid == before and stop == log.size_bytes):
                 return False
-            self._step = min(2 * self._step, _STEP_MAX)
+            step *= 2  # a batch may be larger
         return True
 
     def columns(self, columns: BatchColumns) -> int:

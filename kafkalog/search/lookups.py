@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from formats.late_classes import dataclass
 from kafkalog.batches.lookup import Lookup, compared
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.view import Shown
 
     Question = Callable[[UnifiedLog], Lookup]
-
-_PARTS: Final = (0, 1, *(1 << bits for bits in range(16, 31, 2)))
-"""How many bytes are scanned before each try to answer from what a start accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +106,19 @@ def _answered(
     if (frontier := shown.frontier) is None:
         log = log_of(shown.partition)
         return log, question(log)
-    for size in _PARTS:
-        part = frontier.part(size)
-        if part is None:
-            break
+    size = 0
+    while (part := frontier.part(size)) is not None:
         log = log_of(part)
         found = question(log)
         if not isinstance(found.query, int):
             break  # it is about the end of the log
         # What comes after a record does not change which is the first of its kind.
-        if found.record is not None and frontier.is_followed(found.record.batch):
+        if found.record is None:
+            size = max(1, 2 * frontier.scanned_bytes)
+        elif frontier.is_followed(found.record.batch):
             return log, found
+        else:
+            size = frontier.scanned_bytes + 1
     log = log_of(frontier.settle().partition)
     return log, question(log)
 
