@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import Segment
     from kafkalog.paths.source import Source
     from kafkalog.unified_log import UnifiedLog
+    from kafkalog.view import Frontier
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -104,6 +105,7 @@ class LivingWalk:
         self.plan = plan
         self.next_offset: int | None = None
         self._left = list(plan.segments)
+        self._taken = -1  # base offset of the last one
         # Skip what is appended to later segments: it did not exist when the scan was planned.
         self._last_base = max((segment.base_offset for segment in plan.segments), default=0)
         self._tries = 0
@@ -112,9 +114,22 @@ class LivingWalk:
 
     def take(self) -> Segment | None:
         """Return the next segment, or None at the end."""
-        if self.plan.frontier is not None:
-            self._left = self.plan.frontier.left(self._left)
-        return self._left.pop(0) if self._left else None
+        if self._left and self.plan.frontier is not None:
+            try:
+                self._look_ahead(self.plan.frontier)
+            except CHANGES as error:
+                self.go_on(error)
+        if not self._left:
+            return None
+        self._taken = self._left[0].base_offset
+        return self._left.pop(0)
+
+    def _look_ahead(self, frontier: Frontier) -> None:
+        """Take the segments of the final view, if that has to be known to read the next one."""
+        final = frontier.final_at(self._left[0])
+        if final is not None:
+            wanted = self.plan.wanted(final)
+            self._left = [one for one in wanted if one.base_offset > self._taken]
 
     def stop(self) -> None:
         """Skip all remaining segments."""

@@ -215,14 +215,10 @@ class Frontier:
         there = (one.log for one in self.settle().segments if one.log.path == path)
         return next((log.end for log in there), 0)
 
-    def left(self, segments: list[Segment]) -> list[Segment]:
-        """Return the segments that are left to read, as in the final view once that is known."""
-        if segments:
-            self.cut_at(segments[0], 0)
-        if self.settled is None:
-            return segments
-        paths = {one.log.path for one in segments}
-        return [one for one in self.settled.segments if one.log.path in paths]
+    def final_at(self, segment: Segment) -> Sequence[Segment] | None:
+        """Return the segments of the final view if that is known, or has to be to read one."""
+        self.cut_at(segment, 0)
+        return None if self.settled is None else self.settled.segments
 
     def part(self, size_bytes: int) -> PartitionDir | None:
         """Return the log up to where a start accepts it, with so much scanned; None if it is all.
