@@ -117,7 +117,9 @@ class SegmentRecovery(Walker):
 
         Returns False if a batch on the way is not accepted: `end` says then what follows from it.
         """
-        log, step = self.segment.log, min(max(self._valid // 4, _STEP_MIN), _STEP_MAX)
+        log, step = self.segment.log, _STEP_MIN
+        if self._valid > 8 * step:
+            step = min(self._valid, _STEP_MAX)
         while self._valid <= position and self.unread_bytes:
             before, stop = self._valid, min(max(self._valid, position) + step, log.size_bytes)
             try:
