@@ -14,6 +14,7 @@ from formats import constants as c
 from formats.constants import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from formats.file_names import FileKind, parse_file_name
 from formats.late_classes import dataclass
+from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
 from kafkalog.paths.source import Source
 
@@ -26,6 +27,9 @@ ENTRY_SIZES = {
     FileKind.TRANSACTION_INDEX: c.ABORTED_TXN_SIZE,
 }
 ENTRIES_A_BLOCK = 8192
+# A binary search ends among neighbours, and the next one begins with the same entries.
+_BLOCK_SIZE = 4096
+_BLOCKS_KEPT = 64
 
 Entry = TypeVar("Entry", OffsetIndexEntry, TimeIndexEntry)
 
@@ -55,6 +59,7 @@ class _Index(ABC, Generic[Entry]):
             base_offset = parse_file_name(path.rpartition("/")[2]).offset or 0
         self.base_offset = base_offset
         self._source = Source(path)
+        self._blocks: dict[int, bytes] = {}
         self.size_bytes = self._source.size_bytes
         self.slot_count = self.size_bytes // self.entry_size
         self.entry_count = self._count_entries()
@@ -78,7 +83,16 @@ class _Index(ABC, Generic[Entry]):
         return self._source.is_zero_from(self.entry_count * self.entry_size)
 
     def _slot(self, number: int) -> bytes:
-        return self._source.read(number * self.entry_size, self.entry_size)
+        size, count = self.entry_size, _BLOCK_SIZE // self.entry_size
+        block, ordinal = divmod(number, count)
+        if block not in self._blocks:
+            if len(self._blocks) == _BLOCKS_KEPT:
+                self._blocks.clear()
+            try:
+                self._blocks[block] = self._source.read(block * count * size, count * size)
+            except BytesUnreadableError:  # perhaps those of another entry
+                return self._source.read(number * size, size)
+        return self._blocks[block][ordinal * size : (ordinal + 1) * size]
 
     def _count_entries(self) -> int:
         """Count the slots before the zero padding, by binary search: zeros only follow entries.

@@ -57,7 +57,8 @@ class LogDirRow:
 class PartitionRow:
     """A partition directory; None for values that are unknown or missing.
 
-    `kafkalog.compaction.candidates` adds what the cleaner has not compacted yet.
+    `kafkalog.compaction.candidates` adds what the cleaner has not compacted yet. The log ends at
+    `log_end_offset` or after it where `unscanned_bytes` would have to be scanned to know.
     """
 
     path: str
@@ -77,6 +78,7 @@ class PartitionRow:
     dirty_bytes: int | None = None
     dirty_ratio: float | None = None
     cleaner_stuck: str | None = None
+    unscanned_bytes: int = 0
 
     @property
     def directory(self) -> str:
@@ -195,9 +197,10 @@ def _living(
 
     def first(partition: PartitionDir = partition) -> list[T]:
         shown = views(partition, view)
-        if shown.difference is not None:
-            differences(shown.difference)
-        return list(rows(partition, shown, CHANGES))
+        found = list(rows(partition, shown, CHANGES))
+        if (difference := shown.told) is not None:
+            differences(difference)
+        return found
 
     try:
         return answered(first, lambda: first(listed_now(partition)))
@@ -213,8 +216,12 @@ def _partition_row(
 ) -> Iterator[PartitionRow]:
     log = UnifiedLog(shown.partition)
     has_log = bool(shown.segments) or shown.partition.loaded is not None
+    frontier = shown.frontier
     try:
-        end = log.log_end_offset if has_log else None
+        if frontier is not None:
+            end: int | None = frontier.end_min
+        else:
+            end = log.log_end_offset if has_log else None
     except changes:
         raise  # a new listing knows it
     except DataError:
@@ -240,6 +247,7 @@ def _partition_row(
         cleaner_offset=log.checkpoint(file_names.CLEANER_OFFSETS),
         odd_files=odd,
         disk_bytes=sum(entry.disk_bytes for entry in partition.files),
+        unscanned_bytes=0 if frontier is None else frontier.unscanned_bytes,
     )
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.paths.source import Source
     from kafkalog.unified_log import UnifiedLog
+    from kafkalog.view import Frontier
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -179,6 +180,7 @@ class LivingWalk:
         self.next_offset: int | None = None
         self.epoch = -1
         self._left = list(plan.segments)
+        self._taken = -1  # base offset of the last one
         # Skip what is appended to later segments: it did not exist when the scan was planned.
         self._last_base = max((segment.base_offset for segment in plan.segments), default=0)
         self._tries = 0
@@ -187,7 +189,22 @@ class LivingWalk:
 
     def take(self) -> Segment | None:
         """Return the next segment, or None at the end."""
-        return self._left.pop(0) if self._left else None
+        if self._left and self.plan.frontier is not None:
+            try:
+                self._look_ahead(self.plan.frontier)
+            except CHANGES as error:
+                self.go_on(error)
+        if not self._left:
+            return None
+        self._taken = self._left[0].base_offset
+        return self._left.pop(0)
+
+    def _look_ahead(self, frontier: Frontier) -> None:
+        """Take the segments of the final view, if that has to be known to read the next one."""
+        final = frontier.final_at(self._left[0])
+        if final is not None:
+            wanted = self.plan.wanted(final)
+            self._left = [one for one in wanted if one.base_offset > self._taken]
 
     def stop(self) -> None:
         """Skip all remaining segments."""

@@ -7,14 +7,16 @@
   than batches is at the end, a start may take an earlier offset for the log end: what comes after
   it is not shown, and the `Difference` counts it.
 - In a log directory without the mark, everything from the recovery point on is read, as a start
-  does. What the start would cut off is not shown, and the `Difference` counts it.
+  does. What the start would cut off is not shown, and the `Difference` counts it. A reader that may
+  stop early gets a `Frontier` with the view: it reads no further than the reader does.
 - With a running broker (another process holds `.lock`), and for a partition directory outside any
   log directory (a copy: no checkpoint, no `meta.properties` and no mark around it), only swaps are
   completed, from the names of the files, and nothing is cut off: the broker has not recovered what
   it writes, and the copy may well have been closed cleanly.
 - A log in remote storage is shown as it is: no broker starts on it.
 - A `-delete` or `-stray` directory whose path was given is shown as it is, since a start would show
-  nothing of it. So is a log that a start would refuse to load; the `Difference` says why.
+  nothing of it. So is a log that a start would refuse to load, but for a swap that it completes
+  before; the `Difference` says why.
 
 A single file is always read as it is.
 """
@@ -23,14 +25,17 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import TOP_FILES, DirectoryState, FileKind, FileState, parse_file_name
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
+from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import CorruptDataError, DataError
@@ -50,9 +55,16 @@ if TYPE_CHECKING:
 
     from kafkalog.configs.sources import LogDirConfigs
     from kafkalog.log_dir import FileEntry
+    from kafkalog.model import Batch
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import Action, PredictedStart, StartConfig
-    from kafkalog.recovery.start import Behind
+    from kafkalog.recovery.start import Behind, StartInProgress
+
+
+_LITTLE: Final = 3 << 16
+"""So many bytes are scanned whether a reader needs it or not."""
+_NO_INDEX: Final = 1 << 20
+"""In so many bytes a search by headers takes no more reads than one in an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +81,11 @@ class Difference:
         records_hidden: number of records cut off, or behind the log end, according to the headers
             of their batches.
         bytes_hidden: bytes of logs that are cut off, or of batches behind the log end.
-        refusal: why the outcome of a start is unknown and the files are shown as they are; None if
-            it is known.
+        refusal: why the outcome of a start is unknown and the files are shown as they are, or as a
+            swap leaves them; None if it is known.
+        shown: names of the logs of which a reader may have shown what does not stay; see
+            `Frontier`.
+        unscanned_bytes: bytes that a start would scan, and nobody has, as no reader needed them.
     """
 
     path: str
@@ -81,13 +96,24 @@ class Difference:
     records_hidden: int = 0
     bytes_hidden: int = 0
     refusal: str | None = None
+    shown: tuple[str, ...] = ()
+    unscanned_bytes: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether something is known to differ, not only that a start may cut the log."""
+        return not self.unscanned_bytes or self.swapped > 0
 
     @property
     def detail(self) -> str:
         """The whole difference, in one line."""
+        also = (
+            f"; records of {', '.join(self.shown)} may have been shown before" if self.shown else ""
+        )
         if self.refusal is not None:
-            return f"{self.refusal}; showing the files as they are"
-        return _actions([self])
+            how = "with the swap completed" if self.swapped else "as they are"
+            return f"{self.refusal}; showing the files {how}{also}"
+        return _actions([self]) + also
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +124,182 @@ class Shown:
         partition: the directory with the files of the view, each under its name there.
         segments: the segments to read, in order: those of the log, and in `all` also leftovers.
         difference: how that differs from the files under final names, None if it does not.
+        frontier: what scans the log for its reader; None if all of it is known.
     """
 
     partition: PartitionDir
     segments: Sequence[Segment]
     difference: Difference | None = None
+    frontier: Frontier | None = None
+
+    @property
+    def known(self) -> Shown:
+        """The view as far as it is known by now: the final one once everything was scanned."""
+        if self.frontier is None or self.frontier.unscanned_bytes:
+            return self
+        return self.frontier.settle()
+
+    @property
+    def told(self) -> Difference | None:
+        """The difference as far as it is known by now, with how much was not scanned."""
+        difference = self.known.difference
+        if self.frontier is None or not (unscanned := self.frontier.unscanned_bytes):
+            return difference
+        difference = difference or Difference(self.partition.path)
+        return replace(difference, unscanned_bytes=unscanned)
 
 
-def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
+class Frontier:
+    """How far the scan of a start has got that goes no further than a reader of its view does.
+
+    The view has the files as they are; a reader asks at each position whether a start accepts what
+    is there. Once one does not, the rest of the start is predicted, and the view is final.
+
+    A scan may throw away what it has accepted: if offsets go back at a batch for which an index
+    entry is due, nothing of the segment stays. Then it is named in `Difference.shown`.
+
+    Args:
+        partition: the directory.
+
+    Attributes:
+        settled: the final view, once it is known.
+        scanned_bytes: how much was scanned for parts.
+    """
+
+    def __init__(self, partition: PartitionDir) -> None:
+        self.settled: Shown | None = None
+        self._partition = partition
+        self._start, self._written = _begun(partition, None)
+        self._first = self.end_min
+        logs = [one.log for one in partition.segments if one.base_offset >= self._first]
+        self._hole_bytes = sum(log.hole_bytes for log in logs)  # preallocated
+        self._shown: dict[str, int] = {}
+        self.scanned_bytes = 0
+
+    def can_wait(self) -> bool:
+        """Return whether there is much to scan, and what comes before it is known to stay."""
+        start = self._start
+        while (scan := start.scan) is not None and start.scans_the_end:
+            # A log that ends below its log start offset is dropped.
+            if scan.reached[1] >= start.log_start_checkpoint:
+                return start.unread_bytes - self._hole_bytes > _LITTLE
+            if not start.advance():
+                break
+        return False
+
+    @property
+    def unscanned_bytes(self) -> int:
+        """How much of the log a start would scan, and was not."""
+        return 0 if self.settled is not None else self._start.unread_bytes
+
+    @property
+    def end_min(self) -> int:
+        """An offset at which, or after which, the log ends after the start."""
+        return 0 if self._start.scan is None else self._start.scan.segment.base_offset
+
+    def view(self) -> Shown:
+        """Return the view with nothing scanned."""
+        start = self._start
+        shown = _shown(self._partition, start.tidying, start.contents, None)
+        files = tuple(map(self._unproven, shown.partition.files))
+        partition = replace(shown.partition, files=files)
+        return Shown(partition, partition.segments, shown.difference, self)
+
+    def cut_at(self, segment: Segment, position: int) -> int | None:
+        """Return where a start ends a segment if it does not accept what is at a position."""
+        path = segment.log.path
+        with self._contained():
+            if self.settled is None and self._start.accepts(segment.base_offset, position):
+                self._shown[path] = position
+                return None
+        there = (one.log for one in self.settle().segments if one.log.path == path)
+        return next((log.end for log in there), 0)
+
+    def final_at(self, segment: Segment) -> Sequence[Segment] | None:
+        """Return the segments of the final view if that is known, or has to be to read one."""
+        self.cut_at(segment, 0)
+        return None if self.settled is None else self.settled.segments
+
+    def part(self, size_bytes: int) -> PartitionDir | None:
+        """Return the log up to where a start accepts it, with so much scanned; None if it is all.
+
+        It ends with batches that the start accepts, and has those of all segments before.
+        """
+        start = self._start
+        with self._contained():
+            while self.settled is None and self.scanned_bytes < size_bytes:
+                before = start.unread_bytes
+                if not start.advance():
+                    return None
+                self.scanned_bytes += before - start.unread_bytes
+        if self.settled is not None or start.scan is None:
+            return None
+        position, end = start.scan.reached
+        base, files = start.scan.segment.base_offset, []
+        for entry in self.view().partition.files:
+            kind, offset = entry.name.kind, entry.name.offset or 0
+            is_log = kind == FileKind.LOG and entry.name.state == FileState.LIVE
+            if is_log and offset == base:
+                files.append(replace(entry, size_bytes=position, end=position, survey=None))
+            elif offset < base or not (is_log or (kind in ENTRY_SIZES and position < _NO_INDEX)):
+                files.append(entry)
+        return replace(self._partition, files=tuple(files), end_offset=end)
+
+    def is_followed(self, batch: Batch) -> bool:
+        """Return whether those two batches are accepted, too, by which `Order` judges one."""
+        scan = self._start.scan
+        if scan is None or scan.segment.log.path != batch.path:
+            return True
+        with Source(batch.path, scan.reached[0]) as source:
+            return len(list(islice(scan_batches(source, batch.end_position), 2))) == 2
+
+    @contextmanager
+    def _contained(self) -> Iterator[None]:
+        """Show the files as they are if the block cannot read them."""
+        try:
+            yield
+        except CHANGES:
+            raise  # a new listing knows more
+        except DataError as error:
+            self.settled = _unknown(self._partition, error)
+
+    def settle(self) -> Shown:
+        """Return the final view. Raises as `show`.
+
+        Cost:
+            Scans what was not scanned. All of it is scanned, maybe again, if the topic's configs
+            for indexes, which the metadata log has, are not the usual ones.
+        """
+        from kafkalog.recovery.start import usual_config
+
+        with self._contained():
+            if self.settled is not None:
+                return self.settled
+            config = start_config_of(self._partition)
+            if config not in (None, usual_config(self._partition)):
+                self._start, self._written = _begun(self._partition, config)
+            shown = _outcome(self._partition, self._start, self._written)
+            ends = {one.log.path: one.log.size_bytes for one in shown.segments}
+            lost = [path for path, seen in self._shown.items() if ends.get(path, 0) < seen]
+            if lost and shown.difference is not None:
+                names = tuple(os.path.basename(path) for path in lost)
+                shown = replace(shown, difference=replace(shown.difference, shown=names))
+            self.settled = shown
+        assert self.settled is not None, "errors settle it, too"
+        return self.settled
+
+    def _unproven(self, entry: FileEntry) -> FileEntry:
+        """Return a file of the view; a start writes the indexes of what it scans again."""
+        is_scanned = (entry.name.offset or 0) >= self._first
+        return replace(entry, is_stale=is_scanned) if entry.name.kind in ENTRY_SIZES else entry
+
+
+def show(
+    partition: PartitionDir, view: LogView = LogView.STARTED, *, lazily: bool = False
+) -> Shown:
     """Return a partition directory in a view. Nothing is written.
+
+    With `lazily`, what a start would scan may be left to the `frontier` of the view.
 
     Raises:
         NotFoundError, FileChangedError: a broker has changed the files since they were listed.
@@ -117,31 +310,35 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
         only, a read of the ends of its segments.
     """
     if partition.tier is None:
-        return _show(partition, view)
+        return _show(partition, view, lazily=lazily)
     shown = _show(partition.local(), view)
     whole, others = shown.partition.joined(), shown.segments[len(shown.partition.segments) :]
     return replace(shown, partition=whole, segments=Late(lambda: (*whole.segments, *others)))
 
 
-def _show(partition: PartitionDir, view: LogView) -> Shown:
+def _show(partition: PartitionDir, view: LogView, *, lazily: bool = False) -> Shown:
     if view == LogView.ALL:
         others = tuple(map(_left_over, partition.other_logs))
         return Shown(partition, partition.segments + others)
     found = None
     if view == LogView.STARTED:
         try:
-            found = _started(partition)
+            found = _started(partition, lazily=lazily)
         except CHANGES:
             raise  # a new listing knows more
         except DataError as error:
-            why = f"what the next start would show is unknown: {error.message}"
-            found = _as_it_is(partition, why)
+            found = _unknown(partition, error)
     return found or Shown(partition, Late(lambda: partition.segments))
 
 
-def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
+def show_now(
+    partition: PartitionDir, view: LogView = LogView.STARTED, *, lazily: bool = False
+) -> Shown:
     """Do what `show` does, with a new listing if the files have changed since the last one."""
-    return answered(lambda: show(partition, view), lambda: show(listed_again(partition), view))
+    return answered(
+        lambda: show(partition, view, lazily=lazily),
+        lambda: show(listed_again(partition), view, lazily=lazily),
+    )
 
 
 def state_of(path: str) -> str:
@@ -182,10 +379,14 @@ def _actions(differences: Sequence[Difference]) -> str:
         one_log = f"end the log at offset {short[0].ends_at}"
         logs = one_log if len(differences) == 1 else f"end {counted(len(short), 'log')} too early"
         told.append(f"{logs} and never serve {_hidden(short)} after that")
+    unscanned = counted(sum(one.unscanned_bytes for one in differences), "byte")
+    is_whole = not any(one.unscanned_bytes for one in differences)
+    rest = f"not closed cleanly; {unscanned} that a start scans, and may cut, were not read"
     if not told:
-        return "the next start would not load them"
+        return "the next start would not load them" if is_whole else rest
     hint = "--view files shows the files under final names"
-    return f"the next start would {', and '.join(told)}; {hint}"
+    also = "" if is_whole else f"; {rest}"
+    return f"the next start would {', and '.join(told)}; {hint}{also}"
 
 
 def _hidden(differences: Sequence[Difference]) -> str:
@@ -199,11 +400,15 @@ def _left_over(log: FileEntry) -> Segment:
     return Segment(log.name.offset or 0, log, None, None, None, None)
 
 
+def _unknown(partition: PartitionDir, error: DataError) -> Shown:
+    return _as_it_is(partition, f"what the next start would show is unknown: {error.message}")
+
+
 def _as_it_is(partition: PartitionDir, why: str) -> Shown:
     return Shown(partition, partition.segments, Difference(partition.path, refusal=why))
 
 
-def _started(partition: PartitionDir) -> Shown | None:
+def _started(partition: PartitionDir, *, lazily: bool) -> Shown | None:
     """Return the view of a start, or None if it is the files as they are."""
     if partition.state in (DirectoryState.DELETE, DirectoryState.STRAY, DirectoryState.REMOTE):
         return None
@@ -224,7 +429,10 @@ def _started(partition: PartitionDir) -> Shown | None:
     has_top_files = any(file_system.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
     is_running = is_broker_running(log_dir)
     if has_top_files and not is_running:
-        recovered = _recovered(partition)
+        if lazily and not is_closed:
+            frontier = Frontier(partition)
+            return frontier.view() if frontier.can_wait() else frontier.settle()
+        recovered = _outcome(partition, *_begun(partition, start_config_of(partition)))
         return None if changes_nothing and recovered.difference is None else recovered
     if not is_swapped:
         return None
@@ -271,8 +479,10 @@ def _is_odd(entry: FileEntry) -> bool:
         return True
 
 
-def _recovered(partition: PartitionDir) -> Shown:
-    """Return the view after all steps of a start."""
+def _begun(
+    partition: PartitionDir, config: StartConfig | None
+) -> tuple[StartInProgress, dict[str, bytes]]:
+    """Return a start that has begun, and where the transaction indexes are that it writes."""
     from kafkalog.recovery import StartInProgress
 
     written: dict[str, bytes] = {}
@@ -281,12 +491,22 @@ def _recovered(partition: PartitionDir) -> Shown:
         if name.endswith(file_names.TRANSACTION_INDEX):
             written[name] = data
 
-    start = StartInProgress(partition, config=start_config_of(partition), tell=keep)
+    return StartInProgress(partition, config=config, tell=keep), written
+
+
+def _outcome(partition: PartitionDir, start: StartInProgress, written: dict[str, bytes]) -> Shown:
+    """Return the view after all steps of a start."""
+    from kafkalog.recovery.model import RenameFile
+
     predicted = start.end()
     if predicted.refusal is not None:
         refusal = predicted.refusal
         why = f"a broker would not load it ({refusal.error}: {refusal.message})"
-        return _as_it_is(partition, why)
+        if not any(isinstance(action, RenameFile) for action in start.tidying):
+            return _as_it_is(partition, why)
+        tidied = _tidied(partition)  # what a broker leaves that gives up
+        difference = tidied.difference or Difference(partition.path)
+        return replace(tidied, difference=replace(difference, refusal=why))
     shown = _shown(partition, predicted.actions, start.contents, predicted)
     aborted = tuple(
         (parse_file_name(name).offset or 0, tuple(aborted_transactions(data)))

@@ -304,22 +304,36 @@ class Outcome(Listener):
                 )
             )
 
-    def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
-        """Return the view of a partition, and warn as `differs`."""
+    def shown(
+        self, target: PartitionDir, view: LogView, *, fails: bool = True, lazily: bool = False
+    ) -> Shown:
+        """Return the view of a partition, and warn as `differs`.
+
+        With `lazily` a view may have a frontier; once it was read, give it to `has_read`.
+        """
         from kafkalog.view import show_now
 
-        shown = show_now(target, view)
-        self.differs([shown.difference], fails=fails)
+        shown = show_now(target, view, lazily=lazily)
+        if shown.frontier is None:
+            self.differs([shown.difference], fails=fails)
         return shown
 
+    def has_read(self, shown: Shown, *, fails: bool = True) -> None:
+        """Warn as `differs` of a view that waited for its reader."""
+        if shown.frontier is not None:
+            self.differs([shown.told], fails=fails)
+
     def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
-        """Warn if views differ from files; reading files with hidden records is a failure."""
+        """Warn if views differ from files; reading files with hidden records is a failure.
+
+        That a view waits for a scan which nobody needed is only noted.
+        """
         from kafkalog.view import summary
 
         found = [one for one in differences if one is not None]
         self.fail_if(fails and any(one.bytes_hidden for one in found))
         if (text := summary(found)) is not None:
-            show_warning(text)
+            (show_warning if any(one.is_known for one in found) else show_note)(text)
 
     def leaves_out(self, ends: Iterable[PartitionOffsets], hint: str = END_HINT) -> None:
         """Note which records of the logs are not in the output, which is not a failure."""

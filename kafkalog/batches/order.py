@@ -66,6 +66,8 @@ class Order:
         low: the lowest offset that can be there.
         high: see above.
         check_crc: verify every checksum; if not, only of batches that contradict others.
+        cut_at: returns where a start ends the log, if it does not accept what is at a position or
+            before it, otherwise None; None if it accepts everything.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Order:
         noted_epoch: Callable[[int], int | None] = lambda _: None,
         is_log: bool = True,
         check_crc: bool = True,
+        cut_at: Callable[[int], int | None] | None = None,
     ) -> None:
         self.next_offset, self.high, self.tied = low, high, NOWHERE
         self.end_limit, self._noted_epoch, self.epoch = end_limit, noted_epoch, c.NO_EPOCH
@@ -88,6 +91,16 @@ class Order:
         self._ahead = Frames(source, end, check_crc=True)
         # Headers that claim the same bytes again and again cost a checksum of them each.
         self._effort = _EFFORT_FACTOR * self.frames.end
+        self._check_crc, self._cut_at = check_crc, cut_at
+
+    def end_at(self, position: int) -> int:
+        """Return where the log ends, as far as it must be known to read what is at a position."""
+        end = None if self._cut_at is None else self._cut_at(position)
+        if end is not None and end < self.frames.end:
+            self._source.size_bytes, self.high = end, None
+            self.frames = Frames(self._source, end, check_crc=self._check_crc)
+            self._ahead = Frames(self._source, end, check_crc=True)
+        return self.frames.end
 
     def at(self, position: int) -> Batch | Defect:
         """Return what is at a position: a batch, with its true offsets and epoch if they are known.
@@ -122,7 +135,7 @@ class Order:
 
     def scan(self, position: int) -> Iterator[Batch | Defect]:
         """Yield what is from a position on, in the order of the file."""
-        while position < self.frames.end:
+        while position < self.end_at(position):
             found = self.at(position)
             yield found
             position += found.size_bytes or 0
@@ -161,7 +174,7 @@ class Order:
 
     def _header_after(self, batch: Batch) -> Batch | None:
         with suppress(BytesUnreadableError):
-            after = read_batch(self._source, batch.end_position, self.frames.end)
+            after = read_batch(self._source, batch.end_position, self.end_at(batch.end_position))
             return after if isinstance(after, Batch) else None
         return None
 
@@ -180,7 +193,7 @@ class Order:
         found: list[Batch] = []
         position = batch.end_position
         for _ in range(_LOOKS_MAX):
-            if position >= self._ahead.end or len(found) == _WITNESSES:
+            if len(found) == _WITNESSES or position >= self.end_at(position):
                 break
             one = self._ahead.at(position)
             if isinstance(one, Batch) and one.crc_valid:

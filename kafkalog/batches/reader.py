@@ -118,8 +118,10 @@ def require_log(target: PartitionDir | FileEntry) -> None:
 
 
 def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadPlan:
+    frontier = None
     if isinstance(path, Shown):
         segments, partition, difference = path.segments, path.partition, path.difference
+        frontier = path.frontier
     else:
         (segments, partition), difference = segments_of(path), None
     aborted: dict[int, list[AbortedTransaction]] = {}
@@ -134,9 +136,8 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
         selection = replace(selection, from_offset=start, to_offset=end)
         for transaction in log.hidden_transactions() if selection.read_committed else ():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
-    return replace(
-        plan_segments(tuple(segments), selection), aborted=aborted, difference=difference
-    )
+    plan = plan_segments(tuple(segments), selection)
+    return replace(plan, aborted=aborted, difference=difference, frontier=frontier)
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:

@@ -153,7 +153,12 @@ class OpenSegment:
         return limit
 
     def order(
-        self, *, low: int | None = None, end: int | None = None, check_crc: bool = True
+        self,
+        *,
+        low: int | None = None,
+        end: int | None = None,
+        check_crc: bool = True,
+        cut_at: Callable[[int], int | None] | None = None,
     ) -> Order:
         """Return what judges the batches from `low` on, or from the segment's base offset on."""
         return Order(
@@ -165,6 +170,7 @@ class OpenSegment:
             noted_epoch=self._noted_epoch,
             is_log=self.segment.log.name.kind != FileKind.KRAFT_SNAPSHOT,
             check_crc=check_crc,
+            cut_at=cut_at,
         )
 
     def _noted_epoch(self, offset: int) -> int | None:

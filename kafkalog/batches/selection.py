@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from formats.file_names import FileKind, FileState
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog.batches.order import Order
     from kafkalog.paths.source import Source
-    from kafkalog.view import Difference
+    from kafkalog.view import Difference, Frontier
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -106,6 +107,7 @@ class ReadPlan:
         is_unchanged: whether positions in the selection still fit the file; None if nothing was
             planned by position.
         low: the lowest offset that can be there; None if only the segments' names say it.
+        frontier: what knows how far a start accepts the segments; None if all of them is accepted.
     """
 
     segments: tuple[Segment, ...]
@@ -116,10 +118,13 @@ class ReadPlan:
     reached: Callable[[int, int], object] | None = None
     is_unchanged: Callable[[], bool] | None = None
     low: int | None = None
+    frontier: Frontier | None = None
 
     def order(self, opened: OpenSegment) -> Order:
         """Return what judges the offsets of the batches of a segment."""
-        order = opened.order(low=self.low, end=self.selection.max_bytes)
+        frontier = self.frontier
+        cut_at = None if frontier is None else partial(frontier.cut_at, opened.segment)
+        order = opened.order(low=self.low, end=self.selection.max_bytes, cut_at=cut_at)
         if self.selection.from_position is not None:
             order.high = opened.segment.next_base_offset  # of the part
         return order

@@ -132,7 +132,7 @@ class Walk:
                     yield after
             elif self._error is not None:
                 raise self._error
-            elif self._judge is None or self.reader.position >= self.reader.end:
+            elif self._judge is None or self.reader.position >= self._end():
                 return
             else:
                 found = self._judge(self.reader.position)
@@ -221,6 +221,13 @@ class Walk:
             return found
         return None
 
+    def _end(self) -> int:
+        """Return where the log ends, once what is before the position has been read."""
+        reader = self.reader
+        if self._order is not None:
+            reader.end = min(reader.end, self._order.end_at(reader.position))
+        return reader.end
+
     def _resume_after(self, found: Batch | Defect) -> None:
         self.reader.resume((found.position or 0) + (found.size_bytes or 0))
         self._is_blocked = False
@@ -240,6 +247,8 @@ class Walk:
                 self._error = error
                 chunk = None
             low = 0 if self._order is None else self._order.next_offset
+            if chunk is not None:
+                self._cut_off(chunk)
             if chunk is not None and self._cut is not None:
                 wanted = self._cut(chunk)
                 if wanted < chunk.count:
@@ -253,6 +262,16 @@ class Walk:
             chunk.waits = True
             steps = self._steps(chunk)
             self._tasks.append(Task(chunk, steps, lanes.pool.submit(_advance, steps), low))
+
+    def _cut_off(self, chunk: Chunk) -> None:
+        """Cut off the batches of a chunk that a start does not accept."""
+        reader = self.reader
+        end = reader.end if self._order is None else self._order.end_at(reader.position)
+        if end < reader.end:
+            reader.end = end
+            ends = chunk.headers[k.POSITION] + chunk.headers[k.SIZE]
+            chunk.cut(int(np.count_nonzero(ends <= end)))
+            reader.resume(chunk.position + chunk.size_bytes)
 
 
 def _advance(steps: Iterator[Any]) -> Result:

@@ -164,7 +164,8 @@ class Loader:
         progress: called with the bytes that scans have read since the last call.
 
     After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome,
-    and `tidying_count` is the number of actions before the segments were examined.
+    and `tidying_count` is the number of actions before the segments were examined. `is_loaded` is
+    set once all segments are known, and only what may not have been flushed is left to scan.
     """
 
     def __init__(
@@ -192,6 +193,7 @@ class Loader:
         self.trusts_swaps = trusts_swaps
         self._progress = progress
         self.tidying_count = 0
+        self.is_loaded = False
         self.producers = ProducerStates(directory, config, now_ms)
         self.segments: dict[int, SegmentState] = {}
         self._made: dict[int, SegmentState] = {}  # those with indexes that are not on disk
@@ -213,6 +215,7 @@ class Loader:
         settle_left_overs(self.directory, self.config, trusts_swaps=self.trusts_swaps)
         self.tidying_count = len(self.directory.actions)
         yield from self._until_no_overflow(self._load_segments)
+        self.is_loaded = True
         if is_deleted:
             if not self.segments:
                 self._create_segment(0)

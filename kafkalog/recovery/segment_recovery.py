@@ -5,7 +5,7 @@ Follows `LogSegment.recover` of Kafka 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.model import Level
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.recovery.producers import LeaderEpochs, ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
+
+
+# How far a scan goes ahead of a reader: columns are worth it for many batches only.
+_STEP_MIN: Final = 1 << 15
+_STEP_MAX: Final = 1 << 26
 
 
 class OffsetOverflowError(Exception):
@@ -69,7 +74,7 @@ class SegmentRecovery(Walker):
         self._has_legacy = False
         # The parts of a split begin inside a file: a reader of the whole file cannot feed them.
         self._is_fed = segment.log.path is not None and not segment.log.start
-        self._refusal: StartRefusedError | None = None
+        self._refusal: StartRefusedError | OffsetOverflowError | None = None
         segment.use_indexes(self._indexes.offsets, self._indexes.times)
 
     def feed(self, columns: BatchColumns) -> None:
@@ -96,6 +101,35 @@ class SegmentRecovery(Walker):
             self._is_fed &= self.columns(columns.part(0, count)) == count == columns.count
         except StartRefusedError as error:
             self._refusal = error
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much of the log it has not gone through."""
+        return self.segment.size_bytes - self._valid
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """The position in the log and the offset after the last batch it has accepted."""
+        return self._valid, self._next_offset
+
+    def advance(self, position: int) -> bool:
+        """Scan on until a batch is accepted that ends behind a position, or is the last.
+
+        Returns False if a batch on the way is not accepted: `end` says then what follows from it.
+        """
+        log, step = self.segment.log, _STEP_MIN
+        if self._valid > 8 * step:
+            step = min(self._valid, _STEP_MAX)
+        while self._valid <= position and self.unread_bytes:
+            before, stop = self._valid, min(max(self._valid, position) + step, log.size_bytes)
+            try:
+                self._scan(log.start + stop)
+            except (StartRefusedError, OffsetOverflowError) as error:
+                self._refusal = error
+            if self._refusal is not None or (self._valid == before and stop == log.size_bytes):
+                return False
+            step *= 2  # a batch may be larger
+        return True
 
     def columns(self, columns: BatchColumns) -> int:
         """Process batches with right checksums; return how many were accepted."""
@@ -188,7 +222,7 @@ class SegmentRecovery(Walker):
         segment = self.segment
         reason = "the last batch is not complete"
         try:
-            self._scan()
+            self._scan(segment.log.end)
         except CorruptRecordError as error:
             reason = f"{error.error}: {error.message}"
         # Even if the start fails: LeaderEpochFileCache.assign has written the file by then.
@@ -207,12 +241,13 @@ class SegmentRecovery(Walker):
             segment.set_end(self._next_offset, self._valid, has_epochs=self._has_epoch)
         return truncated
 
-    def _scan(self) -> None:
+    def _scan(self, end: int) -> None:
+        """Scan what was not fed, up to the last batch that ends at `end` or before it."""
         if self._refusal is not None:
             raise self._refusal
         log = self.segment.log
         if log.path is None or self._valid == log.size_bytes:
             return  # a new log has no batches
         level = Level.STANDARD if self._check_crc else Level.QUICK
-        with Source(log.path) as source:
-            walk(source, log.start + self._valid, log.end, level, self)
+        with Source(log.path, end) as source:
+            walk(source, log.start + self._valid, end, level, self)

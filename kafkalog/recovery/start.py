@@ -180,6 +180,54 @@ class StartInProgress:
         if self._scan is not None and self._scan.segment.log.path == self._path:
             self._scan.feed(columns)
 
+    def accepts(self, base_offset: int, position: int) -> bool:
+        """Return whether a start accepts the batches of a segment up to a position, and all before.
+
+        Scans no further than it takes to know. If it does not, or if the scans are over, `end` says
+        what becomes of the log.
+        """
+        while (scan := self._scan) is not None and scan.segment.base_offset <= base_offset:
+            is_here = scan.segment.base_offset == base_offset
+            if not scan.advance(position if is_here else scan.segment.size_bytes):
+                return False
+            if is_here:
+                return True
+            self._go_on()
+        return self._scan is not None
+
+    def advance(self) -> bool:
+        """Scan a step further; return whether all of it is accepted, and something is left."""
+        scan = self._scan
+        if scan is None or not scan.advance(scan.reached[0]):
+            return False
+        if not scan.unread_bytes:
+            self._go_on()
+        return self._scan is not None
+
+    @property
+    def scan(self) -> SegmentRecovery | None:
+        """The scan that has begun, and waits to be fed; None once all are over."""
+        return self._scan
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much is left to scan of the segments that may not have been flushed."""
+        if self._scan is None or self._begun is None:
+            return 0
+        first = self._scan.segment.base_offset
+        later = [one for base, one in self._begun.segments.items() if base > first]
+        return self._scan.unread_bytes + sum(one.size_bytes for one in later)
+
+    @property
+    def log_start_checkpoint(self) -> int:
+        """The checkpointed log start offset."""
+        return self._around.log_start
+
+    @property
+    def scans_the_end(self) -> bool:
+        """Whether the scan that has begun is of the end of the log, which may not be flushed."""
+        return self._scan is not None and self._begun is not None and self._begun.is_loaded
+
     def end(self) -> PredictedStart:
         """Return the prediction, once all batches have been fed.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from formats.late_classes import dataclass
 from kafkalog.batches.lookup import Lookup, compared
 from kafkalog.errors import KafkaLogError, contained, raised
 from kafkalog.model import Defect, Isolation, LogView, Special
+from kafkalog.paths import file_system
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Difference, show_now
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.offsets import PartitionOffsets
+    from kafkalog.view import Shown
 
     Question = Callable[[UnifiedLog], Lookup]
 
@@ -74,26 +78,66 @@ def look_up(
         KafkaLogError: as the questions, without `failed`.
 
     Cost:
-        A few reads per partition and question; memory for one partition.
+        A few reads per partition and question; where a broker was killed, a scan up to the answer.
+        Memory for one partition.
     """
     for listed in partitions:
         with contained(listed.path, failed):
-            shown = show_now(listed, view)
-            if shown.difference is not None:
-                differences(shown.difference)
-            log = UnifiedLog(
-                shown.partition, high_watermark=high_watermark, log_start_offset=log_start_offset
+            shown = show_now(listed, view, lazily=not _has_copies(listed))
+            log_of = partial(
+                UnifiedLog, high_watermark=high_watermark, log_start_offset=log_start_offset
             )
+            damage: dict[tuple[str, int | None], Defect] = {}
             at_end = False
             for question in questions:
-                found, control = compared(log, question) if compares else (question(log), None)
+                log, found = _answered(shown, log_of, question)
+                control = None
+                if compares:
+                    found, control = compared(log, question)
                 reset_to = _reset_offset(log, found, isolation)
                 at_end |= not found.found or found.query == Special.LATEST
-                yield PartitionLookup(shown.partition, found, control, reset_to)
+                yield PartitionLookup(log.partition, found, control, reset_to)
+                damage |= log.damage
             if at_end and isolation != Isolation.LOG:
                 ends(log.offsets.of_partition(isolation))
-            for defect in log.damage.values():
+            for defect in damage.values():
                 damaged(defect)
+            if (difference := shown.told) is not None:
+                differences(difference)
+
+
+def _answered(
+    shown: Shown, log_of: Callable[[PartitionDir], UnifiedLog], question: Question
+) -> tuple[UnifiedLog, Lookup]:
+    """Return the answer to a question, and the log that gave it: no more of it than it takes."""
+    if (frontier := shown.frontier) is None:
+        log = log_of(shown.partition)
+        return log, question(log)
+    size = 0
+    while (part := frontier.part(size)) is not None:
+        log = log_of(part)
+        found = question(log)
+        if not isinstance(found.query, int):
+            break  # it is about the end of the log
+        # What comes after a record does not change which is the first of its kind.
+        if found.record is None:
+            size = max(1, 2 * frontier.scanned_bytes)
+        elif frontier.is_followed(found.record.batch):
+            return log, found
+        else:
+            size = frontier.scanned_bytes + 1
+    log = log_of(frontier.settle().partition)
+    return log, question(log)
+
+
+def _has_copies(partition: PartitionDir) -> bool:
+    """Return whether the run has other copies, whose ends may say what is replicated."""
+    name, own = os.path.basename(partition.path), partition.log_dir
+    return any(
+        file_system.exists(os.path.join(log_dir, name))
+        for log_dir in partition.log_dirs
+        if log_dir != own
+    )
 
 
 def _reset_offset(log: UnifiedLog, found: Lookup, isolation: Isolation) -> int:

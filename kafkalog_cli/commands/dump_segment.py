@@ -105,7 +105,8 @@ def dump_segment(
     For a log directory, the logs of its topics are shown one after another, or merged by time: each
     log keeps its order. After damage, reading resumes at the next sound batch; the exit status is
     then 1. Records that the next start of a broker would truncate are left out and counted in a
-    warning (status 1); --view files shows them.
+    warning (status 1); --view files shows them. After a crash, what
+    --limit leaves is noted, not scanned.
 
 
     \b

@@ -49,7 +49,8 @@ def ls(
     """List log directories, partitions, segments or files, in any state.
 
     Leftovers of deletions, compactions and moves are listed with their state. Segments and offsets
-    are those of --view; sizes and files are those on disk. Nothing is written.
+    are those of --view, sizes and files those on disk. A large log that was not closed is not
+    scanned: then END is a lower bound (≥).
 
     \b
     kafkalog ls /var/lib/kafka --sort size
@@ -112,9 +113,10 @@ def _listed_with_dirt(
     """Yield the rows of partitions, with what the cleaner has not compacted yet."""
     from kafkalog.compaction.candidates import with_dirt
     from kafkalog.inventory import list_partitions
+    from kafkalog.view import show
 
     for partition in partitions:
-        for row in list_partitions([partition], view, differences):
+        for row in list_partitions([partition], view, differences, partial(show, lazily=True)):
             yield with_dirt(row, partition)
 
 

@@ -7,11 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.batches.reader import plan_reading, size_to_read
+from kafkalog.batches.selection import plan_size
 from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import DataError
 from kafkalog.jit import fast_path
-from kafkalog.log_dir import FileEntry
 from kafkalog_cli.output.records import BATCH, PLAIN_TITLES, RECORD, probe
 from kafkalog_cli.output.text import csv_text, dumps
 from kafkalog_cli.output.writer import Format, row_pieces
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.model import Record
     from kafkalog.text.objects import Template
-    from kafkalog.view import Shown
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.kafka_text import RecordText
     from kafkalog_cli.output.objects import Style, View
@@ -35,9 +33,9 @@ CONSTANTS: Final = frozenset(("type", "path", "topic", "partition", "control_typ
 _FEW_ROWS = 500
 
 
-def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
+def is_bulk(plan: ReadPlan) -> bool:
     """Return whether enough is read to make loading the kernels worthwhile."""
-    logs = [target] if isinstance(target, FileEntry) else [one.log for one in target.segments]
+    selection, logs = plan.selection, [one.log for one in plan.segments]
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
         return False
     size = sum(log.size_bytes for log in logs)
@@ -46,7 +44,7 @@ def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
     if not fast_path.is_worth_it(size):
         return False
     with suppress(DataError):  # the reader meets and reports it again
-        return fast_path.is_worth_it(size_to_read(target, selection))
+        return fast_path.is_worth_it(plan_size(plan))
     return False
 
 
@@ -65,8 +63,7 @@ def _searches(selection: Selection) -> bool:
 
 
 def read_rows(
-    target: Shown | FileEntry,
-    selection: Selection,
+    plan: ReadPlan,
     view: View[Any],
     style: DumpStyle,
     progress: Progress,
@@ -80,7 +77,6 @@ def read_rows(
     """
     from kafkalog.columns.pipeline import Restored, read_contents
 
-    plan = plan_reading(target, selection)
     if style.form == Format.TABLE or not view.names:
         is_plain = tuple(column.title for column in view.columns) == PLAIN_TITLES
         # A terminal shows colours, which only records have.

@@ -109,6 +109,7 @@ class Dump:
                 with byte_progress([target], enabled=shown) as progress:
                     dump = self._as_kafka if self.style.form == "kafka" else self._log
                     dump(target, what, progress)
+                self._has_read(what)
         except ShortageError:
             raise
         except KafkaLogError as error:
@@ -130,27 +131,45 @@ class Dump:
     ) -> None:
         records = self._shows_records(target)
         name, view = self._view(target, records=records)
-        if is_bulk(what, self.selection):
-            found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
-            self._write_bulk(name, view, chain(found, self._missing(what)))
+        self._open(name, self._labelled(view))  # even if nothing can be planned
+        plan = plan_reading(what, self.selection)
+        if is_bulk(plan):
+            found = read_rows(plan, view, self.style, progress, batches=not records)
+            gaps = self._missing(what, self.selection.to_offset)
+            self._write_bulk(name, view, chain(found, gaps))
         else:
-            read = read_records if records else read_batches
-            values = read(what, self.selection, progress)
-            self._write(name, view, chain(values, self._missing(what)))
+            self._write(name, view, self._values(what, plan, progress, records=records))
 
-    def _missing(self, what: Shown | FileEntry) -> Iterator[Defect]:
+    def _values(
+        self, what: Shown | FileEntry, plan: ReadPlan, progress: Progress, *, records: bool
+    ) -> Iterator[Any]:
+        """Yield what is shown of a log, and then the finding about gaps before the last of it."""
+        count, end = 0, self.selection.to_offset
+        for value in (read_records if records else read_batches)(plan, progress=progress):
+            if not isinstance(value, Defect):
+                count += 1
+                if count == self.selection.limit:
+                    end = value.offset if isinstance(value, Record) else value.base_offset
+            yield value
+        yield from self._missing(what, end)
+
+    def _has_read(self, what: Shown | FileEntry) -> None:
+        if not isinstance(what, FileEntry):
+            self.outcome.has_read(what)
+
+    def _missing(self, what: Shown | FileEntry, to_offset: int | None) -> Iterator[Defect]:
         """Yield the finding about wanted offsets that are missing between segments."""
         if isinstance(what, FileEntry):
             return
         partition, view = what.partition, self.selection.view
         with suppress(GoneError):  # a broker may have cleaned the log since it was listed
             yield from answered(
-                lambda: self._missing_in(what),
-                lambda: self._missing_in(show(listed_again(partition), view)),
+                lambda: self._missing_in(what.known, to_offset),
+                lambda: self._missing_in(show(listed_again(partition), view), to_offset),
             )
 
-    def _missing_in(self, what: Shown) -> list[Defect]:
-        wanted = self.selection.from_offset, self.selection.to_offset
+    def _missing_in(self, what: Shown, to_offset: int | None) -> list[Defect]:
+        wanted = self.selection.from_offset, to_offset
         if next(gaps_between(what.segments, *wanted), None) is None:
             return []
         from kafkalog.check.segments import missing_offsets
@@ -190,6 +209,7 @@ class Dump:
         decodes = self.style.form != Format.TABLE or len(decoders) == 1
         logs: list[tuple[str, Iterator[Any]]] = []
         views: list[tuple[str, View[Any]]] = []
+        read: list[Shown | FileEntry] = []
         shown = self.style.progress and not sys.stdout.isatty()
         with byte_progress(targets, enabled=shown) as progress:
             for target in targets:
@@ -200,16 +220,21 @@ class Dump:
                     self._label = self.style.labels.get(target.path, ())
                     name, view = self._view(target, records=records, decodes=decodes)
                     views.append((name, self._labelled(view)))
-                    read = read_records if records else read_batches
-                    found = read(what, self.selection, progress)
-                    logs.append((target.path, chain(found, self._missing(what))))
+                    plan = plan_reading(what, self.selection)
+                    found = self._values(what, plan, progress, records=records)
+                    logs.append((target.path, found))
+                    read.append(what)
             self._write_merged(in_time_order(logs, self.outcome.hear), views)
+        for what in read:
+            self._has_read(what)
 
     def _in_view(self, target: PartitionDir | FileEntry) -> Shown | FileEntry:
         self._mark_below_start(target)
         if isinstance(target, FileEntry):
             return target
-        return self.outcome.shown(target, self.selection.view)
+        # Bounds of consumers depend on the log end, and Kafka's text names each file.
+        lazily = self.selection.isolation == Isolation.LOG and self.style.form != "kafka"
+        return self.outcome.shown(target, self.selection.view, lazily=lazily)
 
     def _mark_below_start(self, target: PartitionDir | FileEntry) -> None:
         """Remember to note that selected records lie below the log start offset, if any do."""
@@ -254,8 +279,8 @@ class Dump:
 
         text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
         batches = self.style.records is False
-        bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
         walk = LivingWalk(plan_reading(what, self.selection))
+        bulk = not sys.stdout.isatty() and is_bulk(walk.plan)
         every = what.segments if isinstance(what, Shown) else walk.plan.segments
         # Kafka's tool would dump all files: those that the selection passes over get a heading,
         # too.
@@ -287,7 +312,7 @@ class Dump:
                 self._kafka_lines(found, text)
             except _WentAwayError as gone:
                 walk.go_on(gone.error)
-        self._kafka_lines(self._missing(what), text)
+        self._kafka_lines(self._missing(what, self.selection.to_offset), text)
 
     def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
         """Print the content of a log, and count the rows."""

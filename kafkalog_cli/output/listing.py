@@ -62,7 +62,8 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("mtime_ms", TIME, "of its newest file"),
     Field("log_start_offset", INT | None,
           "base offset of the first segment, or `log-start-offset-checkpoint` if larger"),
-    Field("log_end_offset", INT | None, "offset of the next record"),
+    Field("log_end_offset", INT | None,
+          "offset of the next record; a lower bound with `unscanned_bytes`"),
     Field("high_watermark", INT | None, "in `replication-offset-checkpoint`"),
     Field("cleaner_offset", INT | None, "in `cleaner-offset-checkpoint`"),
     Field("odd_files", OBJECT, "files by state, except live ones"),
@@ -71,6 +72,7 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
                                       "noted an offset, or brokers create the topic compacted"),
     Field("dirty_ratio", RATIO | None, "their share of dirty and clean bytes"),
     Field("cleaner_stuck", TEXT | None, "why the cleaner seems stuck"),
+    Field("unscanned_bytes", SIZE, "what a start would scan, and may cut"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
@@ -146,6 +148,10 @@ def partition_view(style: Style) -> View[PartitionRow]:
             return "-"
         return f"{size_text(row.dirty_bytes, style)} {100 * row.dirty_ratio:.0f}%"
 
+    def end(row: PartitionRow) -> str:
+        is_least = "≥ " if row.unscanned_bytes else ""
+        return "-" if row.log_end_offset is None else f"{is_least}{row.log_end_offset}"
+
     return PARTITION.view(
         style,
         Column("PARTITION", _name, fold=True),
@@ -153,7 +159,7 @@ def partition_view(style: Style) -> View[PartitionRow]:
         Column("SIZE", "size"),
         Column("ON DISK", "disk_bytes"),
         Column("START", "log_start_offset"),
-        Column("END", "log_end_offset"),
+        Column("END", end, right=True),
         Column("HW (CHECKPOINT)", "high_watermark"),
         Column("CLEANED", "cleaner_offset"),
         Column("DIRTY", dirt, right=True),

@@ -257,19 +257,20 @@ def test_a_segment_that_cannot_be_read_ends_its_partition(
 
 def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """They are printed before the kernels could be loaded; a search may have to read everything."""
+    from kafkalog.batches.reader import plan_reading
     from kafkalog.batches.selection import Selection
     from kafkalog.log_dir import open_path
 
     path = write_log(tmp_path, batch(0, [record(0, None, bytes(5000))]))
     entry: Any = open_path(str(path))
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 5000)
-    assert bulk.is_bulk(entry, Selection())
-    assert not bulk.is_bulk(entry, Selection(limit=10))
-    assert bulk.is_bulk(entry, Selection(limit=10, key=b"k"))
-    assert bulk.is_bulk(entry, Selection(limit=10_000))
-    assert not bulk.is_bulk(entry, Selection(max_bytes=4999))
-    assert not bulk.is_bulk(entry, Selection(from_position=100))
-    assert not bulk.is_bulk(entry, Selection(from_offset=1, to_offset=1, limit=0))
+    assert bulk.is_bulk(plan_reading(entry, Selection()))
+    assert not bulk.is_bulk(plan_reading(entry, Selection(limit=10)))
+    assert bulk.is_bulk(plan_reading(entry, Selection(limit=10, key=b"k")))
+    assert bulk.is_bulk(plan_reading(entry, Selection(limit=10_000)))
+    assert not bulk.is_bulk(plan_reading(entry, Selection(max_bytes=4999)))
+    assert not bulk.is_bulk(plan_reading(entry, Selection(from_position=100)))
+    assert not bulk.is_bulk(plan_reading(entry, Selection(from_offset=1, to_offset=1, limit=0)))
 
 
 def test_sequences_of_offsets_that_wrap(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
