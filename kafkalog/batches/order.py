@@ -139,9 +139,11 @@ class Order:
             offset, length, _, magic = UP_TO_MAGIC.unpack_from(header)
             # With the length as it is, or with all that is before the next batch. The checksum of
             # magic 0 and 1 covers the magic.
+            room = min(self.frames.end - position, _SIZE_MAX)
+            if isinstance(found, Batch) and self._header_after(found) is None:
+                size = room  # the last one there: its length may be too small
             frames = (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size)
             for right, end in dict.fromkeys(frames):
-                room = min(self.frames.end - position, _SIZE_MAX)
                 size_min = c.LOG_OVERHEAD + length_min(right)
                 if right < 0 or not size_min <= end <= room or self._effort < end:
                     continue

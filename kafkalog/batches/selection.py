@@ -342,7 +342,12 @@ def start_position(opened: OpenSegment, selection: Selection) -> int:
     if selection.from_position == 0:
         return 0  # also if what begins there is damaged, which must be reported
     if selection.from_position is not None:
-        return align(opened.source, selection.from_position)
+        position = align(opened.source, selection.from_position)
+        if position != selection.from_position:  # unless a batch with a wrong length begins there
+            found = opened.order(end=selection.max_bytes).framed(selection.from_position)
+            if isinstance(found, Batch) and found.header_defect is not None:
+                return found.position
+        return position
     offset = selection.from_offset
     if selection.from_time is not None and opened.time_index is not None:
         # Up to the offset of that entry no record is as late as the requested time.
