@@ -407,13 +407,14 @@ class Catalog:
     def _open(self, partition: ServedPartition) -> ServedLog:
         copies = [list_partition(path) for path in partition.paths or partition.remote]
         best = best_replica([replace(one, log_dirs=self._places) for one in copies])
+        others = [one.path for one in copies if one.path != best.path]
         if partition.paths and partition.remote:
             best = with_tiers(best, partition.remote, self._metadata)
         topic = self.topics.get(partition.topic)
         found = topic_id_of(best) if best.is_served else None
         if topic is None or found not in (None, self.topic_id(topic)):
             raise ReplacedError("The topic was deleted.", path=best.path)
-        return ServedLog(best, self._options, self._listener, self._files)
+        return ServedLog(best, self._options, self._listener, self._files, others)
 
     def failed(self, partition: ServedPartition, error: KafkaLogError) -> ErrorCode:
         """Report, once, that a partition cannot be read; return the answer for its clients.

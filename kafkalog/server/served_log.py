@@ -25,21 +25,24 @@ from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, DataError, FileChangedError
 from kafkalog.identity import topic_id_of
 from kafkalog.living import CHANGES
-from kafkalog.model import Batch, Defect, Isolation
+from kafkalog.model import Batch, Defect, Isolation, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.server.model import FileRange, OnDamage, Watermark
 from kafkalog.server.open_files import ServedSegment
+from kafkalog.tables.merged_log import lineage_of
+from kafkalog.tables.merging import Copies, copied_note
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import AbortedTransaction
     from kafkalog.server.model import ServeListener, ServeOptions
     from kafkalog.server.open_files import OpenFiles
+    from kafkalog.tables.merging import Piece
 
 _WINDOW_SIZE: Final = 1 << 20
 _TAILS: Final = ("torn-tail", "zero-tail")
@@ -107,6 +110,7 @@ class ServedLog:
         options: how it is served.
         listener: hears of damage.
         files: what keeps segments open.
+        copies: directories of other copies, which help where this one is damaged.
 
     Raises:
         KafkaLogError: the log cannot be read.
@@ -118,7 +122,10 @@ class ServedLog:
         options: ServeOptions,
         listener: ServeListener,
         files: OpenFiles,
+        copies: Sequence[str] = (),
     ) -> None:
+        self._paths_of_copies = copies
+        self._met: list[Defect] = []  # what copies may have
         self._options = options
         self._listener = listener
         self._files = files
@@ -142,6 +149,10 @@ class ServedLog:
             shown.partition,
             high_watermark="end" if self._options.high_watermark == Watermark.END else None,
         )
+        self._copies = None
+        if self._paths_of_copies:
+            lineage = lineage_of(self.log) or None
+            self._copies = Copies(self._paths_of_copies, LogView.STARTED, lineage)
         self._bases = [segment.base_offset for segment in self.log.segments]
         self._stamp = self._stamp_now()
         self.__dict__.pop("_hidden", None)
@@ -240,6 +251,32 @@ class ServedLog:
             return nothing
         if size < 0:
             raise InvalidSizeError
+        self._met = []
+        found = self._sound_from(first, offset, size, end)
+        if self._met and (found is None or found[1].base_offset > offset):
+            stop = end if found is None else found[1].base_offset
+            found = self._lent(offset, stop, size) or found
+            for defect in self._met:
+                self._report(defect)
+        if found is None:
+            return Slice(b"", None, is_end=True)
+        opened, batch, following = found
+        wanted = max(size, batch.size_bytes) if at_least_one else size
+        # As a broker: no batch but the first one of a response is sent if it does not fit.
+        if 0 < wanted < batch.size_bytes:
+            return Slice(b"", None)
+        records: FileRange | bytes = b""
+        if wanted:
+            records = self._records(opened, batch, min(following, batch.position + wanted))
+        aborted = None
+        if wants_aborted:
+            aborted = self._aborted(opened, offset, batch.position, len(records))
+        return Slice(records, aborted)
+
+    def _sound_from(
+        self, first: int, offset: int, size: int, end: int
+    ) -> tuple[ServedSegment, Batch, int] | None:
+        """Return the first sound batch for an offset, and where those end that follow it."""
         for segment in self.log.segments[first:]:
             opened = self._files.open(segment, self._meet)
             position, low = self._position(opened, offset)
@@ -247,21 +284,43 @@ class ServedLog:
                 continue
             stop = self._stop_position(opened, end)
             sound = self._sound_range(opened, position, stop, size, low)
-            if sound is None:
-                continue
-            batch, following = sound
-            wanted = max(size, batch.size_bytes) if at_least_one else size
-            # As a broker: no batch but the first one of a response is sent if it does not fit.
-            if 0 < wanted < batch.size_bytes:
-                return Slice(b"", None)
-            records: FileRange | bytes = b""
-            if wanted:
-                records = self._records(opened, batch, min(following, batch.position + wanted))
-            aborted = None
-            if wants_aborted:
-                aborted = self._aborted(opened, offset, batch.position, len(records))
-            return Slice(records, aborted)
-        return Slice(b"", None, is_end=True)
+            if sound is not None:
+                return opened, *sound
+        return None
+
+    def _lent(self, offset: int, end: int, size: int) -> tuple[ServedSegment, Batch, int] | None:
+        """Return what a copy has for an offset, and forget the damage here if it has all of it."""
+        assert self._copies is not None, "else what is damaged is reported at once"
+        pieces, missing = self._copies.fill(offset, end)
+        if not missing:
+            self._met = []
+        for piece in pieces:
+            opened = self._files.open(piece.segment, self._tell)
+            run = piece.run
+            order = opened.order(low=run.first_offset, end=run.end)
+            order.high = run.next_offset
+            found: list[Batch] = []
+            for one in order.scan(run.start):
+                if isinstance(one, Defect) or one.next_offset <= offset:
+                    continue
+                is_large = found and one.end_position > found[0].position + size
+                is_wrong = one.header_defect is not None  # a response of its own: it is rebuilt
+                if one.base_offset >= piece.next_offset or is_large or (found and is_wrong):
+                    break
+                found.append(one)
+                if is_wrong:
+                    break
+            if found:
+                self._note_copy(piece)
+                return opened, found[0], found[-1].end_position
+        return None
+
+    def _note_copy(self, piece: Piece) -> None:
+        place = piece.path, piece.first_offset
+        if place not in self._told:
+            self._told.add(place)
+            name = os.path.basename(self._directory.path)
+            self._listener.noted(copied_note(name, self._directory.path, piece).detail)
 
     def _position(self, opened: ServedSegment, offset: int) -> tuple[int | None, int | None]:
         """Return the position of the batch with an offset, or of the next one in the segment.
@@ -326,6 +385,12 @@ class ServedLog:
         """Report damage, once per place; raise `DamagedError` if fetches stop there."""
         if defect.reference in _TAILS:
             return  # a broker takes it for the end of the log
+        if self._copies is not None:
+            self._met.append(defect)
+            return
+        self._report(defect)
+
+    def _report(self, defect: Defect) -> None:
         self._tell(defect)
         if self._options.on_damage == OnDamage.STOP:
             raise DamagedError

@@ -76,7 +76,7 @@ class _After:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """A run of another copy, and the offsets it is read for."""
 
     path: str
@@ -114,14 +114,14 @@ class Copies:
 
     def fill(
         self, first: int, end: int, after: _After | None = None
-    ) -> tuple[list[_Piece], list[tuple[int, int]]]:
+    ) -> tuple[list[Piece], list[tuple[int, int]]]:
         """Return what some copy has of a range of offsets, in order, and what none has.
 
         Args:
             first, end: the range.
             after: what the range comes after; copies that have something else there are not asked.
         """
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         missing = [(first, end)] if first < end else []
         for kind in _Kind:
             for log in self._logs:
@@ -130,7 +130,7 @@ class Copies:
         return sorted(pieces, key=lambda one: one.first_offset), missing
 
     def _taken(
-        self, log: UnifiedLog, missing: list[tuple[int, int]], kind: _Kind, pieces: list[_Piece]
+        self, log: UnifiedLog, missing: list[tuple[int, int]], kind: _Kind, pieces: list[Piece]
     ) -> list[tuple[int, int]]:
         """Return what is still missing, and add what a log has of it to the pieces."""
         left = []
@@ -143,7 +143,7 @@ class Copies:
                 low, high = max(at, bounds[0]), min(stop, bounds[1])
                 if low < high:
                     if kind != _Kind.HOLE:
-                        pieces.append(_Piece(log.partition.path, segment, run, low, high))
+                        pieces.append(Piece(log.partition.path, segment, run, low, high))
                     left += [(at, low)] if at < low else []
                     at = high
             left += [(at, stop)] if at < stop else []
@@ -292,7 +292,7 @@ def _regions(
     yield at, max(at, split.next_offset or 0), odd, None
 
 
-def _without_moved(run: Run | None, pieces: Sequence[_Piece]) -> Run | None:
+def _without_moved(run: Run | None, pieces: Sequence[Piece]) -> Run | None:
     """Leave out the first batch if it is one of those filled in: its base offset is wrong."""
     if run is None:
         return None
@@ -309,7 +309,7 @@ def _without_moved(run: Run | None, pieces: Sequence[_Piece]) -> Run | None:
 
 def _filled(
     plain: Split,
-    pieces: Sequence[_Piece],
+    pieces: Sequence[Piece],
     missing: Sequence[tuple[int, int]],
     odd: Sequence[Odd],
 ) -> list[Split]:
@@ -364,19 +364,22 @@ def _add(parts: list[Split], part: Split) -> None:
     parts.append(part)
 
 
-def _tell(split: Split, pieces: Sequence[_Piece], notes: Callable[[Defect], object]) -> None:
+def _tell(split: Split, pieces: Sequence[Piece], notes: Callable[[Defect], object]) -> None:
     for piece in pieces:
         if split.to_offset is not None and piece.first_offset >= split.to_offset:
             continue
         if split.from_offset is not None and piece.next_offset <= split.from_offset:
             continue
-        name = f"{split.topic}-{split.partition}"
-        detail = (
-            f"Offsets {piece.first_offset} to {piece.next_offset - 1} of {name} come from the copy "
-            f"in {piece.path}."
-        )
-        note = make_defect("read-from-copy", split.path, detail, offset=piece.first_offset)
-        notes(note)
+        notes(copied_note(f"{split.topic}-{split.partition}", split.path, piece))
+
+
+def copied_note(name: str, path: str, piece: Piece) -> Defect:
+    """Return the finding that a range of offsets of a log comes from another copy."""
+    detail = (
+        f"Offsets {piece.first_offset} to {piece.next_offset - 1} of {name} come from the copy "
+        f"in {piece.path}."
+    )
+    return make_defect("read-from-copy", path, detail, offset=piece.first_offset)
 
 
 def segment_of(split: Split) -> Segment:
