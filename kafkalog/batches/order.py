@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
 from kafkalog.batches.framing import (
+    INT32,
+    INT64,
     UP_TO_MAGIC,
     Frames,
     batch_of_header,
@@ -285,6 +287,26 @@ class Order:
             offset=first,
             size_bytes=batch.size_bytes,
         )
+
+
+def put_header(
+    data: bytearray | memoryview, offset: int, size_bytes: int, epoch: int, magic: int
+) -> None:
+    """Write what no checksum covers of a batch's header over its first bytes.
+
+    Args:
+        data: the batch, or its beginning.
+        offset: its base offset; the last one of a compressed message of magic 0 or 1.
+        size_bytes: of the batch.
+        epoch: its leader epoch, which messages of magic 0 and 1 do not have.
+        magic: of the batch.
+    """
+    length = size_bytes - c.LOG_OVERHEAD
+    if magic >= _MAGIC:
+        UP_TO_MAGIC.pack_into(data, 0, offset, length, epoch, magic)
+    else:  # their checksum is in place of the epoch
+        INT64.pack_into(data, 0, offset)
+        INT32.pack_into(data, c.LENGTH_POSITION, length)
 
 
 def _wrong_epoch(batch: Batch, right: int | None) -> Defect:

@@ -28,11 +28,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopiedRange:
-    """Consecutive batches that were copied byte for byte, or one whose base offset was corrected.
+    """Consecutive batches that were copied byte for byte, or one whose header was corrected.
 
     `path` is their log, `position` their place in it, `to_position` their place in the new log. All
-    `records` were decoded. `stored_offset` is the base offset that a corrected batch had; None for
-    any other.
+    `records` were decoded. `corrected` is what was wrong in a corrected header; None for others.
     """
 
     path: str
@@ -43,7 +42,7 @@ class CopiedRange:
     last_offset: int
     batches: int
     records: int
-    stored_offset: int | None = None
+    corrected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class SalvageSummary:
                 self.lost_ranges += 1
                 if row.first_offset is not None and row.last_offset is not None:
                     self.offsets_lost += row.last_offset - row.first_offset + 1
-            case CopiedRange() if row.stored_offset is not None:
+            case CopiedRange() if row.corrected is not None:
                 self.batches_corrected += 1
             case SalvagedFile():
                 self.files[row.fate] += 1

@@ -30,7 +30,7 @@ from kafkalog.rescue.model import Fate, Row, SalvagedFile, SalvagedPartition, Sa
 from kafkalog.rescue.pieces import Bounds
 from kafkalog.tables.merged_log import lineage_of
 from kafkalog.tables.merging import Copies
-from kafkalog.text_files import READERS, checkpoint_text, read_leader_epochs
+from kafkalog.text_files import READERS, checkpoint_text, noted_epoch, read_leader_epochs
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class PartitionCopy:
         for i, log in enumerate(logs):
             following = logs[i + 1 :]
             next_base = following[0].base_offset if following else None
-            bounds = Bounds(log.base_offset, next_base, next_epoch(following))
+            bounds = Bounds(log.base_offset, next_base, next_epoch(following), self._noted_epoch)
             known_end = self._known_end() if next_base is None else next_base
             copy = LogCopy(
                 log, bounds, known_end, self._place, self._directory, self._tell, self._progress,
@@ -207,6 +207,11 @@ class PartitionCopy:
                 end_offset = segment.base_offset
                 self._tell(segment)
         return min(kept, default=0), end_offset
+
+    def _noted_epoch(self, offset: int) -> int | None:
+        with suppress(DataError):
+            return noted_epoch(self.partition.path, offset)
+        return None
 
     def _leave_out(self, segment: SalvagedSegment) -> None:
         if self._directory is not None and segment.target is not None:

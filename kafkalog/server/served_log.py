@@ -19,6 +19,7 @@ from formats import constants as c
 from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import read_batch
+from kafkalog.batches.order import put_header
 from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
@@ -53,9 +54,6 @@ _HEADER: Final = RECORD_BATCH_HEADER.part(
     "magic",
     "crc",
     "last_offset_delta",
-)
-_UP_TO_MAGIC: Final = RECORD_BATCH_HEADER.part(
-    "base_offset", "batch_length", "partition_leader_epoch", "magic"
 )
 _TRIES_MAX: Final = 3
 
@@ -296,16 +294,13 @@ class ServedLog:
             self._met = []
         for piece in pieces:
             opened = self._files.open(piece.segment, self._tell)
-            run = piece.run
-            order = opened.order(low=run.first_offset, end=run.end)
-            order.high = run.next_offset
             found: list[Batch] = []
-            for one in order.scan(run.start):
-                if isinstance(one, Defect) or one.next_offset <= offset:
+            for one in piece.batches(opened):
+                if one.next_offset <= offset:
                     continue
                 is_large = found and one.end_position > found[0].position + size
                 is_wrong = one.header_defect is not None  # a response of its own: it is rebuilt
-                if one.base_offset >= piece.next_offset or is_large or (found and is_wrong):
+                if is_large or (found and is_wrong):
                     break
                 found.append(one)
                 if is_wrong:
@@ -479,9 +474,8 @@ class ServedLog:
         batch: Batch | Defect = first
         if first.header_defect is not None and first.magic >= 2:
             data = bytearray(source.read(first.position, first.size_bytes))
-            size = first.size_bytes - c.LOG_OVERHEAD
             epoch = first.partition_leader_epoch
-            _UP_TO_MAGIC.pack_into(data, 0, first.base_offset, size, epoch, first.magic)
+            put_header(data, first.base_offset, first.size_bytes, epoch, first.magic)
             return bytes(data)
         # Today's clients need magic 2 (docs/guide/serve.md).
         if first.magic >= 2:

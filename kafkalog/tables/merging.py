@@ -85,6 +85,16 @@ class Piece:
     first_offset: int
     next_offset: int
 
+    def batches(self, opened: OpenSegment) -> Iterator[Batch]:
+        """Yield the batches that hold its offsets, their headers as they should be."""
+        order = opened.order(low=self.run.first_offset, end=self.run.end)
+        order.high = self.run.next_offset
+        for one in order.scan(self.run.start):
+            if isinstance(one, Batch) and one.base_offset >= self.next_offset:
+                return
+            if isinstance(one, Batch) and one.next_offset > self.first_offset:
+                yield one
+
 
 class _Kind(Enum):
     """What a copy can have of offsets that are missing elsewhere; the best first."""

@@ -39,7 +39,7 @@ _LOG: Final[Field[Any]] = Field("path", TEXT, "in the source")
 COPIED_RANGE: Final = ObjectType[Row](
     "copied_range",
     "`salvage`",
-    "Consecutive batches that were copied byte for byte, or one whose base offset was corrected.",
+    "Consecutive batches that were copied byte for byte, or one whose header was corrected.",
     _LOG,
     Field("position", INT, "in that log"),
     Field("size", INT, ""),
@@ -48,7 +48,7 @@ COPIED_RANGE: Final = ObjectType[Row](
     Field("last_offset", INT, "of the last batch"),
     Field("batches", INT, ""),
     Field("records", INT, "each was decoded"),
-    Field("stored_offset", INT | None, "base offset in that log of a batch that was corrected"),
+    Field("corrected", TEXT | None, "what was wrong in its header"),
 )
 LOST_RANGE: Final = ObjectType[Row](
     "lost_range",
