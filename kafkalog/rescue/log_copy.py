@@ -42,6 +42,7 @@ from kafkalog.rescue.pieces import (
     Bounds,
     decided_pieces,
 )
+from kafkalog.tables.merging import After
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -277,7 +278,8 @@ class LogCopy:
                         self._lose(source, pieces, decided)
                     self._progress(_size_of(pieces))
             self._end_copied()
-            missing = self._fill(self._end_offset, out, epochs)
+            after = After(self._log.path, source.size_bytes) if self._lost is None else None
+            missing = self._fill(self._end_offset, out, epochs, after)
             self._ends_in_loss = self._end_lost(source, self._end_offset, missing) and missing != []
             size = source.size_bytes
         return SalvagedSegment(
@@ -297,17 +299,19 @@ class LogCopy:
         )
 
     def _fill(
-        self, end: int | None, out: BinaryIO | None, epochs: EpochsInLog
+        self, end: int | None, out: BinaryIO | None, epochs: EpochsInLog, after: After | None = None
     ) -> list[tuple[int, int]] | None:
-        """Take lost offsets up to another one from copies.
+        """Take offsets up to another one from copies, if something is lost or `after` is given.
 
         Returns:
             Those that no copy has; None if none was asked.
         """
-        if self._copies is None or self._lost is None or end is None or end <= self._next_offset:
+        if self._copies is None or end is None or end <= self._next_offset:
+            return None
+        if self._lost is None and after is None:  # the cleaner made this hole
             return None
         self._end_copied()
-        pieces, _ = self._copies.fill(self._next_offset, end)
+        pieces, _ = self._copies.fill(self._next_offset, end, after)
         missing = []
         for piece in pieces:
             with OpenSegment(piece.segment) as opened:
@@ -426,6 +430,7 @@ class LogCopy:
             file=None if has_zeros else f"{name}.bin",
             first_offset=None if is_empty else first,
             last_offset=None if is_empty else last,
+            lent=missing == [],
         )
         if self._directory is not None:
             if lost.file is None:

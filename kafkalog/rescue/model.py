@@ -61,6 +61,7 @@ class LostRange:
             batches around it leave none out.
         last_offset: last of these offsets; None if there are none, and at the end of a log
             whose end is unknown.
+        lent: whether other copies have lent all of it.
     """
 
     path: str
@@ -72,6 +73,7 @@ class LostRange:
     defects: int
     first_offset: int | None
     last_offset: int | None
+    lent: bool = False
 
     @property
     def is_padding(self) -> bool:
@@ -157,10 +159,10 @@ class SalvageSummary:
 
     `size_bytes` is the size of the logs: copied and lost bytes together. `offsets_lost` counts the
     offsets of lost ranges with known ends; some may never have had a record, as after compaction.
-    `batches_corrected` counts those that got the base offset that their neighbours prove.
-    `lost_ranges` excludes preallocated zeros. `records_skipped` are in logs that were left where
-    they are, because others have replaced them. `findings` is what `verify` reports about the
-    result. `left_over_removed`: whether the leftover of a killed run for the same destination was
+    `batches_corrected` counts those whose headers were corrected. `lost_ranges` excludes
+    preallocated zeros and what copies lent. `records_skipped` are in logs that were left where they
+    are, because others have replaced them. `findings` is what `verify` reports about the result.
+    `left_over_removed`: whether the leftover of a killed run for the same destination was
     removed.
     """
 
@@ -194,7 +196,7 @@ class SalvageSummary:
                 self.size_lost += row.size_lost
                 self.batches += row.batches
                 self.records += row.records
-            case LostRange() if not row.is_padding:
+            case LostRange() if not (row.is_padding or row.lent):
                 self.lost_ranges += 1
                 if row.first_offset is not None and row.last_offset is not None:
                     self.offsets_lost += row.last_offset - row.first_offset + 1

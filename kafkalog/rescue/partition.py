@@ -219,9 +219,10 @@ class PartitionCopy:
         self._tell(replace(segment, target=None))
 
     def _known_end(self) -> int | None:
-        """Return the highest offset that the log is known to have reached, by the checkpoints."""
+        """Return the highest offset that the log has reached, by the checkpoints and the copies."""
         names = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)
-        return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
+        ends = [self.log.checkpoint(name) or 0 for name in names]
+        return max(*ends, self._copies.end_offset() if self._copies else 0) or None
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
         if entry.name.state != FileState.LIVE or entry.error is not None:

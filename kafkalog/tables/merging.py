@@ -49,7 +49,7 @@ _TAIL_SIZE: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class _After:
+class After:
     """Sound bytes at the end of a segment, and nothing after them.
 
     A copy that has the same bytes at the same position was cleaned as far, or not at all: if it has
@@ -122,8 +122,15 @@ class Copies:
                 found.append(UnifiedLog(show(open_partition(path), self._view).partition))
         return found
 
+    def end_offset(self) -> int:
+        """Return the offset after the last record that a copy may lend."""
+        epochs = [one.leader_epochs[-1].epoch if one.leader_epochs else -1 for one in self._logs]
+        latest = self._lineages[0][-1][0] if self._lineages else max(epochs, default=-1)
+        pairs = zip(self._logs, epochs, strict=True)
+        return max((one.log_end_offset for one, epoch in pairs if epoch == latest), default=0)
+
     def fill(
-        self, first: int, end: int, after: _After | None = None
+        self, first: int, end: int, after: After | None = None
     ) -> tuple[list[Piece], list[tuple[int, int]]]:
         """Return what some copy has of a range of offsets, in order, and what none has.
 
@@ -247,7 +254,7 @@ def _parts(
             and first >= split.base_offset
             and (survey.is_compacted or (survey.items and first < split.clean_to))
         ):  # the cleaner may have made this hole
-            after = _After(split.path, survey.runs[-1].end if survey.runs else 0)
+            after = After(split.path, survey.runs[-1].end if survey.runs else 0)
             end = first if run is not None else end
         if first < end or odd:
             pieces, missing = copies.fill(first, end, after)

@@ -11,8 +11,8 @@ from kafkalog_cli.output.writer import Format
 
 
 def salvage(
-    path: Annotated[str, typer.Argument(
-        metavar="PATH", help="Log directory, partition directory or .log file.",
+    paths: Annotated[list[str], typer.Argument(
+        metavar="PATH...", help="Log directory, partition directory or .log file.",
     )],
     to: Annotated[str, typer.Option(
         "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
@@ -39,9 +39,10 @@ def salvage(
     are left out, and counted.
 
     Batches are copied byte for byte. One is left out if its bytes or records are damaged, or if
-    more batches around it contradict its offsets or leader epoch; if they leave just the room that
-    it takes, its base offset, which no checksum covers, is corrected instead. A broker scans
-    DIR/log once when it starts. A partition that cannot be processed is left out, which the exit
+    more batches around it contradict its offsets or leader epoch. What no checksum covers of its
+    header is corrected where the checksum or these batches prove what is right. Of several copies
+    of a partition, each batch comes from one in which it is sound. A broker scans DIR/log once when
+    it starts. A partition that cannot be processed is left out, which the exit
     status shows; the others are copied. If the disk is failing, image it first and salvage the
     image.
 
@@ -52,6 +53,7 @@ def salvage(
     \b
     kafkalog salvage /var/lib/kafka --to rescued
     kafkalog salvage orders-0 --to rescued --dry-run
+    kafkalog salvage /mnt/broker-1 /mnt/broker-2 --to rescued
     """
     from kafkalog.log_dir import open_path
     from kafkalog.paths.uris import require_local
@@ -62,17 +64,18 @@ def salvage(
     from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
-    require_local(path)
+    for path in paths:
+        require_local(path)
     if not dry_run:
         put_work_first()
-    target = open_path(path)
+    targets = [open_path(path) for path in paths]
     passes = 1 if dry_run else 2  # the copies are read back
     with show.SalvageWriter(form, outcome.defect) as writer:
-        with byte_progress([target] * passes, enabled=not quiet) as progress:
+        with byte_progress(targets * passes, enabled=not quiet) as progress:
             tell = writer.take if dry_run else None
             summary = run_salvage(
-                target, to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress,
-                from_tier=from_tier or (),
+                targets[0], to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress,
+                from_tier=from_tier or (), copies=targets[1:],
             )  # fmt: skip
         if not dry_run and summary.partitions:
             for row in show.read_manifest(to):
