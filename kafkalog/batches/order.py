@@ -90,6 +90,7 @@ class Order:
         self._ahead = Frames(source, end, check_crc=True)
         # Headers that claim the same bytes again and again cost a checksum of them each.
         self._effort = _EFFORT_FACTOR * self.frames.end
+        self._after: tuple[int, Batch | None] = NOWHERE, None
 
     def at(self, position: int) -> Batch | Defect:
         """Return what is at a position: a batch, with its true offsets and epoch if they are known.
@@ -112,12 +113,15 @@ class Order:
             return self._taken(found)
         is_wrong = found.crc_valid is False
         if is_wrong or (found.crc_valid is None and not crc_valid(self._source, found)):
-            return found
+            return replace(found, crc_valid=False)
         return self._judged(found, self._witnesses(found))
 
     def framed(self, position: int) -> Batch | Defect:
         """Return what is at a position, its length and magic corrected, with the offsets it has."""
         found = self.frames.at(position)
+        is_last = isinstance(found, Defect) or found.end_position == self.frames.end
+        if not is_last and self._header_after(found) is None:  # the length may be wrong
+            found = self._ahead.at(position)
         if isinstance(found, Defect) or found.crc_valid is False or found.magic > _MAGIC:
             return self._reframed(found)
         return found
@@ -164,16 +168,19 @@ class Order:
         return self._limit_by(batch, self._witnesses(batch))
 
     def _header_after(self, batch: Batch) -> Batch | None:
-        with suppress(BytesUnreadableError):
-            after = read_batch(self._source, batch.end_position, self.frames.end)
-            return after if isinstance(after, Batch) else None
-        return None
+        """Return the header after a batch; asked for again and again, it is read once."""
+        if self._after[0] != batch.end_position:
+            after = None
+            with suppress(BytesUnreadableError):
+                after = read_batch(self._source, batch.end_position, self.frames.end)
+            self._after = batch.end_position, after if isinstance(after, Batch) else None
+        return self._after[1]
 
     def _limit_by(self, batch: Batch, witnesses: list[Batch]) -> int | None:
         if witnesses:
             return _lower(witnesses[0].base_offset, self.high)
         is_last_after_gap = self.high is None and batch.base_offset != self.next_offset
-        if is_last_after_gap and self.end_limit is not None and not _is_wrapper(batch):
+        if is_last_after_gap and self.end_limit is not None:
             limit = self.end_limit()
             # Where the log has grown past that in another way, it says nothing.
             return limit if self.next_offset + _length(batch) <= limit else None
@@ -285,6 +292,22 @@ class Order:
             detail,
             position=batch.position,
             offset=first,
+            size_bytes=batch.size_bytes,
+        )
+
+
+def batch_defects(batch: Batch) -> Iterator[Defect]:
+    """Yield what is wrong with a batch: its base offset, or its checksum if it was computed."""
+    if batch.header_defect is not None:
+        yield batch.header_defect
+    if batch.crc_valid is False:
+        yield make_defect(
+            "batch-crc-mismatch",
+            batch.path,
+            f"Batch at base offset {batch.base_offset} does not match its checksum "
+            f"(stored {batch.crc:#010x}).",
+            position=batch.position,
+            offset=batch.base_offset,
             size_bytes=batch.size_bytes,
         )
 

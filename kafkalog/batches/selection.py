@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import align
+from kafkalog.batches.order import batch_defects
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import kind_of, make_defect
@@ -264,22 +265,6 @@ def plan_size(plan: ReadPlan) -> int:
     return total
 
 
-def batch_defects(batch: Batch) -> Iterator[Defect]:
-    """Yield what is wrong with a batch: its base offset, or its checksum if it was computed."""
-    if batch.header_defect is not None:
-        yield batch.header_defect
-    if batch.crc_valid is False:
-        yield make_defect(
-            "batch-crc-mismatch",
-            batch.path,
-            f"Batch at base offset {batch.base_offset} does not match its checksum "
-            f"(stored {batch.crc:#010x}).",
-            position=batch.position,
-            offset=batch.base_offset,
-            size_bytes=batch.size_bytes,
-        )
-
-
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
     """Return the defect for a batch that could not be decoded."""
     return make_defect(
@@ -332,8 +317,9 @@ def _selected_of(
             return
         if plan.wants(found):
             yield found, opened
-        elif found.header_defect is not None and not found.has_place:
-            yield found.header_defect, opened  # its records may be wanted ones
+        elif not found.has_place:  # its records may be wanted ones
+            for defect in batch_defects(found):
+                yield defect, opened
         walk.check(found.next_offset if found.has_place else None)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from formats.constants import COMPRESSION_MASK, INT32_MAX, INT64_MAX
+from formats.constants import COMPRESSION_MASK, INT32_MAX, INT64_MAX, NO_EPOCH
 from kafkalog.batches.order import Order
 from kafkalog.check.batches import (
     CheckedLog,
@@ -342,6 +342,7 @@ class _Window:
         outside, misplaced = np.setdiff1d(outside, restored), np.setdiff1d(misplaced, restored)
         is_end = count == self.count
         strange = _not_in(sound, self._epoch_chain(table, sound, is_end=is_end))
+        strange = np.union1d(strange, np.flatnonzero(sound & (table[EPOCH] < NO_EPOCH)))
         strange = self._date(table, sound, strange, is_end=is_end)
         sound[strange] = False
         decided = table[:, :count].copy()

@@ -19,9 +19,8 @@ from formats import constants as c
 from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import read_batch
-from kafkalog.batches.order import put_header
+from kafkalog.batches.order import batch_defects, put_header
 from kafkalog.batches.segment import batch_for
-from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, DataError, FileChangedError
 from kafkalog.identity import topic_id_of
@@ -240,6 +239,9 @@ class ServedLog:
 
     def _read(self, offset: int, size: int, isolation: Isolation, at_least_one: bool) -> Slice:
         start, end = self.log.fetch_bounds(isolation)
+        if offset >= end:
+            for defect in self.log.damage.values():  # it may hide what comes after the end
+                self._tell(defect)
         if not start <= offset <= self.log.log_end_offset:
             raise OutOfRangeError
         wants_aborted = isolation == Isolation.READ_COMMITTED
@@ -336,13 +338,11 @@ class ServedLog:
 
     def _batches(self, opened: ServedSegment, start: int) -> Iterator[Batch]:
         for found in opened.order(check_crc=False).scan(start):
-            defect = found.header_defect if isinstance(found, Batch) else found
-            if isinstance(found, Batch) and found.is_sound:
-                if defect is not None:
-                    self._tell(defect)
+            is_sound = isinstance(found, Batch) and found.is_sound
+            for defect in batch_defects(found) if isinstance(found, Batch) else (found,):
+                (self._tell if is_sound else self._meet)(defect)
+            if isinstance(found, Batch) and is_sound:
                 yield found
-            elif defect is not None:
-                self._meet(defect)
 
     def _stop_position(self, opened: ServedSegment, end: int) -> int:
         """Return the position in the segment from which on nothing may be read."""
@@ -364,7 +364,7 @@ class ServedLog:
                 following = self._checked(opened, position, min(stop, position + needed), low)
                 if following > position:
                     return first, following
-            found = _judged(opened, position, low)
+            found = _judged(opened, position, low, c.NO_EPOCH)
             if isinstance(found, Batch):
                 if found.is_sound and found.header_defect is not None:
                     self._tell(found.header_defect)
@@ -378,7 +378,7 @@ class ServedLog:
 
     def _meet(self, defect: Defect) -> None:
         """Report damage, once per place; raise `DamagedError` if fetches stop there."""
-        if defect.reference in _TAILS:
+        if defect.reference in _TAILS and defect.path == self.log.segments[-1].log.path:
             return  # a broker takes it for the end of the log
         if self._copies is not None:
             self._met.append(defect)
@@ -402,6 +402,7 @@ class ServedLog:
         # The range that is known to be sound does not reach the position.
         if not before <= position <= at:
             before = at = position
+            opened.epoch = c.NO_EPOCH
         if position == at and low is not None:
             opened.low = low
         if at >= end:
@@ -412,7 +413,7 @@ class ServedLog:
                 window = _window(min(_WINDOW_SIZE, end - at))
                 source.read_into(at, window)
                 opened.hold(at, window)
-                reached, opened.low = self._walk(opened, window, at, opened.low)
+                reached = self._walk(opened, window, at)
                 if reached == at:
                     batch = read_batch(opened, at, source.size_bytes)
                     if not isinstance(batch, Batch):
@@ -421,10 +422,11 @@ class ServedLog:
                         opened.sound = before, at
                         # Its end is checked when somebody wants the whole of it.
                         return end
-                    found = _judged(opened, at, opened.low)
+                    found = _judged(opened, at, opened.low, opened.epoch)
                     if isinstance(found, Defect) or not found.is_sound or found.header_defect:
                         return at
                     reached, opened.low = found.end_position, found.next_offset
+                    opened.epoch = found.partition_leader_epoch
                     opened.hint(found.next_offset, reached)
                 at = reached
         except BytesUnreadableError:
@@ -433,40 +435,43 @@ class ServedLog:
             opened.sound = before, at
         return end
 
-    def _walk(
-        self, opened: ServedSegment, window: memoryview, start: int, low: int | None
-    ) -> tuple[int, int | None]:
+    def _walk(self, opened: ServedSegment, window: memoryview, start: int) -> int:
         """Return the position up to which the batches in a window are whole and sound.
 
-        With it comes the lowest offset that the next one can have. Of two batches that contradict
-        each other, `Order` has to say which one is out of place: the walk ends before both.
+        Of two batches that contradict each other, `Order` has to say which one is out of place: the
+        walk ends before both. It ends, too, before one of another leader epoch, and before a last
+        one after a gap.
         """
-        inner, size, newest = 0, len(window), c.NO_EPOCH
+        inner, size, low, newest = 0, len(window), opened.low, opened.epoch
         before = inner, low
         high = c.INT64_MAX if opened.high is None else opened.high
+        is_file = not is_object(opened.segment.log.path)  # else a look around costs requests
         while inner + c.RECORD_BATCH_OVERHEAD <= size:
             base_offset, length, epoch, magic, crc, delta = _HEADER.unpack_from(window, inner)
-            if (low is not None and base_offset < low) or epoch < newest:
+            if low is not None and base_offset < low:
                 inner, low = before
                 break
             following = inner + c.LOG_OVERHEAD + length
             if magic != 2 or length < c.BATCH_LENGTH_MIN or following > size:
                 break
-            if base_offset + delta >= high:
+            if newest == c.NO_EPOCH and not is_file:
+                newest = epoch
+            is_last = is_file and start + following == opened.source.size_bytes
+            if base_offset + delta >= high or epoch != newest or (is_last and base_offset != low):
                 break
             if crc32c(window[inner + c.ATTRIBUTES_POSITION : following]) != crc:
                 break
             before = inner, low
-            low, newest = base_offset + delta + 1, epoch
+            low = base_offset + delta + 1
             inner = following
         else:
             # The header of the next batch is not here, and may contradict the last one.
-            is_file = not is_object(opened.segment.log.path)
             if is_file and start + inner < opened.source.size_bytes:
                 inner, low = before
         if inner and low is not None:
             opened.hint(low, start + inner)
-        return start + inner, low
+        opened.low, opened.epoch = low, newest
+        return start + inner
 
     def _records(self, opened: ServedSegment, first: Batch, end: int) -> FileRange | bytes:
         """Return bytes of a segment, batches of old magics rebuilt in today's."""
@@ -482,7 +487,10 @@ class ServedLog:
             held = opened.held_at(first.position, end - first.position)
             if held is not None:
                 # Where the next fetch begins.
-                self._walk(opened, memoryview(held), first.position, None)
+                known = opened.low, opened.epoch
+                opened.low, opened.epoch = None, first.partition_leader_epoch
+                self._walk(opened, memoryview(held), first.position)
+                opened.low, opened.epoch = known
             return FileRange(source, first.position, end - first.position, opened, held)
         from kafkalog.batches.records import hold_records
         from kafkalog.compaction.cleaning import rewritten
@@ -531,9 +539,11 @@ class ServedLog:
         return self.log.log_end_offset if following is None else following
 
 
-def _judged(opened: ServedSegment, position: int, low: int | None) -> Batch | Defect:
-    """Return what is at a position, as readers see it."""
-    return opened.order(low=low).at(position)
+def _judged(opened: ServedSegment, position: int, low: int | None, epoch: int) -> Batch | Defect:
+    """Return what is at a position, as readers see it that know what comes before it."""
+    order = opened.order(low=low)
+    order.epoch = epoch
+    return order.at(position)
 
 
 def _segment_of(sent: FileRange) -> ServedSegment:

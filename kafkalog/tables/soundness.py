@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
-from kafkalog.batches.order import Order
-from kafkalog.batches.selection import batch_defects
+from kafkalog.batches.framing import read_batch
+from kafkalog.batches.order import Order, batch_defects
+from kafkalog.batches.records import resolve_batch
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import DataError, NotFoundError
-from kafkalog.model import Defect, Level
+from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
@@ -195,6 +197,10 @@ class Survey:
             if isinstance(one, Odd):
                 odd.append(one)
                 continue
+            if one is not None and (odd or not items):
+                # Of compressed old messages it is a guess, by the batch before them.
+                first = _first_offset(source, read_batch(source, one.start, end), one.first_offset)
+                one = replace(one, first_offset=first, covers=(first, one.covers[1]))
             if odd:
                 self._settle(source, end, odd, one, items)
                 odd = []
@@ -215,15 +221,13 @@ class Survey:
         order.epoch = c.NO_EPOCH if noted is None else noted
         position = odd[0].start
         while position < odd[-1].end:
-            low = order.next_offset
             found = order.at(position)
             at, position = position, position + (found.size_bytes or 0)
             if isinstance(found, Defect) or not found.is_sound:
                 wrong = found if isinstance(found, Defect) else next(batch_defects(found))
                 items.append(Odd(at, position, defect=wrong))
                 continue
-            is_wrapper = found.magic < 2 and found.compression != 0
-            first, following = low if is_wrapper else found.base_offset, found.next_offset
+            first, following = _first_offset(source, found, low), found.next_offset
             epoch = self._noted_epoch(first)
             is_misfit = found.magic >= 2 and epoch not in (None, found.partition_leader_epoch)
             if found.header_defect is not None or is_misfit:
@@ -253,6 +257,13 @@ class Survey:
             for one in self.items
             if isinstance(one, Odd) and one.is_restored
         ]  # fmt: skip
+
+
+def _first_offset(source: Source, found: Batch | Defect, guess: int) -> int:
+    if isinstance(found, Batch) and found.magic < 2:
+        with suppress(DataError):
+            return resolve_batch(source, found).base_offset
+    return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else guess
 
 
 def _joined(one: Run, other: Run) -> Run:
