@@ -119,8 +119,11 @@ class Order:
     def framed(self, position: int) -> Batch | Defect:
         """Return what is at a position, its length and magic corrected, with the offsets it has."""
         found = self.frames.at(position)
-        is_last = isinstance(found, Defect) or found.end_position == self.frames.end
-        if not is_last and self._header_after(found) is None:  # the length may be wrong
+        if (
+            isinstance(found, Batch)
+            and found.end_position < self.frames.end
+            and (self._header_after(found) is None)
+        ):  # the length may be wrong
             found = self._ahead.at(position)
         if isinstance(found, Defect) or found.crc_valid is False or found.magic > _MAGIC:
             return self._reframed(found)

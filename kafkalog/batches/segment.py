@@ -252,8 +252,9 @@ class OpenSegment:
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
         for found in scan:
             defects = batch_defects(found) if isinstance(found, Batch) else (found,)
-            for defect in defects if self._damaged is not None else ():
-                self._damaged(defect)
+            for defect in defects:
+                if self._damaged is not None:
+                    self._damaged(defect)
             if isinstance(found, Batch) and found.is_sound:
                 yield found
 

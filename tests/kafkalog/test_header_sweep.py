@@ -322,7 +322,10 @@ def contradicts(parts: list[Part], changed: Part, bit: int) -> bool:
     number = parts.index(changed)
     start = parts[number - changed.ordinal].first
     is_last = number + 1 == len(parts)
-    after = start + (1 << 31) if is_last else parts[number + 1].first
+    after = start + (1 << 31)
+    if not is_last:
+        following = parts[number + 1]
+        after = following.last if is_wrapper(following) else following.first
     low = max(parts[number - 1].last + 1 if number else 0, start)
     length = 1 if is_wrapper(changed) else changed.last - changed.first + 1
     return not low <= offset <= after - length
