@@ -38,17 +38,14 @@ def salvage(
     alone. If all segments of a partition are .deleted, they are copied; next to live segments they
     are left out, and counted.
 
-    Batches are copied byte for byte. One is left out if its bytes or records are damaged, or if
-    more batches around it contradict its offsets or leader epoch. What no checksum covers of its
-    header is corrected where the checksum or these batches prove what is right. Of several copies
-    of a partition, each batch comes from one in which it is sound. A broker scans DIR/log once when
-    it starts. A partition that cannot be processed is left out, which the exit
-    status shows; the others are copied. If the disk is failing, image it first and salvage the
-    image.
+    Batches are copied byte for byte. One is left out if it is damaged, or if more batches around it
+    contradict its offsets or leader epoch; a wrong header is corrected where its checksum or these
+    batches prove what is right. Of several copies of a partition, each batch comes from one where
+    it is sound. A partition that cannot be processed is left out, which the exit status shows. If
+    the disk is failing, image it first and salvage the image.
 
     With --from-tier the result has the whole log of each partition, and of a log directory also
     the partitions that only the tier has.
-
 
     \b
     kafkalog salvage /var/lib/kafka --to rescued
@@ -64,8 +61,8 @@ def salvage(
     from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
-    for path in paths:
-        require_local(path)
+    for one in paths:
+        require_local(one)
     if not dry_run:
         put_work_first()
     targets = [open_path(path) for path in paths]
