@@ -50,7 +50,6 @@ def salvage(
     \b
     kafkalog salvage /var/lib/kafka --to rescued
     kafkalog salvage orders-0 --to rescued --dry-run
-    kafkalog salvage /mnt/broker-1 /mnt/broker-2 --to rescued
     """
     from kafkalog.log_dir import open_path
     from kafkalog.paths.uris import require_local

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 BITS: Final = 17 * 8
 BITS_OF_OFFSET: Final = 64
-SHARE: Final = 701
+SHARE: Final = 1501
 """One case of so many is tried; all of them in a run of everything."""
 SEGMENTS: Final = 3
 BATCHES: Final = 7  # of a segment
