@@ -388,7 +388,7 @@ def test_every_bit_that_no_checksum_covers(
                 silent.append((*case, low, high, len(rows), len(wanted)))
         shutil.rmtree(directory.parent)
     assert not silent, f"{len(silent)} of {tried}: {silent[:10]}"
-    assert tried > len(LOGS) * 3
+    assert tried > len(LOGS) * (1 if reader in NOT_OF_PARTS else 3)
 
 
 @pytest.mark.parametrize("reader", OF_COPIES, ids=lambda one: one.__name__)
