@@ -191,7 +191,9 @@ class Batch:
     def has_place(self) -> bool:
         """Whether its offsets are right, as far as the batches around it show."""
         misplaced = "batch-offset-not-increasing", "batch-below-base-offset"
-        return self.header_defect is None or self.header_defect.reference not in misplaced
+        if self.header_defect is None:
+            return self.last_offset >= self.base_offset
+        return self.header_defect.reference not in misplaced
 
     @property
     def is_sound(self) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.paths.source import Source
 
 _MAGIC: Final = 2
+_OFFSET_AND_LENGTH: Final = c.MESSAGE_HEADER.part("offset", "size")
 _NO_HEADERS: Final = ("zero-tail", "bytes-unreadable")
 _EFFORT_FACTOR: Final = 4
 _SIZE_MAX: Final = 1 << 27
@@ -92,6 +93,7 @@ class Order:
         # Headers that claim the same bytes again and again cost a checksum of them each.
         self._effort = _EFFORT_FACTOR * self.frames.end
         self._check_crc, self._cut_at = check_crc, cut_at
+        self._after: tuple[int, Batch | None] = NOWHERE, None
 
     def end_at(self, position: int) -> int:
         """Return where the log ends, as far as it must be known to read what is at a position."""
@@ -100,6 +102,7 @@ class Order:
             self._source.size_bytes, self.high = end, None
             self.frames = Frames(self._source, end, check_crc=self._check_crc)
             self._ahead = Frames(self._source, end, check_crc=True)
+            self._after = NOWHERE, None
         return self.frames.end
 
     def at(self, position: int) -> Batch | Defect:
@@ -123,12 +126,18 @@ class Order:
             return self._taken(found)
         is_wrong = found.crc_valid is False
         if is_wrong or (found.crc_valid is None and not crc_valid(self._source, found)):
-            return found
+            return replace(found, crc_valid=False)
         return self._judged(found, self._witnesses(found))
 
     def framed(self, position: int) -> Batch | Defect:
         """Return what is at a position, its length and magic corrected, with the offsets it has."""
         found = self.frames.at(position)
+        if (
+            isinstance(found, Batch)
+            and found.end_position < self.frames.end
+            and (self._header_after(found) is None)
+        ):  # the length may be wrong
+            found = self._ahead.at(position)
         if isinstance(found, Defect) or found.crc_valid is False or found.magic > _MAGIC:
             return self._reframed(found)
         return found
@@ -152,9 +161,11 @@ class Order:
             offset, length, _, magic = UP_TO_MAGIC.unpack_from(header)
             # With the length as it is, or with all that is before the next batch. The checksum of
             # magic 0 and 1 covers the magic.
+            room = min(self.frames.end - position, _SIZE_MAX)
+            if isinstance(found, Batch) and self._header_after(found) is None:
+                size = room  # the last one there: its length may be too small
             frames = (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size)
             for right, end in dict.fromkeys(frames):
-                room = min(self.frames.end - position, _SIZE_MAX)
                 size_min = c.LOG_OVERHEAD + length_min(right)
                 if right < 0 or not size_min <= end <= room or self._effort < end:
                     continue
@@ -173,16 +184,20 @@ class Order:
         return self._limit_by(batch, self._witnesses(batch))
 
     def _header_after(self, batch: Batch) -> Batch | None:
-        with suppress(BytesUnreadableError):
-            after = read_batch(self._source, batch.end_position, self.end_at(batch.end_position))
-            return after if isinstance(after, Batch) else None
-        return None
+        """Return the header after a batch; asked for again and again, it is read once."""
+        end = self.end_at(batch.end_position)
+        if self._after[0] != batch.end_position:
+            after = None
+            with suppress(BytesUnreadableError):
+                after = read_batch(self._source, batch.end_position, end)
+            self._after = batch.end_position, after if isinstance(after, Batch) else None
+        return self._after[1]
 
     def _limit_by(self, batch: Batch, witnesses: list[Batch]) -> int | None:
         if witnesses:
             return _lower(witnesses[0].base_offset, self.high)
         is_last_after_gap = self.high is None and batch.base_offset != self.next_offset
-        if is_last_after_gap and self.end_limit is not None and not _is_wrapper(batch):
+        if is_last_after_gap and self.end_limit is not None:
             limit = self.end_limit()
             # Where the log has grown past that in another way, it says nothing.
             return limit if self.next_offset + _length(batch) <= limit else None
@@ -296,6 +311,41 @@ class Order:
             offset=first,
             size_bytes=batch.size_bytes,
         )
+
+
+def batch_defects(batch: Batch) -> Iterator[Defect]:
+    """Yield what is wrong with a batch: its base offset, or its checksum if it was computed."""
+    if batch.header_defect is not None:
+        yield batch.header_defect
+    if batch.crc_valid is False:
+        yield make_defect(
+            "batch-crc-mismatch",
+            batch.path,
+            f"Batch at base offset {batch.base_offset} does not match its checksum "
+            f"(stored {batch.crc:#010x}).",
+            position=batch.position,
+            offset=batch.base_offset,
+            size_bytes=batch.size_bytes,
+        )
+
+
+def put_header(
+    data: bytearray | memoryview, offset: int, size_bytes: int, epoch: int, magic: int
+) -> None:
+    """Write what no checksum covers of a batch's header over its first bytes.
+
+    Args:
+        data: the batch, or its beginning.
+        offset: its base offset; the last one of a compressed message of magic 0 or 1.
+        size_bytes: of the batch.
+        epoch: its leader epoch, which messages of magic 0 and 1 do not have.
+        magic: of the batch.
+    """
+    length = size_bytes - c.LOG_OVERHEAD
+    if magic >= _MAGIC:
+        UP_TO_MAGIC.pack_into(data, 0, offset, length, epoch, magic)
+    else:  # their checksum is in place of the epoch
+        _OFFSET_AND_LENGTH.pack_into(data, 0, offset, length)
 
 
 def _wrong_epoch(batch: Batch, right: int | None) -> Defect:

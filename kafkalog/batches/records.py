@@ -183,6 +183,9 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
     if batch.compression:
         _require_room(batch.size_bytes, size_max)
     body = source.read(batch.position, batch.size_bytes)
+    if batch.header_defect is not None:  # the schema goes by the length field
+        length = (batch.size_bytes - c.LOG_OVERHEAD).to_bytes(4, "big")
+        body = body[: c.LENGTH_POSITION] + length + body[c.LENGTH_POSITION + 4 :]
     wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:
         wrapper.computed_crc = crc32(memoryview(body)[c.MAGIC_POSITION :])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from formats import constants as c
 from formats.file_names import FileKind
 from kafkalog.batches.framing import align, read_batch, scan_batches
-from kafkalog.batches.order import Order
+from kafkalog.batches.order import Order, batch_defects
 from kafkalog.errors import DataError, FileChangedError
 from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
@@ -263,9 +263,10 @@ class OpenSegment:
 
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
         for found in scan:
-            defect = found.header_defect if isinstance(found, Batch) else found
-            if defect is not None and self._damaged is not None:
-                self._damaged(defect)
+            defects = batch_defects(found) if isinstance(found, Batch) else (found,)
+            for defect in defects:
+                if self._damaged is not None:
+                    self._damaged(defect)
             if isinstance(found, Batch) and found.is_sound:
                 yield found
 

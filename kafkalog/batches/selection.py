@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import align
+from kafkalog.batches.order import batch_defects
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import kind_of, make_defect
@@ -270,22 +271,6 @@ def plan_size(plan: ReadPlan) -> int:
     return total
 
 
-def batch_defects(batch: Batch) -> Iterator[Defect]:
-    """Yield what is wrong with a batch: its base offset, or its checksum if it was computed."""
-    if batch.header_defect is not None:
-        yield batch.header_defect
-    if batch.crc_valid is False:
-        yield make_defect(
-            "batch-crc-mismatch",
-            batch.path,
-            f"Batch at base offset {batch.base_offset} does not match its checksum "
-            f"(stored {batch.crc:#010x}).",
-            position=batch.position,
-            offset=batch.base_offset,
-            size_bytes=batch.size_bytes,
-        )
-
-
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
     """Return the defect for a batch that could not be decoded."""
     return make_defect(
@@ -338,8 +323,9 @@ def _selected_of(
             return
         if plan.wants(found):
             yield found, opened
-        elif found.header_defect is not None and not found.has_place:
-            yield found.header_defect, opened  # its records may be wanted ones
+        elif not found.has_place:  # its records may be wanted ones
+            for defect in batch_defects(found):
+                yield defect, opened
         next_offset = found.next_offset if found.has_place else None
         walk.check(next_offset, found.partition_leader_epoch)
 
@@ -349,7 +335,12 @@ def start_position(opened: OpenSegment, selection: Selection) -> int:
     if selection.from_position == 0:
         return 0  # also if what begins there is damaged, which must be reported
     if selection.from_position is not None:
-        return align(opened.source, selection.from_position)
+        position = align(opened.source, selection.from_position)
+        if position != selection.from_position:  # unless a batch with a wrong length begins there
+            found = opened.order(end=selection.max_bytes).framed(selection.from_position)
+            if isinstance(found, Batch) and found.header_defect is not None:
+                return found.position
+        return position
     offset = selection.from_offset
     if selection.from_time is not None and opened.time_index is not None:
         # Up to the offset of that entry no record is as late as the requested time.

@@ -16,7 +16,8 @@ import numpy as np
 
 from formats import constants as c
 from formats.late_classes import dataclass
-from kafkalog.batches.selection import batch_defects, defect_of
+from kafkalog.batches.order import batch_defects
+from kafkalog.batches.selection import defect_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import batch_at
 from kafkalog.defects import make_defect

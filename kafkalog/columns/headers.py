@@ -255,20 +255,21 @@ def _by_reference(
             if isinstance(found, Batch):
                 batches.append(found)
             if batches and (isinstance(found, Defect) or len(batches) == _BATCHES_AT_ONCE):
-                yield _columns_of(source, batches, level)
+                yield columns_of(source, batches, level)
                 batches = []
             if isinstance(found, Defect):
                 yield found
     # What was read before the failure comes first.
     except KafkaLogError:
         if batches:
-            yield _columns_of(source, batches, level)
+            yield columns_of(source, batches, level)
         raise
     if batches:
-        yield _columns_of(source, batches, level)
+        yield columns_of(source, batches, level)
 
 
-def _columns_of(source: Source, batches: Sequence[Batch], level: Level) -> BatchColumns:
+def columns_of(source: Source, batches: Sequence[Batch], level: Level) -> BatchColumns:
+    """Return batches of a log as columns."""
     valid = np.array([batch.crc_valid is not False for batch in batches], np.bool_)
     markers = record_facts.markers_of(source, batches)
     found = BatchColumns(h.table_of(batches), valid, markers)
@@ -291,7 +292,7 @@ def _judged(source: Source, level: Level, walk: Walk) -> Iterator[BatchColumns |
         if isinstance(found, Defect):
             yield found
         elif isinstance(found, Batch):
-            yield _columns_of(source, [found], level)
+            yield columns_of(source, [found], level)
         else:
             yield from walk.results(found)
     if walk.reader.position < walk.reader.end:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kafkalog.batches.order import batch_defects
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.batches.selection import ReadPlan, start_position
 from kafkalog.columns import kernels as k
@@ -187,9 +188,8 @@ class _SegmentScan:
                 continue
             if self._plan.wants(found):
                 yield from self._work.of_batch(self._source, found)
-            elif found.header_defect is not None and not found.has_place:
-                # Its records may be wanted ones.
-                yield Part(None, 0, 0, (Event(0, found.header_defect),))
+            elif not found.has_place:  # its records may be wanted ones
+                yield Part(None, 0, 0, tuple(Event(0, one) for one in batch_defects(found)))
             next_offset = found.next_offset if found.has_place else None
             self._living.check(next_offset, found.partition_leader_epoch)
 

@@ -21,8 +21,9 @@ import numpy as np
 from formats import constants as c
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import read_batch
+from kafkalog.batches.order import batch_defects
 from kafkalog.batches.records import decode_records, resolve_batch
-from kafkalog.batches.selection import EVERYTHING, batch_defects, defect_of, record_matches
+from kafkalog.batches.selection import EVERYTHING, defect_of, record_matches
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columns.chunks import Chunk, Rows, Turn
@@ -140,9 +141,7 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
     else:  # before damage: judged by what comes after that; after a gap: by where the log ends
         fits[-1] &= chunk.position + chunk.size_bytes == order.frames.end and last[-1] < high
         before = order.next_offset if count == 1 else int(last[-2]) + 1
-        magic, attributes = headers[k.MAGIC, count - 1], headers[k.ATTRIBUTES, count - 1]
-        is_wrapper = magic < 2 and attributes & c.COMPRESSION_MASK != 0
-        fits[-1] &= base[-1] == before or order.high is not None or is_wrapper
+        fits[-1] &= base[-1] == before or order.high is not None
         epoch = order.epoch if count == 1 else epochs[-2]
         fits[-1] &= epoch in (c.NO_EPOCH, epochs[-1]) or order.agrees(
             int(base[-1]), int(epochs[-1])

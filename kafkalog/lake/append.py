@@ -27,6 +27,7 @@ from kafkalog.lake.delta_log import (
     require_fitting,
 )
 from kafkalog.lake.evolution import Evolution, schema_from, schema_text
+from kafkalog.lake.increments import with_damage
 from kafkalog.lake.model import (
     COMMITS,
     DELETED,
@@ -273,6 +274,8 @@ class Append(Export):
                 raise
         self._require_all_parts()
         parts = self.summary().parts
+        increment = with_damage(increment, parts)
+        self.plan = replace(self.plan, increment=increment)
         # Delta first, the commit file last: a run that finds no commit file asks Delta's log
         # whether this step was done, and repeats only what it lacks.
         if self._delta is not None:

@@ -14,6 +14,7 @@ from kafkalog.lake.iceberg_columns import iceberg_schema
 from kafkalog.lake.iceberg_compaction import merge_small
 from kafkalog.lake.iceberg_files import write_data_files
 from kafkalog.lake.iceberg_rejects import RejectsTable, have_rejects
+from kafkalog.lake.increments import with_damage
 from kafkalog.lake.model import ColumnChanges, ExportedPart, ExportSummary, Merged
 from kafkalog.lake.part import rows_schema, with_path_columns
 from kafkalog.lake.plan import make_plan, tasks_of
@@ -140,7 +141,8 @@ class IcebergAppend:
             self._require_files(files, rejects)
             defects = [one for part in self._parts for one in part.defects]
             notes = {} if self._rejects is None else self._rejects.notes(run, rejects)
-            increment = self.plan.increment
+            increment = with_damage(self.plan.increment, self._parts)
+            self.plan = replace(self.plan, increment=increment)
             self._table.commit(files, self._asked, self._last, increment, defects, notes)
         except BaseException:  # raised again: readers never see these files, but disks do
             if not self._table.may_have_committed:

@@ -7,17 +7,24 @@ and whatever cannot be read is named.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.batches.segment import gaps_between
+from kafkalog.batches.segment import OpenSegment, gaps_between
 from kafkalog.check.segments import missing_offsets
+from kafkalog.errors import DataError
 from kafkalog.lake.model import Gap, Increment
+from kafkalog.log_dir import list_partition
+from kafkalog.model import Defect, Severity
 from kafkalog.tables.model import Loss, LossReason, fail
 from kafkalog.tables.tailing import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kafkalog.lake.model import ExportedPart
     from kafkalog.tables.model import Failed, Offsets, Request, Split
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
@@ -117,3 +124,47 @@ def _increment(
         then[key] = before if goes_back and before is not None else position
     number = 0 if last is None else last.number + 1
     return Increment(number, start, then, tuple(gaps), tuple(gone))
+
+
+def with_damage(increment: Increment, parts: Iterable[ExportedPart]) -> Increment:
+    """Return an increment with gaps where its parts met damage that hides records.
+
+    Cost:
+        Reads the headers of a segment for each defect that is kept.
+    """
+    ids = {_name(key): key.partition("@")[2] or None for key in increment.end}
+    gaps = dict.fromkeys(increment.gaps)
+    for part in parts:
+        topic_id = ids.get(f"{part.topic}-{part.partition}")
+        for defect in part.defects:
+            lost = None
+            if defect.severity == Severity.DAMAGE and defect.position is not None:
+                lost = _lost_at(defect.path, defect.position)
+            if lost is not None:
+                why = LossReason.DAMAGED
+                gap = Gap(part.topic, part.partition, topic_id, *lost, why, defect.detail)
+                gaps.setdefault(gap)
+    return replace(increment, gaps=tuple(gaps))
+
+
+def _lost_at(path: str, position: int) -> tuple[int, int | None] | None:
+    """Return the offsets that damage at a position hides, by the batches around it, if any."""
+    with suppress(DataError):  # what is gone meanwhile was there when it was read
+        segments = list_partition(os.path.dirname(path)).segments
+        segment = next((one for one in segments if one.log.path == path), None)
+        if segment is None:
+            return None
+        first, end = segment.base_offset, segment.next_base_offset
+        with OpenSegment(segment) as opened:
+            for found in opened.order(check_crc=False).scan(0):
+                if isinstance(found, Defect) or not found.is_sound:
+                    continue
+                if found.end_position <= position:
+                    first = found.next_offset
+                elif found.position > position:
+                    end = found.base_offset
+                    break
+                elif found.header_defect is not None:
+                    return None  # its records are known
+        return (first, end) if end is None or first < end else None
+    return None

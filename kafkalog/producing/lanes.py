@@ -15,11 +15,12 @@ from kafkalog.errors import (
 from kafkalog.model import Defect
 from kafkalog.producing.messages import pieces_of
 from kafkalog.producing.model import Place, Position, Replayed
-from kafkalog.search.scanning import is_bulk, plan_of
+from kafkalog.search.scanning import is_bulk, plans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kafkalog.batches.selection import Selection
     from kafkalog.producing.messages import Piece
     from kafkalog.producing.model import ReplayListener, Request, Route
 
@@ -64,8 +65,7 @@ class Lane:
             limit = None if selection.limit is None else max(selection.limit - place.records, 0)
             first = max(place.next_offset, selection.from_offset or 0)
             selection = replace(selection, from_offset=first, limit=limit)
-        plan = plan_of(route.target, selection)
-        self._pieces = pieces_of(plan, advanced, bulk=bulk)
+        self._pieces = self._read(selection, advanced, bulk=bulk)
 
     @property
     def place(self) -> Place:
@@ -96,6 +96,19 @@ class Lane:
             self._last = last
             return piece
         return None
+
+    def _read(
+        self, selection: Selection, advanced: Callable[[int], None], *, bulk: bool
+    ) -> Iterator[Piece | Defect]:
+        left = selection.limit
+        for plan in plans_of(self.done.route.target, selection, self._listener.hear):
+            if left == 0:
+                return
+            limited = replace(plan, selection=replace(plan.selection, limit=left))
+            for piece in pieces_of(limited, advanced, bulk=bulk):
+                yield piece
+                if left is not None and not isinstance(piece, Defect):
+                    left -= len(piece.messages) + len(piece.unsendable)
 
     def count(self, piece: Piece, zeros: int) -> None:
         """Add a piece to what was done; `zeros` of its messages have the timestamp 0."""

@@ -50,6 +50,7 @@ def salvage(
     failed: Callable[[KafkaLogError], None] | None = None,
     progress: Callable[[int], None] | None = None,
     from_tier: Sequence[str] = (),
+    copies: Sequence[str | os.PathLike[str] | Target] = (),
 ) -> SalvageSummary:
     """Copy every sound batch of some logs into a new directory, and account for the rest.
 
@@ -67,6 +68,8 @@ def salvage(
             is read, and again when its copy is checked.
         from_tier: tiers whose remote segments become local ones; of a log directory, also the logs
             that only they have.
+        copies: more directories; of several copies of a partition there is one in the result, each
+            batch from one that has it.
 
     Returns:
         Totals, which are the last row of the manifest. Nothing is written if there is no log.
@@ -84,9 +87,13 @@ def salvage(
     """
     from kafkalog.rescue.run import run_salvage
 
-    if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
-        target = open_path(os.fspath(target))
+    opened = [
+        one
+        if isinstance(one, LogDirListing | PartitionDir | FileEntry)
+        else open_path(os.fspath(one))
+        for one in (target, *copies)
+    ]
     return run_salvage(
-        target, destination, dry_run=dry_run, tell=tell, failed=failed, progress=progress,
-        from_tier=from_tier,
+        opened[0], destination, dry_run=dry_run, tell=tell, failed=failed, progress=progress,
+        from_tier=from_tier, copies=opened[1:],
     )  # fmt: skip

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
-from formats.constants import RECORD_BATCH_HEADER
+from formats import constants as c
 from formats.file_names import FileKind, FileState, partition_of, segment_file_name
-from kafkalog.batches.framing import find_batch, read_batch, scan_batches
+from kafkalog.batches.framing import UP_TO_MAGIC, find_batch, read_batch
+from kafkalog.batches.order import put_header
+from kafkalog.batches.segment import OpenSegment
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, UsageError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -29,15 +31,18 @@ from kafkalog.rescue.pieces import (
     BASE_OFFSET,
     EPOCH,
     FIELDS,
+    IS_CORRECTED,
     IS_SOUND,
+    IS_WRAPPER,
     LAST_OFFSET,
+    MAGIC,
     POSITION,
     RECORDS,
     SIZE,
-    STORED_OFFSET,
     Bounds,
     decided_pieces,
 )
+from kafkalog.tables.merging import After
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,8 +51,6 @@ if TYPE_CHECKING:
     from kafkalog.storage import NewDirectory
     from kafkalog.tables.merging import Copies
 
-
-_BASE_OFFSET: Final = RECORD_BATCH_HEADER.part("base_offset")
 
 Target = LogDirListing | PartitionDir | FileEntry
 
@@ -275,7 +278,8 @@ class LogCopy:
                         self._lose(source, pieces, decided)
                     self._progress(_size_of(pieces))
             self._end_copied()
-            missing = self._fill(self._end_offset, out, epochs)
+            after = After(self._log.path, source.size_bytes) if self._lost is None else None
+            missing = self._fill(self._end_offset, out, epochs, after)
             self._ends_in_loss = self._end_lost(source, self._end_offset, missing) and missing != []
             size = source.size_bytes
         return SalvagedSegment(
@@ -295,41 +299,48 @@ class LogCopy:
         )
 
     def _fill(
-        self, end: int | None, out: BinaryIO | None, epochs: EpochsInLog
+        self, end: int | None, out: BinaryIO | None, epochs: EpochsInLog, after: After | None = None
     ) -> list[tuple[int, int]] | None:
-        """Take lost offsets up to another one from copies.
+        """Take offsets up to another one from copies, if something is lost or `after` is given.
 
         Returns:
             Those that no copy has; None if none was asked.
         """
-        if self._copies is None or self._lost is None or end is None or end <= self._next_offset:
+        if self._copies is None or end is None or end <= self._next_offset:
+            return None
+        if self._lost is None and after is None:  # the cleaner made this hole
             return None
         self._end_copied()
-        pieces, _ = self._copies.fill(self._next_offset, end)
+        pieces, _ = self._copies.fill(self._next_offset, end, after)
         missing = []
         for piece in pieces:
-            with Source(piece.segment.log.path) as source:
-                for batch in scan_batches(source, piece.run.start, piece.run.end):
-                    if not isinstance(batch, Batch) or batch.last_offset >= end:
-                        continue
-                    if batch.base_offset < self._next_offset:
+            with OpenSegment(piece.segment) as opened:
+                for batch in piece.batches(opened):
+                    if batch.last_offset >= end or batch.base_offset < self._next_offset:
                         continue
                     if batch.base_offset > self._next_offset:
                         missing.append((self._next_offset, batch.base_offset))
-                    self._borrow(source, batch, out)
+                    self._borrow(opened.source, batch, out)
                     epochs.add(_table_of(batch))
         return missing + ([(self._next_offset, end)] if self._next_offset < end else [])
 
     def _borrow(self, source: Source, batch: Batch, out: BinaryIO | None) -> None:
         """Copy a batch of another log."""
+        corrected, header = None, b""
+        if batch.header_defect is not None:
+            corrected, header = _corrected(
+                source, batch.position, batch.base_offset, batch.size_bytes,
+                batch.partition_leader_epoch, batch.magic,
+            )  # fmt: skip
         self._tell(
             CopiedRange(
                 source.path, batch.position, batch.size_bytes, self._written, batch.base_offset,
-                batch.last_offset, 1, batch.count,
+                batch.last_offset, 1, batch.count, corrected,
             )
         )  # fmt: skip
         if out is not None:
             for chunk in _chunks(source, batch.position, batch.size_bytes):
+                chunk[: len(header)], header = header, b""
                 out.write(chunk)
                 self._crc_copied = crc32c(chunk, self._crc_copied)
         self._written += batch.size_bytes
@@ -339,17 +350,19 @@ class LogCopy:
         self._next_offset = batch.last_offset + 1
 
     def _keep(self, source: Source, pieces: Table, out: BinaryIO | None) -> None:
-        stored, first = pieces[[STORED_OFFSET, BASE_OFFSET], 0].tolist()
-        is_restored = stored != first
-        if is_restored:
-            self._end_copied()
+        corrected, header, first = None, b"", int(pieces[BASE_OFFSET, 0])
         position, size = int(pieces[POSITION, 0]), _size_of(pieces)
+        if pieces[IS_CORRECTED, 0]:
+            self._end_copied()
+            offset = int(pieces[LAST_OFFSET if pieces[IS_WRAPPER, 0] else BASE_OFFSET, 0])
+            epoch, magic = pieces[[EPOCH, MAGIC], 0].tolist()
+            corrected, header = _corrected(source, position, offset, size, epoch, magic)
         count, records = pieces.shape[1], int(pieces[RECORDS].sum())
         last_offset = int(pieces[LAST_OFFSET, -1])
         if self._copied is None:
             self._copied = CopiedRange(
                 self._log.path, position, size, self._written, first, last_offset, count, records,
-                stored if is_restored else None,
+                corrected,
             )  # fmt: skip
         else:
             before = self._copied
@@ -363,14 +376,12 @@ class LogCopy:
         if out is not None:
             for chunk in _chunks(source, position, size):
                 self._crc = crc32c(chunk, self._crc)
-                if is_restored:
-                    _BASE_OFFSET.pack_into(chunk, 0, first)
-                    is_restored = False
+                chunk[: len(header)], header = header, b""
                 out.write(chunk)
                 # Of the bytes as they were read, so that `check_copies` finds what the disk made of
                 # them.
                 self._crc_copied = crc32c(chunk, self._crc_copied)
-        if stored != first:
+        if corrected is not None:
             self._end_copied()
         self._written += size
         self._batches += count
@@ -419,6 +430,7 @@ class LogCopy:
             file=None if has_zeros else f"{name}.bin",
             first_offset=None if is_empty else first,
             last_offset=None if is_empty else last,
+            lent=missing == [],
         )
         if self._directory is not None:
             if lost.file is None:
@@ -488,9 +500,24 @@ def _chunks(source: Source, position: int, size_bytes: int) -> Iterator[memoryvi
 
 def _runs(table: Table) -> list[Table]:
     """Group consecutive pieces with the same verdict; what is corrected stays alone."""
-    corrected = table[BASE_OFFSET] != table[STORED_OFFSET]
+    corrected = table[IS_CORRECTED] != 0
     stops = np.flatnonzero((np.diff(table[IS_SOUND]) != 0) | corrected[1:] | corrected[:-1]) + 1
     return np.split(table, stops, axis=1)
+
+
+_FIELDS: Final = ("base offset", "length", "leader epoch", "magic")
+
+
+def _corrected(
+    source: Source, position: int, offset: int, size_bytes: int, epoch: int, magic: int
+) -> tuple[str, bytes]:
+    """Return what is wrong in the header of a batch, and how it should begin."""
+    stored = source.read(position, c.HEADER_SIZE_UP_TO_MAGIC)
+    header = bytearray(stored)
+    put_header(header, offset, size_bytes, epoch, magic)
+    pairs = zip(_FIELDS, UP_TO_MAGIC.unpack(stored), UP_TO_MAGIC.unpack(header), strict=True)
+    words = [f"{name} {wrong}: {right} is right" for name, wrong, right in pairs if wrong != right]
+    return ", ".join(words), bytes(header)
 
 
 def _table_of(batch: Batch) -> Table:

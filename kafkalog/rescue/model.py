@@ -28,11 +28,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopiedRange:
-    """Consecutive batches that were copied byte for byte, or one whose base offset was corrected.
+    """Consecutive batches that were copied byte for byte, or one whose header was corrected.
 
     `path` is their log, `position` their place in it, `to_position` their place in the new log. All
-    `records` were decoded. `stored_offset` is the base offset that a corrected batch had; None for
-    any other.
+    `records` were decoded. `corrected` is what was wrong in a corrected header; None for others.
     """
 
     path: str
@@ -43,7 +42,7 @@ class CopiedRange:
     last_offset: int
     batches: int
     records: int
-    stored_offset: int | None = None
+    corrected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,7 @@ class LostRange:
             batches around it leave none out.
         last_offset: last of these offsets; None if there are none, and at the end of a log
             whose end is unknown.
+        lent: whether other copies have lent all of it.
     """
 
     path: str
@@ -73,6 +73,7 @@ class LostRange:
     defects: int
     first_offset: int | None
     last_offset: int | None
+    lent: bool = False
 
     @property
     def is_padding(self) -> bool:
@@ -158,10 +159,10 @@ class SalvageSummary:
 
     `size_bytes` is the size of the logs: copied and lost bytes together. `offsets_lost` counts the
     offsets of lost ranges with known ends; some may never have had a record, as after compaction.
-    `batches_corrected` counts those that got the base offset that their neighbours prove.
-    `lost_ranges` excludes preallocated zeros. `records_skipped` are in logs that were left where
-    they are, because others have replaced them. `findings` is what `verify` reports about the
-    result. `left_over_removed`: whether the leftover of a killed run for the same destination was
+    `batches_corrected` counts those whose headers were corrected. `lost_ranges` excludes
+    preallocated zeros and what copies lent. `records_skipped` are in logs that were left where they
+    are, because others have replaced them. `findings` is what `verify` reports about the result.
+    `left_over_removed`: whether the leftover of a killed run for the same destination was
     removed.
     """
 
@@ -195,11 +196,11 @@ class SalvageSummary:
                 self.size_lost += row.size_lost
                 self.batches += row.batches
                 self.records += row.records
-            case LostRange() if not row.is_padding:
+            case LostRange() if not (row.is_padding or row.lent):
                 self.lost_ranges += 1
                 if row.first_offset is not None and row.last_offset is not None:
                     self.offsets_lost += row.last_offset - row.first_offset + 1
-            case CopiedRange() if row.stored_offset is not None:
+            case CopiedRange() if row.corrected is not None:
                 self.batches_corrected += 1
             case SalvagedFile():
                 self.files[row.fate] += 1

@@ -30,7 +30,7 @@ from kafkalog.rescue.model import Fate, Row, SalvagedFile, SalvagedPartition, Sa
 from kafkalog.rescue.pieces import Bounds
 from kafkalog.tables.merged_log import lineage_of
 from kafkalog.tables.merging import Copies
-from kafkalog.text_files import READERS, checkpoint_text, read_leader_epochs
+from kafkalog.text_files import READERS, checkpoint_text, noted_epoch, read_leader_epochs
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class PartitionCopy:
         for i, log in enumerate(logs):
             following = logs[i + 1 :]
             next_base = following[0].base_offset if following else None
-            bounds = Bounds(log.base_offset, next_base, next_epoch(following))
+            bounds = Bounds(log.base_offset, next_base, next_epoch(following), self._noted_epoch)
             known_end = self._known_end() if next_base is None else next_base
             copy = LogCopy(
                 log, bounds, known_end, self._place, self._directory, self._tell, self._progress,
@@ -208,15 +208,21 @@ class PartitionCopy:
                 self._tell(segment)
         return min(kept, default=0), end_offset
 
+    def _noted_epoch(self, offset: int) -> int | None:
+        with suppress(DataError):
+            return noted_epoch(self.partition.path, offset)
+        return None
+
     def _leave_out(self, segment: SalvagedSegment) -> None:
         if self._directory is not None and segment.target is not None:
             self._directory.remove(segment.target)
         self._tell(replace(segment, target=None))
 
     def _known_end(self) -> int | None:
-        """Return the highest offset that the log is known to have reached, by the checkpoints."""
+        """Return the highest offset that the log has reached, by the checkpoints and the copies."""
         names = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)
-        return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
+        ends = [self.log.checkpoint(name) or 0 for name in names]
+        return max(*ends, self._copies.end_offset() if self._copies else 0) or None
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
         if entry.name.state != FileState.LIVE or entry.error is not None:

@@ -2,7 +2,8 @@
 
 Offset and leader epoch of a batch are outside its checksum: one flipped bit makes a batch claim the
 place of others. The longest chain in which every batch follows the one before it drops the fewest;
-a batch that exactly fills the room between two of it has its offset there.
+a batch that exactly fills the room between two of it has its offset there, and one between two of a
+leader epoch has that. Lengths and magics that are wrong are corrected as for readers.
 
 A batch is sound if its frame, its version and its checksum are right, all its records decode, and
 its offsets and leader epoch fit its neighbours.
@@ -10,12 +11,13 @@ its offsets and leader epoch fit its neighbours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from formats.constants import INT32_MAX, INT64_MAX
+from formats.constants import COMPRESSION_MASK, INT32_MAX, INT64_MAX, NO_EPOCH
+from kafkalog.batches.order import Order
 from kafkalog.check.batches import (
     CheckedLog,
     ChecksumsMatch,
@@ -24,7 +26,7 @@ from kafkalog.check.batches import (
     defects_of_batches,
 )
 from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import BatchColumns, batch_columns
+from kafkalog.columns.headers import BatchColumns, batch_columns, columns_of
 from kafkalog.defects import make_defect
 from kafkalog.model import Defect, Level, Severity, wrap_int64
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Column = NDArray[np.int64]
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.paths.source import Source
 
@@ -139,11 +141,11 @@ class _Chains:
             rank += rank & -rank
 
 
-(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, EPOCH, RECORDS, IS_SOUND, STORED_OFFSET, FIELDS) = range(
-    9
-)
-"""Rows of a table of pieces, one column per piece. STORED_OFFSET is the base offset in the file,
-which BASE_OFFSET corrects where the batches around it prove another one.
+(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, EPOCH, RECORDS, IS_SOUND, IS_CORRECTED, MAGIC,
+ IS_WRAPPER, FIELDS) = range(11)  # fmt: skip
+"""Rows of a table of pieces, one column per piece. IS_CORRECTED is whether its header says other
+than SIZE, BASE_OFFSET, EPOCH or MAGIC, which are proved; the offset in the header of a wrapper, a
+compressed message of magic 0 or 1, is its last one.
 """
 
 WINDOW: Final = 1 << 16
@@ -158,11 +160,13 @@ class Bounds:
         base_offset: base offset of the segment.
         next_base_offset: base offset of the next segment; None if none.
         next_epoch: leader epoch of the first sound batch after it; None if unknown.
+        noted_epoch: returns the epoch of an offset by leader-epoch-checkpoint, None if unknown.
     """
 
     base_offset: int
     next_base_offset: int | None = None
     next_epoch: int | None = None
+    noted_epoch: Callable[[int], int | None] = lambda _: None
 
     @property
     def offset_max(self) -> int:
@@ -199,27 +203,68 @@ def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -
         40 MB for the window.
     """
     window = _Window(source.path, bounds)
-    checked = CheckedLog(source.path)
-    alone = (ChecksumsMatch(checked), MagicIsKnown(checked), RecordsDecode(checked))
+    judge = _Judge(source, bounds)
     for found in batch_columns(source, Level.DEEP, threads):
-        if isinstance(found, Defect):
-            column = np.zeros((FIELDS, 1), np.int64)
-            column[[POSITION, SIZE, EPOCH], 0] = found.position or 0, found.size_bytes or 0, -1
-            window.add(column, {found.position or 0: found})
-        else:
-            table = _table_of(found)
-            wrong = {
-                defect.position or 0: defect
-                for defect in defects_of_batches(alone, found)
-                if defect.severity == Severity.DAMAGE
-            }
-            wrong |= _unreadable_markers(source.path, found)
-            table[IS_SOUND, np.isin(table[POSITION], list(wrong))] = 0
-            window.add(table, wrong)
+        pieces = judge.of_defect(found) if isinstance(found, Defect) else judge.of_batches(found)
+        for one in pieces:
+            window.add(one.table, one.wrong)
         while window.is_full:
             yield window.decide(window.count // 2)
     if window.count:
         yield window.decide(window.count)
+
+
+class _Judge:
+    """Judges pieces without the offsets and epochs of others."""
+
+    def __init__(self, source: Source, bounds: Bounds) -> None:
+        self._source = source
+        self._order = Order(source, None, bounds.base_offset, None, is_log=False)
+        checked = CheckedLog(source.path)
+        self._alone = (ChecksumsMatch(checked), MagicIsKnown(checked), RecordsDecode(checked))
+
+    def of_batches(self, found: BatchColumns) -> Iterator[Decided]:
+        """Yield them, with corrected lengths and magics."""
+        one = self._judged(found)
+        for position in sorted(one.wrong):
+            fixed = self._fixed(position)
+            [i] = np.flatnonzero(one.table[POSITION] == position)
+            if fixed is not None and fixed.table[SIZE, 0] == one.table[SIZE, i]:
+                one.table[:, i] = fixed.table[:, 0]
+                del one.wrong[position]
+                one.wrong.update(fixed.wrong)
+        yield one
+
+    def of_defect(self, found: Defect) -> Iterator[Decided]:
+        """Yield the batches where a walk finds none, and what is left."""
+        position, size = found.position or 0, found.size_bytes or 0
+        end = position + size
+        while position < end and (fixed := self._fixed(position)) is not None:
+            yield fixed
+            position += int(fixed.table[SIZE, 0])
+        if position < end or not size:
+            column = np.zeros((FIELDS, 1), np.int64)
+            column[[POSITION, SIZE, EPOCH], 0] = position, end - position, -1
+            yield Decided(column, {position: replace(found, position=position)})
+
+    def _fixed(self, position: int) -> Decided | None:
+        batch = self._order.framed(position)
+        if isinstance(batch, Defect) or batch.header_defect is None:
+            return None
+        one = self._judged(columns_of(self._source, [batch], Level.DEEP))
+        one.table[IS_CORRECTED] = 1
+        return one
+
+    def _judged(self, found: BatchColumns) -> Decided:
+        table = _table_of(found)
+        wrong = {
+            defect.position or 0: defect
+            for defect in defects_of_batches(self._alone, found)
+            if defect.severity == Severity.DAMAGE
+        }
+        wrong |= _unreadable_markers(self._source.path, found)
+        table[IS_SOUND, np.isin(table[POSITION], list(wrong))] = 0
+        return Decided(table, wrong)
 
 
 def _table_of(columns: BatchColumns) -> Table:
@@ -235,7 +280,9 @@ def _table_of(columns: BatchColumns) -> Table:
     table[EPOCH] = headers[h.EPOCH]
     table[RECORDS] = found[h.FOUND].clip(0)
     table[IS_SOUND] = 1
-    table[STORED_OFFSET] = table[BASE_OFFSET]
+    table[IS_CORRECTED] = 0
+    table[MAGIC] = headers[h.MAGIC]
+    table[IS_WRAPPER] = (table[MAGIC] < 2) & (headers[h.ATTRIBUTES] & COMPRESSION_MASK != 0)
     return table
 
 
@@ -293,7 +340,10 @@ class _Window:
         restored = self._restore(table, sound, np.sort(np.concatenate((outside, misplaced))))
         sound[restored] = True
         outside, misplaced = np.setdiff1d(outside, restored), np.setdiff1d(misplaced, restored)
-        strange = _not_in(sound, self._epoch_chain(table, sound, is_end=count == self.count))
+        is_end = count == self.count
+        strange = _not_in(sound, self._epoch_chain(table, sound, is_end=is_end))
+        strange = np.union1d(strange, np.flatnonzero(sound & (table[EPOCH] < NO_EPOCH)))
+        strange = self._date(table, sound, strange, is_end=is_end)
         sound[strange] = False
         decided = table[:, :count].copy()
         decided[IS_SOUND] = sound[:count]
@@ -332,16 +382,12 @@ class _Window:
     def _restore(
         self, table: Table, sound: NDArray[np.bool_], candidates: NDArray[np.int64]
     ) -> list[int]:
-        """Correct the offsets of batches that fill the room between their neighbours exactly.
-
-        Only batches of magic 2 with a leader epoch: the header of compressed messages has no base
-        offset to correct.
-        """
+        """Correct the offsets of batches that fill the room between their neighbours exactly."""
         restored = []
         ends = table[POSITION] + table[SIZE]
         for i in candidates.tolist():
             is_first, is_last = i == 0, i == table.shape[1] - 1
-            if table[EPOCH, i] < 0 or not (is_first or sound[i - 1]):
+            if table[IS_WRAPPER, i] or not (is_first or sound[i - 1]):
                 continue
             if (not is_first and ends[i - 1] != table[POSITION, i]) or not (
                 is_last or sound[i + 1]
@@ -352,6 +398,7 @@ class _Window:
             length = wrap_int64(int(table[LAST_OFFSET, i]) - int(table[BASE_OFFSET, i])) + 1
             if length > 0 and low + length == high:
                 table[BASE_OFFSET, i], table[LAST_OFFSET, i] = low, low + length - 1
+                table[IS_CORRECTED, i] = 1
                 restored.append(i)
         return restored
 
@@ -373,6 +420,32 @@ class _Window:
         chosen = longest_chain(runs, runs - 1, self._last_epoch - 1, weights)[: len(starts)]
         kept = np.repeat(chosen, weights[: len(starts)])
         return np.sort(np.concatenate((which[~with_epoch], dated[kept])))
+
+    def _date(
+        self, table: Table, sound: NDArray[np.bool_], strange: NDArray[np.int64], *, is_end: bool
+    ) -> NDArray[np.int64]:
+        """Correct leader epochs that those around them, or the noted ones, prove; return the rest.
+
+        A last one may be too high without a contradiction.
+        """
+        dated = np.flatnonzero(sound & (table[EPOCH] >= 0))
+        kept = np.setdiff1d(dated, strange)
+        before, following = self._last_epoch, self._bounds.next_epoch if is_end else None
+        wrong = strange.tolist()
+        if is_end and len(kept) and following is None:
+            wrong = sorted({*wrong, int(kept[-1])})
+        left = []
+        for i in wrong:
+            at, after = np.searchsorted(kept, i).item(), np.searchsorted(kept, i, "right").item()
+            low = max(before, int(table[EPOCH, kept[at - 1]]) if at else -1)
+            high = int(table[EPOCH, kept[after]]) if after < len(kept) else following
+            right = low if low == high else self._bounds.noted_epoch(int(table[BASE_OFFSET, i]))
+            if right is not None and low <= right <= (INT32_MAX if high is None else high):
+                table[IS_CORRECTED, i] |= table[EPOCH, i] != right
+                table[EPOCH, i] = before = right
+            elif at == after:
+                left.append(i)
+        return np.array(left, np.int64)
 
     def _outside_defect(self, piece: list[int]) -> Defect:
         bounds = self._bounds

@@ -10,20 +10,23 @@ it; and the manifest, which accounts for every byte of every log.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from contextlib import ExitStack, suppress
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind, FileState
 from kafkalog.check.verify import Verification
+from kafkalog.choice import metadata_logs, paths_of_others
 from kafkalog.documents import json_line
 from kafkalog.errors import (
     CorruptDataError,
     DataError,
     KafkaLogError,
     UnwritableError,
+    UsageError,
     contained,
 )
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
@@ -50,7 +53,7 @@ from kafkalog.storage import (
     require_space,
     require_vacant,
 )
-from kafkalog.targets import unlisted_of
+from kafkalog.targets import best_replica, unlisted_of
 from kafkalog.text_files import checkpoint_text, read_meta_properties, read_offset_checkpoint
 
 if TYPE_CHECKING:
@@ -186,11 +189,16 @@ def run_salvage(
     failed: Callable[[KafkaLogError], None] | None,
     progress: Callable[[int], None] | None,
     from_tier: Sequence[str] = (),
+    copies: Sequence[Target] = (),
 ) -> SalvageSummary:
     """Do what `kafkalog.salvage` describes."""
-    log_dir = log_dir_of(target)
-    require_outside(destination, [*_sources(target.path, log_dir), *from_tier])
-    partitions = partitions_of(target)
+    targets = [target, *copies]
+    log_dirs = dict.fromkeys(map(log_dir_of, targets))
+    for one in targets:
+        require_outside(destination, [*_sources(one.path, log_dir_of(one)), *from_tier])
+    partitions, lenders = partitions_of(target), _Lenders({}, ())
+    if copies:
+        partitions, lenders = _of_copies(targets, from_tier)
     if from_tier:
         whole, *others = with_remote_parts([target], from_tier)
         partitions = partitions_of(whole)
@@ -199,22 +207,58 @@ def run_salvage(
     with ExitStack() as held:
         directory, manifest = None, None
         summary = SalvageSummary(destination, dry_run)
-        unlisted = bool(next(unlisted_of([target]), None))
+        unlisted = bool(next(unlisted_of(targets), None))
         if not unlisted and not any(map(logs_of, partitions)):
             return summary
         if dry_run:
             require_vacant(os.path.realpath(destination))
         else:
-            held.enter_context(LogDirLock(log_dir))
+            for log_dir in log_dirs:
+                held.enter_context(LogDirLock(log_dir))
             require_space(destination, _size_to_copy(partitions))
             directory = held.enter_context(NewDirectory(destination, _home_of(target)))
             manifest = held.enter_context(directory.create(MANIFEST))
             summary.left_over_removed = directory.left_over_removed
         run = _Run(directory, manifest, summary, tell, progress)
-        run.copy(target, partitions, failed or (lambda _: None))
+        run.copy(targets, partitions, lenders, failed or (lambda _: None))
         run.check(is_log_dir=isinstance(target, LogDirListing))
         run.row(run.summary)
     return run.summary
+
+
+@dataclass(frozen=True, slots=True)
+class _Lenders:
+    """Which directories lend to which partition, and those of other topics with the same name."""
+
+    paths: dict[str, list[str]]
+    others: tuple[PartitionDir, ...]
+
+
+def _of_copies(
+    targets: Sequence[Target], from_tier: Sequence[str]
+) -> tuple[tuple[PartitionDir, ...], _Lenders]:
+    """Return the best copy of each partition, and what lends to it.
+
+    Raises:
+        UsageError: several logs or tiers cannot be merged.
+    """
+    if from_tier or any(isinstance(one, FileEntry) for one in targets):
+        raise UsageError("Only directories are merged, and without --from-tier.")
+    found = [one for target in targets for one in partitions_of(target)]
+    others = paths_of_others(found, lambda: metadata_logs(targets), dead=True)
+    groups: dict[tuple[object, ...], list[PartitionDir]] = defaultdict(list)
+    for one in found:
+        if one.path not in others:
+            name = (one.topic, one.partition) if one.is_served else (one.path,)
+            groups[name].append(one)
+    best = {best_replica(some).path: some for some in groups.values()}
+    return (
+        tuple(one for some in groups.values() for one in some if one.path in best),
+        _Lenders(
+            {path: [one.path for one in some if one.path != path] for path, some in best.items()},
+            tuple(one for one in found if one.path in others),
+        ),
+    )
 
 
 def _home_of(target: Target) -> str:
@@ -261,19 +305,24 @@ class _Run:
 
     def copy(
         self,
-        target: Target,
+        targets: Sequence[Target],
         partitions: Sequence[PartitionDir],
+        lenders: _Lenders,
         failed: Callable[[KafkaLogError], None],
     ) -> None:
         """Copy all partitions, then the files next to them. Raises as `kafkalog.salvage`."""
         checkpoints = Checkpoints()
         errors: list[KafkaLogError] = []
-        for one, why in unlisted_of([target]):
+        for one, why in unlisted_of(targets):
             errors.append(why)
             self.row(FailedPartition(one.path, why.reference, why.message))
+        for partition in lenders.others:
+            detail = "It is another topic's."
+            self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, detail))
         for partition in partitions:
             if logs_of(partition):
-                errors += self._copy_partition(partition, checkpoints)
+                lent = lenders.paths.get(partition.path, ())
+                errors += self._copy_partition(partition, checkpoints, lent)
             else:
                 self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It contains no log."))
         # With nothing to show for it, the run fails as a whole.
@@ -281,13 +330,13 @@ class _Run:
             raise errors[0]
         for error in errors:
             failed(error)
-        if isinstance(target, LogDirListing):
-            copy_top_files(target, self._directory, self.row)
+        if isinstance(targets[0], LogDirListing):
+            copy_top_files(targets[0], self._directory, self.row)
         if self._directory is not None:
             checkpoints.write(self._directory, self.row)
 
     def _copy_partition(
-        self, partition: PartitionDir, checkpoints: Checkpoints
+        self, partition: PartitionDir, checkpoints: Checkpoints, copies: Sequence[str]
     ) -> list[KafkaLogError]:
         """Copy one partition; if an error ends that, only a row about it stays.
 
@@ -295,7 +344,7 @@ class _Run:
             UnwritableError: the others could not be written either.
         """
         errors: list[KafkaLogError] = []
-        copy = PartitionCopy(partition, self._directory, self.row, self._progress)
+        copy = PartitionCopy(partition, self._directory, self.row, self._progress, copies=copies)
         summary = deepcopy(self.summary)
         position = self._manifest.tell() if self._manifest else 0
         with contained(partition.path, errors.append):

@@ -107,6 +107,7 @@ class Search:
                 yield self.of(target, record)
                 if left is not None and (left := left - 1) == 0:
                     return
+        yield from notes
 
     def _above_start(self, target: Target) -> Selection:
         """Return what is wanted of a log: of what a broker serves, from the log start offset on."""

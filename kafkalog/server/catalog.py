@@ -416,6 +416,7 @@ class Catalog:
             for path in partition.paths or partition.remote
         ]
         best = best_replica(copies)
+        others = [one.path for one in copies if one.path != best.path]
         if partition.paths:
             partition.paths = tuple(one.path for one in copies)
         if partition.paths and partition.remote:
@@ -424,7 +425,7 @@ class Catalog:
         found = topic_id_of(best) if best.is_served else None
         if topic is None or found not in (None, self.topic_id(topic)):
             raise ReplacedError("The topic was deleted.", path=best.path)
-        return ServedLog(best, self._options, self._listener, self._files)
+        return ServedLog(best, self._options, self._listener, self._files, others)
 
     def failed(self, partition: ServedPartition, error: KafkaLogError) -> ErrorCode:
         """Report, once, that a partition cannot be read; return the answer for its clients.

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from formats.constants import NO_EPOCH
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.paths.uris import is_object
 
@@ -28,6 +29,7 @@ class ServedSegment(OpenSegment):
         path: of the log.
         sound: a range of positions whose batches were checked.
         low: the lowest offset that what follows them can have; None if unknown.
+        epoch: the leader epoch of the last of them, `NO_EPOCH` if unknown.
         hints: positions of offsets at which the next fetch may begin.
         held: where bytes of an object begin that were read last, and these: to read them again
             would be another request.
@@ -37,6 +39,7 @@ class ServedSegment(OpenSegment):
         super().__init__(segment, damaged=damaged)
         self.sound = (0, 0)
         self.low: int | None = None
+        self.epoch = NO_EPOCH
         self.hints: dict[int, int] = {}
         self.held = (0, b"")
         self.path = segment.log.path

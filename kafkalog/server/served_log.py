@@ -19,26 +19,29 @@ from formats import constants as c
 from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import read_batch
+from kafkalog.batches.order import batch_defects, put_header
 from kafkalog.batches.segment import batch_for
-from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, DataError, Note
 from kafkalog.living import answered, listed_again
-from kafkalog.model import Batch, Defect, Isolation
+from kafkalog.model import Batch, Defect, Isolation, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.server.model import FileRange, OnDamage, Watermark
 from kafkalog.server.open_files import ServedSegment
+from kafkalog.tables.merged_log import lineage_of
+from kafkalog.tables.merging import Copies, copied_note
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import AbortedTransaction
     from kafkalog.server.model import ServeListener, ServeOptions
     from kafkalog.server.open_files import OpenFiles
+    from kafkalog.tables.merging import Piece
 
 _WINDOW_SIZE: Final = 1 << 20
 _TAILS: Final = ("torn-tail", "zero-tail")
@@ -49,9 +52,6 @@ _HEADER: Final = RECORD_BATCH_HEADER.part(
     "magic",
     "crc",
     "last_offset_delta",
-)
-_UP_TO_MAGIC: Final = RECORD_BATCH_HEADER.part(
-    "base_offset", "batch_length", "partition_leader_epoch", "magic"
 )
 
 
@@ -101,6 +101,7 @@ class ServedLog:
         options: how it is served.
         listener: hears of damage.
         files: what keeps segments open.
+        copies: directories of other copies, which help where this one is damaged.
 
     Raises:
         KafkaLogError: the log cannot be read.
@@ -112,7 +113,10 @@ class ServedLog:
         options: ServeOptions,
         listener: ServeListener,
         files: OpenFiles,
+        copies: Sequence[str] = (),
     ) -> None:
+        self._paths_of_copies = copies
+        self._met: list[Defect] = []  # what copies may have
         self._options = options
         self._listener = listener
         self._files = files
@@ -133,6 +137,10 @@ class ServedLog:
             shown.partition,
             high_watermark="end" if self._options.high_watermark == Watermark.END else None,
         )
+        self._copies = None
+        if self._paths_of_copies:
+            lineage = lineage_of(self.log) or None
+            self._copies = Copies(self._paths_of_copies, LogView.STARTED, lineage)
         self._bases = [segment.base_offset for segment in self.log.segments]
         self._stamp = self._stamp_now()
         self.__dict__.pop("_hidden", None)
@@ -227,6 +235,9 @@ class ServedLog:
 
     def _read(self, offset: int, size: int, isolation: Isolation, at_least_one: bool) -> Slice:
         start, end = self.log.fetch_bounds(isolation)
+        if offset >= end:
+            for defect in self.log.damage.values():  # it may hide what comes after the end
+                self._tell(defect)
         if not start <= offset <= self.log.log_end_offset:
             raise OutOfRangeError
         wants_aborted = isolation == Isolation.READ_COMMITTED
@@ -236,6 +247,32 @@ class ServedLog:
             return nothing
         if size < 0:
             raise InvalidSizeError
+        self._met = []
+        found = self._sound_from(first, offset, size, end)
+        if self._met and (found is None or found[1].base_offset > offset):
+            stop = end if found is None else found[1].base_offset
+            found = self._lent(offset, stop, size) or found
+            for defect in self._met:
+                self._report(defect)
+        if found is None:
+            return Slice(b"", None, is_end=True)
+        opened, batch, following = found
+        wanted = max(size, batch.size_bytes) if at_least_one else size
+        # As a broker: no batch but the first one of a response is sent if it does not fit.
+        if 0 < wanted < batch.size_bytes:
+            return Slice(b"", None)
+        records: FileRange | bytes = b""
+        if wanted:
+            records = self._records(opened, batch, min(following, batch.position + wanted))
+        aborted = None
+        if wants_aborted:
+            aborted = self._aborted(opened, offset, batch.position, len(records))
+        return Slice(records, aborted)
+
+    def _sound_from(
+        self, first: int, offset: int, size: int, end: int
+    ) -> tuple[ServedSegment, Batch, int] | None:
+        """Return the first sound batch for an offset, and where those end that follow it."""
         for segment in self.log.segments[first:]:
             opened = self._files.open(segment, self._meet)
             position, low = self._position(opened, offset)
@@ -243,21 +280,41 @@ class ServedLog:
                 continue
             stop = self._stop_position(opened, end)
             sound = self._sound_range(opened, position, stop, size, low)
-            if sound is None:
-                continue
-            batch, following = sound
-            wanted = max(size, batch.size_bytes) if at_least_one else size
-            # As a broker: no batch but the first one of a response is sent if it does not fit.
-            if 0 < wanted < batch.size_bytes:
-                return Slice(b"", None)
-            records: FileRange | bytes = b""
-            if wanted:
-                records = self._records(opened, batch, min(following, batch.position + wanted))
-            aborted = None
-            if wants_aborted:
-                aborted = self._aborted(opened, offset, batch.position, len(records))
-            return Slice(records, aborted)
-        return Slice(b"", None, is_end=True)
+            if sound is not None:
+                return opened, *sound
+        return None
+
+    def _lent(self, offset: int, end: int, size: int) -> tuple[ServedSegment, Batch, int] | None:
+        """Return what a copy has for an offset, and forget the damage here if it has all of it."""
+        assert self._copies is not None, "else what is damaged is reported at once"
+        pieces, missing = self._copies.fill(offset, end)
+        if not missing:
+            self._met = []
+        for piece in pieces:
+            opened = self._files.open(piece.segment, self._tell)
+            found: list[Batch] = []
+            for one in piece.batches(opened):
+                if one.next_offset <= offset:
+                    continue
+                is_large = found and one.end_position > found[0].position + size
+                is_wrong = one.header_defect is not None  # a response of its own: it is rebuilt
+                if is_large or (found and is_wrong):
+                    break
+                found.append(one)
+                if is_wrong:
+                    break
+            if found:
+                self._note_copy(piece)
+                return opened, found[0], found[-1].end_position
+        return None
+
+    def _note_copy(self, piece: Piece) -> None:
+        place = piece.path, piece.first_offset
+        if place not in self._told:
+            self._told.add(place)
+            name = os.path.basename(self._directory.path)
+            note = copied_note(name, self._directory.path, piece).detail
+            self._listener.hear(Note(note))
 
     def _position(self, opened: ServedSegment, offset: int) -> tuple[int | None, int | None]:
         """Return the position of the batch with an offset, or of the next one in the segment.
@@ -278,13 +335,11 @@ class ServedLog:
 
     def _batches(self, opened: ServedSegment, start: int) -> Iterator[Batch]:
         for found in opened.order(check_crc=False).scan(start):
-            defect = found.header_defect if isinstance(found, Batch) else found
-            if isinstance(found, Batch) and found.is_sound:
-                if defect is not None:
-                    self._tell(defect)
+            is_sound = isinstance(found, Batch) and found.is_sound
+            for defect in batch_defects(found) if isinstance(found, Batch) else (found,):
+                (self._tell if is_sound else self._meet)(defect)
+            if isinstance(found, Batch) and is_sound:
                 yield found
-            elif defect is not None:
-                self._meet(defect)
 
     def _stop_position(self, opened: ServedSegment, end: int) -> int:
         """Return the position in the segment from which on nothing may be read."""
@@ -306,7 +361,7 @@ class ServedLog:
                 following = self._checked(opened, position, min(stop, position + needed), low)
                 if following > position:
                     return first, following
-            found = _judged(opened, position, low)
+            found = _judged(opened, position, low, c.NO_EPOCH)
             if isinstance(found, Batch):
                 if found.is_sound and found.header_defect is not None:
                     self._tell(found.header_defect)
@@ -320,8 +375,14 @@ class ServedLog:
 
     def _meet(self, defect: Defect) -> None:
         """Report damage, once per place; raise `DamagedError` if fetches stop there."""
-        if defect.reference in _TAILS:
+        if defect.reference in _TAILS and defect.path == self.log.segments[-1].log.path:
             return  # a broker takes it for the end of the log
+        if self._copies is not None:
+            self._met.append(defect)
+            return
+        self._report(defect)
+
+    def _report(self, defect: Defect) -> None:
         self._tell(defect)
         if self._options.on_damage == OnDamage.STOP:
             raise DamagedError
@@ -338,6 +399,7 @@ class ServedLog:
         # The range that is known to be sound does not reach the position.
         if not before <= position <= at:
             before = at = position
+            opened.epoch = c.NO_EPOCH
         if position == at and low is not None:
             opened.low = low
         if at >= end:
@@ -348,7 +410,7 @@ class ServedLog:
                 window = _window(min(_WINDOW_SIZE, end - at))
                 source.read_into(at, window)
                 opened.hold(at, window)
-                reached, opened.low = self._walk(opened, window, at, opened.low)
+                reached = self._walk(opened, window, at)
                 if reached == at:
                     batch = read_batch(opened, at, source.size_bytes)
                     if not isinstance(batch, Batch):
@@ -357,10 +419,11 @@ class ServedLog:
                         opened.sound = before, at
                         # Its end is checked when somebody wants the whole of it.
                         return end
-                    found = _judged(opened, at, opened.low)
+                    found = _judged(opened, at, opened.low, opened.epoch)
                     if isinstance(found, Defect) or not found.is_sound or found.header_defect:
                         return at
                     reached, opened.low = found.end_position, found.next_offset
+                    opened.epoch = found.partition_leader_epoch
                     opened.hint(found.next_offset, reached)
                 at = reached
         except BytesUnreadableError:
@@ -369,40 +432,43 @@ class ServedLog:
             opened.sound = before, at
         return end
 
-    def _walk(
-        self, opened: ServedSegment, window: memoryview, start: int, low: int | None
-    ) -> tuple[int, int | None]:
+    def _walk(self, opened: ServedSegment, window: memoryview, start: int) -> int:
         """Return the position up to which the batches in a window are whole and sound.
 
-        With it comes the lowest offset that the next one can have. Of two batches that contradict
-        each other, `Order` has to say which one is out of place: the walk ends before both.
+        Of two batches that contradict each other, `Order` has to say which one is out of place: the
+        walk ends before both. It ends, too, before one of another leader epoch, and before a last
+        one after a gap.
         """
-        inner, size, newest = 0, len(window), c.NO_EPOCH
+        inner, size, low, newest = 0, len(window), opened.low, opened.epoch
         before = inner, low
         high = c.INT64_MAX if opened.high is None else opened.high
+        is_file = not is_object(opened.segment.log.path)  # else a look around costs requests
         while inner + c.RECORD_BATCH_OVERHEAD <= size:
             base_offset, length, epoch, magic, crc, delta = _HEADER.unpack_from(window, inner)
-            if (low is not None and base_offset < low) or epoch < newest:
+            if low is not None and base_offset < low:
                 inner, low = before
                 break
             following = inner + c.LOG_OVERHEAD + length
             if magic != 2 or length < c.BATCH_LENGTH_MIN or following > size:
                 break
-            if base_offset + delta >= high:
+            if newest == c.NO_EPOCH and not is_file:
+                newest = epoch
+            is_last = is_file and start + following == opened.source.size_bytes
+            if base_offset + delta >= high or epoch != newest or (is_last and base_offset != low):
                 break
             if crc32c(window[inner + c.ATTRIBUTES_POSITION : following]) != crc:
                 break
             before = inner, low
-            low, newest = base_offset + delta + 1, epoch
+            low = base_offset + delta + 1
             inner = following
         else:
             # The header of the next batch is not here, and may contradict the last one.
-            is_file = not is_object(opened.segment.log.path)
             if is_file and start + inner < opened.source.size_bytes:
                 inner, low = before
         if inner and low is not None:
             opened.hint(low, start + inner)
-        return start + inner, low
+        opened.low, opened.epoch = low, newest
+        return start + inner
 
     def _records(self, opened: ServedSegment, first: Batch, end: int) -> FileRange | bytes:
         """Return bytes of a segment, batches of old magics rebuilt in today's."""
@@ -410,16 +476,18 @@ class ServedLog:
         batch: Batch | Defect = first
         if first.header_defect is not None and first.magic >= 2:
             data = bytearray(source.read(first.position, first.size_bytes))
-            size = first.size_bytes - c.LOG_OVERHEAD
             epoch = first.partition_leader_epoch
-            _UP_TO_MAGIC.pack_into(data, 0, first.base_offset, size, epoch, first.magic)
+            put_header(data, first.base_offset, first.size_bytes, epoch, first.magic)
             return bytes(data)
         # Today's clients need magic 2 (docs/guide/serve.md).
         if first.magic >= 2:
             held = opened.held_at(first.position, end - first.position)
             if held is not None:
                 # Where the next fetch begins.
-                self._walk(opened, memoryview(held), first.position, None)
+                known = opened.low, opened.epoch
+                opened.low, opened.epoch = None, first.partition_leader_epoch
+                self._walk(opened, memoryview(held), first.position)
+                opened.low, opened.epoch = known
             return FileRange(source, first.position, end - first.position, opened, held)
         from kafkalog.batches.records import hold_records
         from kafkalog.compaction.cleaning import rewritten
@@ -468,9 +536,11 @@ class ServedLog:
         return self.log.log_end_offset if following is None else following
 
 
-def _judged(opened: ServedSegment, position: int, low: int | None) -> Batch | Defect:
-    """Return what is at a position, as readers see it."""
-    return opened.order(low=low).at(position)
+def _judged(opened: ServedSegment, position: int, low: int | None, epoch: int) -> Batch | Defect:
+    """Return what is at a position, as readers see it that know what comes before it."""
+    order = opened.order(low=low)
+    order.epoch = epoch
+    return order.at(position)
 
 
 def _segment_of(sent: FileRange) -> ServedSegment:

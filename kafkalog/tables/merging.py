@@ -14,6 +14,7 @@ import os
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -48,7 +49,7 @@ _TAIL_SIZE: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class _After:
+class After:
     """Sound bytes at the end of a segment, and nothing after them.
 
     A copy that has the same bytes at the same position was cleaned as far, or not at all: if it has
@@ -75,7 +76,7 @@ class _After:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """A run of another copy, and the offsets it is read for."""
 
     path: str
@@ -83,6 +84,26 @@ class _Piece:
     run: Run
     first_offset: int
     next_offset: int
+
+    def batches(self, opened: OpenSegment) -> Iterator[Batch]:
+        """Yield the batches that hold its offsets, their headers as they should be."""
+        order = opened.order(low=self.run.first_offset, end=self.run.end)
+        order.high = self.run.next_offset
+        for one in order.scan(self.run.start):
+            if isinstance(one, Batch) and one.base_offset >= self.next_offset:
+                return
+            if isinstance(one, Batch) and one.next_offset > self.first_offset:
+                yield one
+
+
+class _Kind(Enum):
+    """What a copy can have of offsets that are missing elsewhere; the best first."""
+
+    SOUND = auto()
+    RESTORED = auto()
+    """Batches whose headers are wrong, but not their records."""
+    HOLE = auto()
+    """Nothing, since the cleaner may have left it out at an end of a segment."""
 
 
 class Copies:
@@ -101,44 +122,53 @@ class Copies:
                 found.append(UnifiedLog(show(open_partition(path), self._view).partition))
         return found
 
+    def end_offset(self) -> int:
+        """Return the offset after the last record that a copy may lend."""
+        epochs = [one.leader_epochs[-1].epoch if one.leader_epochs else -1 for one in self._logs]
+        latest = self._lineages[0][-1][0] if self._lineages else max(epochs, default=-1)
+        pairs = zip(self._logs, epochs, strict=True)
+        return max((one.log_end_offset for one, epoch in pairs if epoch == latest), default=0)
+
     def fill(
-        self, first: int, end: int, after: _After | None = None
-    ) -> tuple[list[_Piece], list[tuple[int, int]]]:
+        self, first: int, end: int, after: After | None = None
+    ) -> tuple[list[Piece], list[tuple[int, int]]]:
         """Return what some copy has of a range of offsets, in order, and what none has.
 
         Args:
             first, end: the range.
             after: what the range comes after; copies that have something else there are not asked.
         """
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         missing = [(first, end)] if first < end else []
-        for claims in (False, True):  # what a cleaner may have left out counts last
+        for kind in _Kind:
             for log in self._logs:
                 if missing and (after is None or after.is_in(log)):
-                    missing = self._taken(log, missing, None if claims else pieces)
+                    missing = self._taken(log, missing, kind, pieces)
         return sorted(pieces, key=lambda one: one.first_offset), missing
 
     def _taken(
-        self, log: UnifiedLog, missing: list[tuple[int, int]], pieces: list[_Piece] | None
+        self, log: UnifiedLog, missing: list[tuple[int, int]], kind: _Kind, pieces: list[Piece]
     ) -> list[tuple[int, int]]:
-        """Return what is still missing; without `pieces`, holes at ends of segments count."""
+        """Return what is still missing, and add what a log has of it to the pieces."""
         left = []
         for start, stop in missing:
             at = start
-            for segment, run in self._runs(log, start, stop):
+            for segment, run in self._runs(log, start, stop, kind):
                 bounds = run.first_offset, run.next_offset
-                if pieces is None:
+                if kind == _Kind.HOLE:
                     bounds = run.covers
                 low, high = max(at, bounds[0]), min(stop, bounds[1])
                 if low < high:
-                    if pieces is not None:
-                        pieces.append(_Piece(log.partition.path, segment, run, low, high))
+                    if kind != _Kind.HOLE:
+                        pieces.append(Piece(log.partition.path, segment, run, low, high))
                     left += [(at, low)] if at < low else []
                     at = high
             left += [(at, stop)] if at < stop else []
         return left
 
-    def _runs(self, log: UnifiedLog, first: int, end: int) -> Iterator[tuple[Segment, Run]]:
+    def _runs(
+        self, log: UnifiedLog, first: int, end: int, kind: _Kind
+    ) -> Iterator[tuple[Segment, Run]]:
         clean_to = clean_to_of(log)
         for segment in log.segments:
             following = segment.next_base_offset
@@ -146,12 +176,15 @@ class Copies:
                 continue
             with suppress(DataError):
                 # What cannot be read is not sound: other copies may have it.
-                for run in self._survey(segment, first, end, clean_to):
+                for run in self._survey(segment, (first, end), clean_to, kind):
                     yield segment, run
 
-    def _survey(self, segment: Segment, first: int, end: int, clean_to: int) -> list[Run]:
+    def _survey(
+        self, segment: Segment, bounds: tuple[int, int], clean_to: int, kind: _Kind
+    ) -> list[Run]:
         from kafkalog.tables.soundness import Survey  # it needs numpy
 
+        first, end = bounds
         with OpenSegment(segment) as opened:
             entry = opened.index_entry(first)
             start = 0 if entry is None else entry.position
@@ -161,9 +194,9 @@ class Copies:
         base, following = segment.base_offset, segment.next_base_offset
         survey = Survey(base, following, self._lineages, clean_to)
         survey.read(segment.log.path, start, size, end)
-        runs = survey.runs
-        if not runs:
-            return []
+        runs = survey.restored if kind == _Kind.RESTORED else survey.runs
+        if not runs or kind == _Kind.RESTORED:
+            return runs
         # At both ends of a segment, too, the cleaner makes holes.
         head, tail = runs[0], runs[-1]
         if head.start == 0 and (survey.is_compacted or base < clean_to):
@@ -174,13 +207,19 @@ class Copies:
         return runs
 
 
-def sound_parts(split: Split, notes: Callable[[Defect], object] | None = None) -> list[Split]:
+def sound_parts(
+    split: Split,
+    notes: Callable[[Defect], object] | None = None,
+    defects: Callable[[Defect], object] | None = None,
+) -> list[Split]:
     """Return the splits that have the rows of a split: itself, unless other copies must help.
 
     Args:
         split: of records or batches, with the copies that can help.
         notes: called with a finding for each range that comes from another copy; if None, a
             `UserWarning` reports it.
+        defects: called with the damage of this copy where others have a part of what is lost, but
+            none has the rest; if None, `notes` is.
 
     Cost:
         Reads a split of a partition with several copies once, for its checksums; of other copies
@@ -188,8 +227,9 @@ def sound_parts(split: Split, notes: Callable[[Defect], object] | None = None) -
     """
     if not split.copies or split.first_offset is None or split.next_offset is None:
         return [split]
+    notes = notes or _warn
     try:
-        return _parts(split, notes or _warn)
+        return _parts(split, notes, defects or notes)
     except NotFoundError:
         return [split]  # a broker has just replaced the file, which its reader handles
 
@@ -198,7 +238,9 @@ def _warn(note: Defect) -> None:
     warnings.warn(note.detail, stacklevel=4)
 
 
-def _parts(split: Split, notes: Callable[[Defect], object]) -> list[Split]:
+def _parts(
+    split: Split, notes: Callable[[Defect], object], defects: Callable[[Defect], object]
+) -> list[Split]:
     survey, lineage = _surveyed(split)
     copies = Copies(split.copies, split.view, lineage)
     plain = replace(split, copies=(), lineages=(), seen=None)
@@ -212,19 +254,23 @@ def _parts(split: Split, notes: Callable[[Defect], object]) -> list[Split]:
             and first >= split.base_offset
             and (survey.is_compacted or (survey.items and first < split.clean_to))
         ):  # the cleaner may have made this hole
-            after = _After(split.path, survey.runs[-1].end if survey.runs else 0)
+            after = After(split.path, survey.runs[-1].end if survey.runs else 0)
             end = first if run is not None else end
         if first < end or odd:
             pieces, missing = copies.fill(first, end, after)
             if pieces or (odd and not missing):
                 has_changed = True
                 run = _without_moved(run, pieces)
-                parts += _filled(plain, pieces, missing, odd)
+                for part in _filled(plain, pieces, missing, odd):
+                    _add(parts, part)
+                for one in odd if missing else ():
+                    if one.defect is not None and not one.is_restored:
+                        defects(one.defect)
                 _tell(split, pieces, notes)
             elif odd:
-                parts.append(replace(plain, start=odd[0].start, end=odd[-1].end))
+                _add(parts, replace(plain, start=odd[0].start, end=odd[-1].end))
         if run is not None:
-            parts.append(replace(plain, start=run.start, end=run.end))
+            _add(parts, replace(plain, start=run.start, end=run.end))
     return [one for one in parts if one.start < one.end] if has_changed else [split]
 
 
@@ -263,7 +309,7 @@ def _regions(
     yield at, max(at, split.next_offset or 0), odd, None
 
 
-def _without_moved(run: Run | None, pieces: Sequence[_Piece]) -> Run | None:
+def _without_moved(run: Run | None, pieces: Sequence[Piece]) -> Run | None:
     """Leave out the first batch if it is one of those filled in: its base offset is wrong."""
     if run is None:
         return None
@@ -280,56 +326,77 @@ def _without_moved(run: Run | None, pieces: Sequence[_Piece]) -> Run | None:
 
 def _filled(
     plain: Split,
-    pieces: Sequence[_Piece],
+    pieces: Sequence[Piece],
     missing: Sequence[tuple[int, int]],
     odd: Sequence[Odd],
 ) -> list[Split]:
     """Return the splits for a region: other copies' batches, and what only this copy has."""
-    found = [
-        (
-            one.first_offset,
-            replace(
-                plain,
-                log_dir=os.path.dirname(one.path),
-                path=one.segment.log.path,
-                base_offset=one.segment.base_offset,
-                first_offset=one.run.first_offset,
-                next_offset=one.run.next_offset,
-                high=one.run.next_offset,
-                start=one.run.start,
-                end=one.run.end,
-                from_offset=max(one.first_offset, plain.from_offset or 0),
-                to_offset=min(
-                    [one.next_offset, *([] if plain.to_offset is None else [plain.to_offset])]
-                ),
-            ),
+    found = []
+    for piece in pieces:
+        part = replace(
+            plain,
+            log_dir=os.path.dirname(piece.path),
+            path=piece.segment.log.path,
+            base_offset=piece.segment.base_offset,
+            first_offset=piece.run.first_offset,
+            next_offset=piece.run.next_offset,
+            high=piece.run.next_offset,
+            start=piece.run.start,
+            end=piece.run.end,
         )
-        for one in pieces
-    ]
+        part = _clipped(part, piece.first_offset, piece.next_offset)
+        found.append((piece.first_offset, part))
     for one in odd:
+        own = replace(plain, start=one.start, end=one.end)
         if one.first_offset < 0:
-            if missing:  # its finding counts: nobody has some of these offsets
-                found.append((missing[0][0], replace(plain, start=one.start, end=one.end)))
+            if missing and one.defect is None:  # reading it says why it cannot be read
+                found.append((missing[0][0], own))
             continue
+        own = replace(
+            own, first_offset=one.first_offset, next_offset=one.next_offset, high=one.next_offset
+        )
         for start, stop in missing:
             if start <= one.first_offset and one.next_offset <= stop:
-                found.append((one.first_offset, replace(plain, start=one.start, end=one.end)))
+                found.append((one.first_offset, own))
+            elif max(start, one.first_offset) < min(stop, one.next_offset):
+                found.append((max(start, one.first_offset), _clipped(own, start, stop)))
     return [part for _, part in sorted(found, key=lambda item: item[0])]
 
 
-def _tell(split: Split, pieces: Sequence[_Piece], notes: Callable[[Defect], object]) -> None:
+def _clipped(split: Split, first: int, end: int) -> Split:
+    """Return a split for a range of its offsets only."""
+    to_offset = end if split.to_offset is None else min(end, split.to_offset)
+    return replace(split, from_offset=max(first, split.from_offset or 0), to_offset=to_offset)
+
+
+def _add(parts: list[Split], part: Split) -> None:
+    """Add a part; what follows another one in its file says, read together, what is right there."""
+    before = parts[-1] if parts else None
+    if before is not None and before.end == part.start and (
+        (before.path, before.from_offset, before.to_offset)
+        == (part.path, part.from_offset, part.to_offset)
+    ):  # fmt: skip
+        part = replace(before, end=part.end, next_offset=part.next_offset, high=part.high)
+        parts.pop()
+    parts.append(part)
+
+
+def _tell(split: Split, pieces: Sequence[Piece], notes: Callable[[Defect], object]) -> None:
     for piece in pieces:
         if split.to_offset is not None and piece.first_offset >= split.to_offset:
             continue
         if split.from_offset is not None and piece.next_offset <= split.from_offset:
             continue
-        name = f"{split.topic}-{split.partition}"
-        detail = (
-            f"Offsets {piece.first_offset} to {piece.next_offset - 1} of {name} come from the copy "
-            f"in {piece.path}."
-        )
-        note = make_defect("read-from-copy", split.path, detail, offset=piece.first_offset)
-        notes(note)
+        notes(copied_note(f"{split.topic}-{split.partition}", split.path, piece))
+
+
+def copied_note(name: str, path: str, piece: Piece) -> Defect:
+    """Return the finding that a range of offsets of a log comes from another copy."""
+    detail = (
+        f"Offsets {piece.first_offset} to {piece.next_offset - 1} of {name} come from the copy "
+        f"in {piece.path}."
+    )
+    return make_defect("read-from-copy", path, detail, offset=piece.first_offset)
 
 
 def segment_of(split: Split) -> Segment:

@@ -333,6 +333,8 @@ class LossReason(StrEnum):
     """Their topic was deleted, or the partition is in none of the directories."""
     MISSING = "missing"
     """A segment was lost: the log goes on after it."""
+    DAMAGED = "damaged"
+    """What is in their place cannot be read; found when rows were written."""
 
 
 @dataclass(frozen=True, slots=True)

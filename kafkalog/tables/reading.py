@@ -98,7 +98,7 @@ def read_split(
     wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
     wanted += DATA if _DECODED in schema.names else ()
     of_scan = list(dict.fromkeys(name for name in wanted if name not in _CONSTANT))
-    for part in sound_parts(split, notes):
+    for part in sound_parts(split, notes, defects or _refuse):
         lost = Losses(part, losses)
         for batch in _scan(part, of_scan, threads, defects or _refuse, lost):
             yield _converted(batch, part, schema)
@@ -118,7 +118,7 @@ def count_split(
 
     Arguments and errors are those of `read_split`; the split is one of records.
     """
-    for part in sound_parts(split, notes):
+    for part in sound_parts(split, notes, defects or _refuse):
         yield from count_records(
             plan_of_split(part, Losses(part, losses)),
             threads=threads,

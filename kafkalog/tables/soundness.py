@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -9,10 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
+from kafkalog.batches.framing import read_batch
+from kafkalog.batches.order import Order, batch_defects
+from kafkalog.batches.records import resolve_batch
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import DataError, NotFoundError
-from kafkalog.model import Defect, Level
+from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
@@ -49,13 +53,24 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """Bytes that are no sound batch, or a batch whose offsets or epoch do not fit."""
+    """Bytes that are no sound batch, or a batch whose header or epoch is wrong.
+
+    Attributes:
+        start, end: positions in the file.
+        first_offset, next_offset: true bounds of its offsets; UNKNOWN if nothing proves them.
+        defect: what is wrong; None for a sound batch of another leader, and for unreadable bytes.
+    """
 
     start: int
     end: int
     first_offset: int = UNKNOWN
     next_offset: int = UNKNOWN
-    crc: int = UNKNOWN
+    defect: Defect | None = None
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether readers know its records, although its header is wrong."""
+        return self.first_offset != UNKNOWN and self.defect is not None
 
 
 class Survey:
@@ -95,12 +110,13 @@ class Survey:
                     position = int(found.headers[h.POSITION, -1] + found.headers[h.SIZE, -1])
                     if to_offset is not None and found.headers[h.BASE_OFFSET, -1] >= to_offset:
                         break
+                self._flush()
+                self.items = list(self._settled(source, end))
         except NotFoundError:
             raise
         except DataError:
             self._flush()
             self.items.append(Odd(position, end))
-        self._flush()
         if self.is_compacted:
             self.items = list(_without_holes(self.items))
 
@@ -158,22 +174,96 @@ class Survey:
         position, size = headers[h.POSITION], headers[h.SIZE]
         at, to = int(position[start]), int(position[end - 1] + size[end - 1])
         first, following = int(base[start]), int(headers[h.LAST_OFFSET, end - 1]) + 1
-        crc = int(headers[h.CRC, start])
         if not is_sound:
-            self.items.append(Odd(at, to, first, following, crc))
+            self.items.append(Odd(at, to))
             return
-        before = self.items[-1] if self.items else None
-        head = crc, int(size[start]), at + int(size[start])
-        run = Run(at, to, first, following, head, (first, following))
-        if isinstance(before, Run) and before.end == at and _is_next(before, run, self._clean_to):
+        head = int(headers[h.CRC, start]), int(size[start]), at + int(size[start])
+        self._append(self.items, Run(at, to, first, following, head, (first, following)))
+
+    def _append(self, items: list[Run | Odd], run: Run) -> None:
+        before = items[-1] if items else None
+        if isinstance(before, Run) and before.end == run.start and (
+            _is_next(before, run, self._clean_to)
+        ):  # fmt: skip
             run = _joined(before, run)
-            self.items.pop()
-        self.items.append(run)
+            items.pop()
+        items.append(run)
+
+    def _settled(self, source: Source, end: int) -> list[Run | Odd]:
+        """Judge what is odd again, by the rules of readers, between the runs around it."""
+        items: list[Run | Odd] = []
+        odd: list[Odd] = []
+        for one in (*self.items, None):
+            if isinstance(one, Odd):
+                odd.append(one)
+                continue
+            if one is not None and (odd or not items):
+                # Of compressed old messages it is a guess, by the batch before them.
+                first = _first_offset(source, read_batch(source, one.start, end), one.first_offset)
+                one = replace(one, first_offset=first, covers=(first, one.covers[1]))
+            if odd:
+                self._settle(source, end, odd, one, items)
+                odd = []
+            if one is not None:
+                self._append(items, one)
+        return items
+
+    def _settle(
+        self, source: Source, end: int, odd: Sequence[Odd], after: Run | None,
+        items: list[Run | Odd],
+    ) -> None:  # fmt: skip
+        before = items[-1] if items else None
+        low = before.next_offset if isinstance(before, Run) else self._low or 0
+        high = self._high if after is None else after.first_offset
+        order = Order(source, end, low, high)
+        # By its neighbours alone: a lineage would make a batch of a deposed leader one of the next.
+        noted = self._noted_epoch(low - 1) if isinstance(before, Run) else None
+        order.epoch = c.NO_EPOCH if noted is None else noted
+        position = odd[0].start
+        while position < odd[-1].end:
+            found = order.at(position)
+            at, position = position, position + (found.size_bytes or 0)
+            if isinstance(found, Defect) or not found.is_sound:
+                wrong = found if isinstance(found, Defect) else next(batch_defects(found))
+                items.append(Odd(at, position, defect=wrong))
+                continue
+            first, following = _first_offset(source, found, low), found.next_offset
+            epoch = self._noted_epoch(first)
+            is_misfit = found.magic >= 2 and epoch not in (None, found.partition_leader_epoch)
+            if found.header_defect is not None or is_misfit:
+                defect = None if is_misfit else found.header_defect
+                items.append(Odd(at, position, first, following, defect))
+                continue
+            head = found.crc, found.size_bytes, position
+            self._append(items, Run(at, position, first, following, head, (first, following)))
+
+    def _noted_epoch(self, offset: int) -> int | None:
+        for epoch, start in reversed(self._lineages[0] if self._lineages else ()):
+            if start <= offset:
+                return epoch
+        return None
 
     @property
     def runs(self) -> list[Run]:
         """What is sound."""
         return [one for one in self.items if isinstance(one, Run)]
+
+    @property
+    def restored(self) -> list[Run]:
+        """Batches whose headers are wrong, but not their records."""
+        return [
+            Run(one.start, one.end, one.first_offset, one.next_offset, (UNKNOWN, 0, one.end),
+                (one.first_offset, one.next_offset))
+            for one in self.items
+            if isinstance(one, Odd) and one.is_restored
+        ]  # fmt: skip
+
+
+def _first_offset(source: Source, found: Batch | Defect, guess: int) -> int:
+    if isinstance(found, Batch) and found.magic < 2:
+        with suppress(DataError):
+            return resolve_batch(source, found).base_offset
+    return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else guess
 
 
 def _joined(one: Run, other: Run) -> Run:

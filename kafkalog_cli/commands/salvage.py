@@ -11,8 +11,8 @@ from kafkalog_cli.output.writer import Format
 
 
 def salvage(
-    path: Annotated[str, typer.Argument(
-        metavar="PATH", help="Log directory, partition directory or .log file.",
+    paths: Annotated[list[str], typer.Argument(
+        metavar="PATH...", help="Log directory, partition directory or .log file.",
     )],
     to: Annotated[str, typer.Option(
         "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
@@ -38,16 +38,14 @@ def salvage(
     alone. If all segments of a partition are .deleted, they are copied; next to live segments they
     are left out, and counted.
 
-    Batches are copied byte for byte. One is left out if its bytes or records are damaged, or if
-    more batches around it contradict its offsets or leader epoch; if they leave just the room that
-    it takes, its base offset, which no checksum covers, is corrected instead. A broker scans
-    DIR/log once when it starts. A partition that cannot be processed is left out, which the exit
-    status shows; the others are copied. If the disk is failing, image it first and salvage the
-    image.
+    Batches are copied byte for byte. One is left out if it is damaged, or if more batches around it
+    contradict its offsets or leader epoch; a wrong header is corrected where its checksum or these
+    batches prove what is right. Of several copies of a partition, each batch comes from one where
+    it is sound. A partition that cannot be processed is left out, which the exit status shows. If
+    the disk is failing, image it first and salvage the image.
 
     With --from-tier the result has the whole log of each partition, and of a log directory also
     the partitions that only the tier has.
-
 
     \b
     kafkalog salvage /var/lib/kafka --to rescued
@@ -62,17 +60,18 @@ def salvage(
     from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
-    require_local(path)
+    for one in paths:
+        require_local(one)
     if not dry_run:
         put_work_first()
-    target = open_path(path)
+    targets = [open_path(path) for path in paths]
     passes = 1 if dry_run else 2  # the copies are read back
     with show.SalvageWriter(form, outcome.defect) as writer:
-        with byte_progress([target] * passes, enabled=not quiet) as progress:
+        with byte_progress(targets * passes, enabled=not quiet) as progress:
             tell = writer.take if dry_run else None
             summary = run_salvage(
-                target, to, dry_run=dry_run, tell=tell, failed=outcome.hear, progress=progress,
-                from_tier=from_tier or (),
+                targets[0], to, dry_run=dry_run, tell=tell, failed=outcome.hear, progress=progress,
+                from_tier=from_tier or (), copies=targets[1:],
             )  # fmt: skip
         if not dry_run and summary.partitions:
             for row in show.read_manifest(to):

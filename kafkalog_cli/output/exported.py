@@ -72,7 +72,7 @@ EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
     Field("end_offset", INT | None, "after the last"),
     Field("reason", TEXT,
           "`deleted` before they were exported; `cut` off after that; topic or partition `gone`; "
-          "segment `missing`"),
+          "segment `missing`; batch `damaged`"),
     Field("detail", TEXT, ""),
 )  # fmt: skip
 EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(

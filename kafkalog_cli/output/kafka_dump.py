@@ -153,7 +153,7 @@ class KafkaDump:
         batch = replace(batch, crc_valid=crc_valid(source, batch))
         text.put_line(text.batch_line(batch))
         if not batch.crc_valid:
-            from kafkalog.batches.selection import batch_defects
+            from kafkalog.batches.order import batch_defects
 
             for defect in batch_defects(batch):
                 self._defect(defect)

@@ -39,7 +39,7 @@ _LOG: Final[Field[Any]] = Field("path", TEXT, "in the source")
 COPIED_RANGE: Final = ObjectType[Row](
     "copied_range",
     "`salvage`",
-    "Consecutive batches that were copied byte for byte, or one whose base offset was corrected.",
+    "Consecutive batches that were copied byte for byte, or one whose header was corrected.",
     _LOG,
     Field("position", INT, "in that log"),
     Field("size", INT, ""),
@@ -48,7 +48,7 @@ COPIED_RANGE: Final = ObjectType[Row](
     Field("last_offset", INT, "of the last batch"),
     Field("batches", INT, ""),
     Field("records", INT, "each was decoded"),
-    Field("stored_offset", INT | None, "base offset in that log of a batch that was corrected"),
+    Field("corrected", TEXT | None, "what was wrong in its header"),
 )
 LOST_RANGE: Final = ObjectType[Row](
     "lost_range",
@@ -66,6 +66,7 @@ LOST_RANGE: Final = ObjectType[Row](
           "first that may be lost"),
     Field("last_offset", INT | None,
           "last that may be lost; null at the end of a log if no checkpoint notes where it ended"),
+    Field("lent", BOOL, "whether other copies have all of it"),
 )  # fmt: skip
 SALVAGE: Final = ObjectType[Row](
     "salvage",
@@ -127,9 +128,9 @@ SALVAGE_SUMMARY: Final = ObjectType[Row](
     Field("size_lost", INT, ""),
     Field("batches", INT, "copied"),
     Field("records", INT, "copied"),
-    Field("lost_ranges", INT, "without preallocated zeros"),
+    Field("lost_ranges", INT, "without preallocated zeros, and what copies have"),
     Field("offsets_lost", INT, "in ranges with known ends"),
-    Field("batches_corrected", INT, "with the base offset that their neighbours prove"),
+    Field("batches_corrected", INT, "with a corrected header"),
     Field("records_skipped", INT, "in skipped logs"),
     Field("files", OBJECT, "by fate"),
     Field("findings", INT, "of `verify` about the result, except notes"),
@@ -183,7 +184,7 @@ class SalvageWriter:
         self.write(manifest_object(row))
 
     def write(self, row: dict[str, Any]) -> None:
-        is_range = row["type"] == "lost_range"
+        is_range = row["type"] == "lost_range" and not row["lent"]
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)
         if self._form in (Format.NDJSON, Format.JSON) or (self._form == Format.CSV and is_range):
@@ -222,9 +223,8 @@ def print_totals(summary: SalvageSummary) -> None:
     elif summary.partitions and not summary.partitions_failed:
         lines.append("no record is lost")
     if corrected := summary.batches_corrected:
-        lines.append(
-            f"base offset corrected, as the batches around prove: {counted(corrected, 'batch')}"
-        )
+        what = counted(corrected, "batch")
+        lines.append(f"headers corrected, as checksums or the batches around prove: {what}")
     if failed := summary.partitions_failed:
         lines.append(f"not copied because the work failed: {counted(failed, 'partition')}")
     if skipped := summary.files[Fate.SKIPPED]:

@@ -6,31 +6,45 @@ bit of them is wrong: the records are those of the sound log, or a finding names
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 import pytest
 
 from formats.constants import NO_EPOCH
+from kafkalog.batches.lookup import lookup_offset
 from kafkalog.batches.reader import plan_reading
 from kafkalog.batches.selection import Selection, planned_records
 from kafkalog.columns.pipeline import Restored, read_contents
+from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
-from kafkalog.model import Defect, Isolation, Record
-from kafkalog.server.model import ServeListener, ServeOptions, Watermark
+from kafkalog.model import Defect, Isolation, Record, Replicas, Severity
+from kafkalog.producing.lanes import Lanes
+from kafkalog.producing.model import Position, ReplayListener
+from kafkalog.producing.model import Request as Replay
+from kafkalog.producing.routes import routes_of
+from kafkalog.rescue import CopiedRange, LostRange, salvage
+from kafkalog.search.run import Search
+from kafkalog.server.model import OnDamage, ServeListener, ServeOptions, Watermark
 from kafkalog.server.open_files import OpenFiles
-from kafkalog.server.served_log import ServedLog
+from kafkalog.server.served_log import OutOfRangeError, ServedLog
+from kafkalog.state.latest import LatestLog, LatestRecords
 from kafkalog.tables import Bounds, Request, plan_splits, read_split
 from kafkalog.tables.reading import count_split
 from kafkalog.tables.schemas import table_schema
+from kafkalog.targets import open_targets
+from kafkalog.unified_log import UnifiedLog
 from tests.builders import batch, flip, frames, message, record, write_log
 from tests.sampling import sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from kafkalog.errors import Event
@@ -38,9 +52,12 @@ if TYPE_CHECKING:
 
 BITS: Final = 17 * 8
 BITS_OF_OFFSET: Final = 64
+SHARE: Final = 1501
+"""One case of so many is tried; all of them in a run of everything."""
 SEGMENTS: Final = 3
 BATCHES: Final = 7  # of a segment
 EPOCH: Final = 5
+GZIP: Final = 1
 COUNTS: Final = (1, 4, 2, 9, 1, 1, 6)
 
 
@@ -65,6 +82,18 @@ def legacy(magic: int) -> Callable[[int, int], bytes]:
     return lambda base, _: message(base, b"k%d" % base, magic=magic)
 
 
+def wrapped(magic: int) -> Callable[[int, int], bytes]:
+    """Compressed messages: headers have the last offset; those inside of magic 1 count from 0."""
+
+    def made(base: int, count: int) -> bytes:
+        first = 0 if magic else base
+        inner = b"".join(message(first + n, b"k%d" % (base + n), magic=magic) for n in range(count))
+        data = gzip.compress(inner, mtime=0)
+        return message(base + count - 1, None, data, magic=magic, attributes=GZIP)
+
+    return made
+
+
 def log_of(
     made: Callable[[int, int], bytes], gap: int = 0, counts: Sequence[int] = COUNTS
 ) -> list[Part]:
@@ -84,6 +113,8 @@ LOGS: Final = {
     "compacted": log_of(modern, gap=11),
     "magic 0": log_of(legacy(0), counts=(1,)),
     "magic 1": log_of(legacy(1), counts=(1,)),
+    "magic 0 wrapped": log_of(wrapped(0), gap=11),
+    "magic 1 wrapped": log_of(wrapped(1), gap=11),
 }
 
 
@@ -106,9 +137,10 @@ def write(directory: Path, parts: list[Part], changed: Part | None = None, bit: 
         (directory / f"{name}.index").write_bytes(index)
 
 
-Row = tuple[int, int]
-"""The offset of a record and its leader epoch."""
-Answer = tuple[list[Row], list[Defect]]
+Row = tuple[int, int | None]
+"""The offset of a record and its leader epoch; None for readers that do not give it."""
+Answer = tuple[list[Row], list[Any]]
+"""What a reader has, and what it says is wrong."""
 
 
 def gathered(found: Iterable[Record | Defect]) -> Answer:
@@ -138,42 +170,174 @@ def by_columns(directory: Path, selection: Selection) -> Answer:
     return gathered(flat())
 
 
-def by_splits(directory: Path, selection: Selection) -> Answer:
+def by_splits(directory: Path, selection: Selection, *copies: Path) -> Answer:
     """Read tables split by split, and check that counting gives the same number."""
     bounds = Bounds(from_offset=selection.from_offset, to_offset=selection.to_offset)
-    request = Request(bounds=bounds, isolation=Isolation.LOG, split_bytes=300)
+    request = Request(
+        bounds=bounds, isolation=Isolation.LOG, split_bytes=300, replicas=Replicas.BEST
+    )
     rows: list[Row] = []
-    defects: list[Defect] = []
+    defects: list[Any] = []
     count = 0
-    for split in plan_splits([str(directory)], request):
+    for split in plan_splits([str(one) for one in copies or (directory,)], request):
         names = ["offset", "leader_epoch"]
-        for one in read_split(split, table_schema(split.table, names), defects=defects.append):
+        schema = table_schema(split.table, names)
+        for one in read_split(split, schema, defects=defects.append, notes=ignored):
             rows += zip(*(one.column(name).to_pylist() for name in names), strict=True)
-        count += sum(count_split(split, defects=lambda _: None))
+        count += sum(count_split(split, defects=ignored, notes=ignored))
     assert count == len(rows)
     return rows, defects
 
 
-READERS: Final = (by_reference, by_columns, by_splits)
+def by_search(directory: Path, selection: Selection, *copies: Path) -> Answer:
+    targets = open_targets([str(one) for one in copies or (directory,)])
+    found = list(Search(targets, selection).found())
+    rows = [one.record for one in found if not isinstance(one, Defect)]
+    return gathered([*rows, *(one for one in found if isinstance(one, Defect) and is_bad(one))])
+
+
+def by_replay(directory: Path, selection: Selection, *copies: Path) -> Answer:
+    rows: list[Row] = []
+    heard: list[Any] = []
+
+    class Listener(ReplayListener):
+        def hear(self, event: Event) -> None:
+            heard.extend([event] if not isinstance(event, Defect) or is_bad(event) else [])
+
+    targets = open_targets([str(one) for one in copies or (directory,)])
+    request = Replay(selection=selection)
+    routes, _ = routes_of(targets, request, heard.append)
+    lanes = Lanes(routes, request, Position(0, 0, {}), Listener(), ignored)
+    for lane, piece in lanes.pieces():
+        rows += [(offset, None) for offset, *_ in piece.messages]
+        lanes.count(lane, piece, 0)
+    return rows, heard
+
+
+def by_fetches(directory: Path, selection: Selection, *copies: Path) -> Answer:
+    """Fetch as a client does, each time from the offset after the last one."""
+    heard: list[Any] = []
+
+    class Listener(ServeListener):
+        def hear(self, event: Event) -> None:
+            heard.append(event)
+
+    options = ServeOptions(high_watermark=Watermark.END, on_damage=OnDamage.SKIP)
+    lenders = [str(one) for one in copies if one != directory]
+    log = ServedLog(open_partition(str(directory)), options, Listener(), OpenFiles(), lenders)
+    rows: list[Row] = []
+    offset, end = selection.from_offset or 0, selection.to_offset or 1 << 40
+    while offset < end:
+        try:
+            records = log.read(offset, 400, Isolation.READ_UNCOMMITTED).records
+        except OutOfRangeError:  # the log ends before it
+            break
+        if not isinstance(records, bytes):
+            records = records.source.read(records.position, len(records))
+        if not records:
+            break
+        for position, size in frames(records):
+            if position + size > len(records):
+                break  # only a part of it is here
+            base, epoch, delta = struct.unpack_from(">q4xi7xi", records, position)
+            rows += [(one, epoch) for one in range(base, base + delta + 1) if offset <= one < end]
+            offset = base + delta + 1
+    return rows, heard
+
+
+def by_lookups(directory: Path, selection: Selection) -> Answer:
+    """Look up each offset after the one that was found before."""
+    log = UnifiedLog(open_partition(str(directory)))
+    rows: list[Row] = []
+    offset, end = selection.from_offset or 0, selection.to_offset or 1 << 40
+    with suppress(CorruptDataError):
+        while (found := lookup_offset(log, offset)).record and found.record.offset < end:
+            epoch = NO_EPOCH if found.leader_epoch is None else found.leader_epoch
+            rows.append((found.record.offset, epoch))
+            offset = found.record.offset + 1
+        return rows, list(log.damage.values())
+    return rows, ["refused"]
+
+
+def by_state(directory: Path, selection: Selection) -> Answer:
+    """Take the latest record of each key, and those of open transactions; no key is there twice."""
+    defects: list[Any] = []
+    log = LatestLog(0, open_partition(str(directory)), None, defects.append, None, LatestRecords)
+    offsets = [one.offset for _, one in log.records.latest()]
+    offsets += [one.offset for some in log.records.pending.values() for one in some.values()]
+    end = selection.to_offset or 1 << 40
+    return [(one, None) for one in sorted(offsets) if (selection.from_offset or 0) <= one < end], (
+        defects
+    )
+
+
+def by_salvage(directory: Path, selection: Selection, *copies: Path) -> Answer:
+    """Read what a salvage has written, which must be sound."""
+    made = directory.parent.parent / f"salvaged-{directory.parent.name}-{len(copies)}"
+    told: list[Any] = []
+    others = [one for one in copies if one != directory]
+    shutil.rmtree(made, ignore_errors=True)
+    salvage(str(directory), str(made), tell=told.append, copies=[str(one) for one in others])
+    rows, defects = by_columns(made / "log" / "orders-0", selection)
+    assert not defects
+    lost = [one for one in told if isinstance(one, LostRange) and not one.lent]
+    return rows, lost + [one for one in told if isinstance(one, CopiedRange) and one.corrected]
+
+
+def ignored(_: object) -> None:
+    """Take what is not looked at."""
+
+
+def is_bad(defect: Defect) -> bool:
+    return defect.severity != Severity.NOTE
+
+
+READERS: Final = (
+    by_reference, by_columns, by_splits, by_search, by_replay, by_fetches, by_lookups, by_state,
+    by_salvage,
+)  # fmt: skip
+OF_COPIES: Final = (by_splits, by_search, by_replay, by_fetches, by_salvage)
+SLOW: Final = (by_splits, by_lookups, by_salvage)
+"""In a run of everything these try one case of five, which hits each bit."""
+WITHOUT_EPOCHS: Final = (by_replay, by_state)
+NOT_OF_PARTS: Final = (by_state, by_salvage)
+"""Readers that always read whole logs."""
 
 
 def contradicts(parts: list[Part], changed: Part, bit: int) -> bool:
     """Return whether a flipped base offset leaves the gap between the neighbours.
 
     A batch that only moves within a gap that the cleaner left contradicts nobody. Nor does the last
-    one of a log that moves up.
+    one of a log that moves up, as far as the indexes of its segment reach. Where a compressed
+    message of magic 0 or 1 begins, its header does not say.
     """
     if bit >= BITS_OF_OFFSET:
         return True
-    (base,) = struct.unpack_from(">q", flip(changed.data, bit))
+    (offset,) = struct.unpack_from(">q", flip(changed.data, bit))
     number = parts.index(changed)
-    after = parts[number + 1].first if number + 1 < len(parts) else 1 << 63
-    before = parts[number - 1].last if number else -1
-    low = max(before + 1, parts[number - changed.ordinal].first)
-    return not low <= base <= after - (changed.last - changed.first + 1)
+    start = parts[number - changed.ordinal].first
+    is_last = number + 1 == len(parts)
+    after = start + (1 << 31)
+    if not is_last:
+        following = parts[number + 1]
+        after = following.last if is_wrapper(following) else following.first
+    low = max(parts[number - 1].last + 1 if number else 0, start)
+    length = 1 if is_wrapper(changed) else changed.last - changed.first + 1
+    return not low <= offset <= after - length
 
 
-def cases() -> list[tuple[str, int, int]]:
+def is_wrapper(part: Part) -> bool:
+    return part.data[16] < 2 and part.data[17] == GZIP
+
+
+Case = tuple[str, int, int]
+
+
+def cases_for(reader: Any) -> Sequence[Case]:
+    return sampled(cases()[:: 5 if reader in SLOW else 1], SHARE // (5 if reader in SLOW else 1))
+
+
+def cases() -> list[Case]:
     return [
         (name, number, bit)
         for name, parts in LOGS.items()
@@ -183,28 +347,71 @@ def cases() -> list[tuple[str, int, int]]:
     ]
 
 
+def wanted_of(case: Case, reader: Any, low: int | None, high: int | None) -> list[Row]:
+    name, *_ = case
+    epoch: int | None = NO_EPOCH if name.startswith("magic") else EPOCH
+    if reader in WITHOUT_EPOCHS:
+        epoch = None
+    offsets = [one for part in LOGS[name] for one in range(part.first, part.last + 1)]
+    return [(one, epoch) for one in offsets if (low or 0) <= one and (high is None or one < high)]
+
+
+def selections(part: Part, reader: Any) -> Iterator[Selection]:
+    yield Selection()
+    if reader not in NOT_OF_PARTS:
+        yield Selection(from_offset=part.first)
+        yield Selection(to_offset=part.last + 1)
+
+
 @pytest.mark.parametrize("reader", READERS, ids=lambda one: one.__name__)
 def test_every_bit_that_no_checksum_covers(
     reader: Callable[[Path, Selection], Answer], tmp_path: Path
 ) -> None:
     """From the beginning, from the middle, and up to the middle."""
     silent, tried = [], 0
-    for name, number, bit in sampled(cases(), 211):
-        parts = LOGS[name]
-        changed = parts[number]
-        epoch = NO_EPOCH if name.startswith("magic") else EPOCH
-        truth = [offset for one in parts for offset in range(one.first, one.last + 1)]
+    for case in cases_for(reader):
+        name, number, bit = case
+        part = LOGS[name][number]
         directory = tmp_path / f"{name}-{number}-{bit}" / "orders-0"
-        write(directory, parts, changed, bit)
-        for low, high in ((None, None), (changed.first, None), (None, changed.last + 1)):
-            rows, defects = reader(directory, Selection(from_offset=low, to_offset=high))
-            end = truth[-1] + 1 if high is None else high
-            wanted = [(one, epoch) for one in truth if (low or 0) <= one < end]
+        write(directory, LOGS[name], part, bit)
+        for selection in selections(part, reader):
+            low, high = selection.from_offset, selection.to_offset
+            rows, defects = reader(directory, selection)
+            wanted = wanted_of(case, reader, low, high)
             tried += 1
             if rows != wanted and not defects:
-                silent.append((name, number, bit, low, high, len(rows), len(wanted)))
+                silent.append((*case, low, high, len(rows), len(wanted)))
+        shutil.rmtree(directory.parent)
     assert not silent, f"{len(silent)} of {tried}: {silent[:10]}"
-    assert tried > len(LOGS) * 3
+    assert tried > len(LOGS) * (1 if reader in NOT_OF_PARTS else 3)
+
+
+@pytest.mark.parametrize("reader", OF_COPIES, ids=lambda one: one.__name__)
+def test_a_batch_is_read_from_the_copy_that_has_it(
+    reader: Callable[..., Answer], tmp_path: Path
+) -> None:
+    """One copy has a wrong header, the other one damaged records in the batch after it.
+
+    Of the last two batches of a log nothing in it says which one is out of place.
+    """
+    wrong = []
+    for case in cases_for(reader):
+        name, number, bit = case
+        parts = LOGS[name]
+        other = parts[number + 1 if number + 1 < len(parts) else number - 1]
+        copies = [tmp_path / f"{name}-{number}-{bit}-{one}" / "orders-0" for one in (1, 2)]
+        write(copies[0], parts, parts[number], bit)
+        write(copies[1], parts, other, 8 * len(other.data) - 1)
+        for given in (copies, copies[::-1]):
+            rows, defects = reader(given[0], Selection(), *given)
+            # Nor does anything say where a compressed old message was.
+            is_last = number >= len(parts) - 2 or is_wrapper(parts[number])
+            is_known = bool(defects) and is_last
+            if rows != wanted_of(case, reader, None, None) and not is_known:
+                wrong.append((*case, given[0].parent.name[-1], len(rows)))
+        for one in copies:
+            shutil.rmtree(one.parent)
+    assert not wrong, f"{len(wrong)}: {wrong[:10]}"
 
 
 COMMANDS: Final = {
@@ -253,42 +460,3 @@ def test_each_command_has_all_records_and_says_which_batch_is_displaced(
             for answer in answers
         ]  # fmt: skip
         assert numbers[0] == numbers[1] != []
-
-
-def served(directory: Path) -> tuple[bytes, list[Defect]]:
-    """Fetch everything as a client does, each time from the offset after the last one."""
-    told: list[Defect] = []
-
-    class Listener(ServeListener):
-        def hear(self, event: Event) -> None:
-            assert isinstance(event, Defect)
-            told.append(event)
-
-    options = ServeOptions(high_watermark=Watermark.END)
-    log = ServedLog(open_partition(str(directory)), options, Listener(), OpenFiles())
-    offset, data = 0, b""
-    while records := log.read(offset, 400, Isolation.READ_UNCOMMITTED).records:
-        if not isinstance(records, bytes):
-            records = records.source.read(records.position, len(records))
-        position = 0
-        for position, size in frames(records):
-            if position + size > len(records):
-                break  # only a part of it is here
-            base, delta = struct.unpack_from(">q15xi", records, position)
-            offset, end = base + delta + 1, position + size
-        data += records[:end]
-    return data, told
-
-
-def test_every_displaced_batch_is_served_at_its_offset(tmp_path: Path) -> None:
-    """The bytes are those of the sound log, and the damage is reported once."""
-    parts = LOGS["uncompacted"]
-    # Of the last batch nothing after it says where it belongs.
-    mine = [(number, bit) for number in range(len(parts) - 1) for bit in range(BITS_OF_OFFSET)]
-    for number, bit in sampled(mine, 29):
-        print(number, bit)
-        directory = tmp_path / f"{number}-{bit}" / "orders-0"
-        write(directory, parts, parts[number], bit)
-        data, told = served(directory)
-        assert data == b"".join(one.data for one in parts)
-        assert [one.reference for one in told] == ["batch-offset-displaced"]

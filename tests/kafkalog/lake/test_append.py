@@ -22,10 +22,11 @@ from kafkalog.lake import Append, Export, ExportRequest
 from kafkalog.model import Replicas
 from kafkalog.tables import Request
 from kafkalog.tables.tailing import Tail
-from tests.builders import write_log
+from tests.builders import flip, frames, write_log
 from tests.kafkalog.lake.appending import (
     DELTA,
     FILES,
+    ICEBERG,
     REQUEST,
     Inline,
     add,
@@ -174,6 +175,27 @@ def test_a_lost_segment_is_a_gap(tmp_path: Path) -> None:
         (135, 150, "missing")
     ]
     assert rows_of(to) == [*rows(0, 135), *rows(150, 165)]
+
+
+@pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
+def test_what_damage_hides_is_a_gap_of_the_commit(tmp_path: Path, form: TableFormat) -> None:
+    """A displaced batch hides nothing; of a damaged one, whoever reads the commits knows."""
+    partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
+    log = partition / f"{60:020}.log"
+    data = log.read_bytes()
+    places = frames(data)
+    data = flip(data, 8 * places[2][0] + 3)
+    log.write_bytes(flip(data, 8 * (sum(places[4]) - 1)))
+    [done] = append(tmp_path / "log", to=to, form=form)
+    assert [(one.first_offset, one.end_offset, one.reason) for one in done.gaps] == [
+        (72, 75, "damaged")
+    ]
+    assert rows_of(to, form) == [*rows(0, 72), *rows(75, 120)]
+    assert append(tmp_path / "log", to=to, form=form)[0].was_complete
+    if form != ICEBERG:
+        increment = json.loads((to / COMMIT).read_text())["increment"]
+        [gap] = increment["gaps"]
+        assert (gap["first_offset"], gap["end_offset"]) == (72, 75)
 
 
 def test_a_topic_that_was_made_again(tmp_path: Path) -> None:

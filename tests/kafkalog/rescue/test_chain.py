@@ -67,23 +67,27 @@ def follows(spans: Spans, floor: int) -> bool:
     return all(low > end for (low, _), end in zip(spans, ends, strict=False))
 
 
-def test_a_wrong_leader_epoch_costs_its_own_batch(tmp_path: Path):
+def test_a_wrong_leader_epoch_is_corrected_where_others_prove_the_right_one(tmp_path: Path):
     """The field has no checksum; a high one would make consumers wait for a leader of that epoch.
 
-    Provokes the reference `batch-leader-epoch-wrong`, in a segment's last batch, too.
+    Provokes the reference `batch-leader-epoch-wrong` where the batch may be of either leader.
     """
-    epochs = [0, 0, 99, 0, 3, 3, 1 << 20]
+    epochs = [0, 0, 99, 0, 7, 3, 1 << 20]
     batches = [batch(i, [record()], epoch=epoch) for i, epoch in enumerate(epochs)]
     write_log(tmp_path / "t-0", *batches)
     write_log(tmp_path / "t-0", batch(7, [record()], epoch=3), name=f"{7:020}")
     salvaged(tmp_path / "t-0", tmp_path / "out")
     lost = rows(manifest_of(tmp_path / "out"), "lost_range")
     assert [(row["reason"], row["first_offset"]) for row in lost] == [
-        ("batch-leader-epoch-wrong", 2),
-        ("batch-leader-epoch-wrong", 6),
+        ("batch-leader-epoch-wrong", 4),
+    ]
+    fixed = [row for row in rows(manifest_of(tmp_path / "out"), "copied_range") if row["corrected"]]
+    assert [(row["base_offset"], row["corrected"]) for row in fixed] == [
+        (2, "leader epoch 99: 0 is right"),
+        (6, "leader epoch 1048576: 3 is right"),
     ]
     checkpoint = tmp_path / "out" / "log" / "t-0" / "leader-epoch-checkpoint"
-    assert checkpoint.read_text() == "0\n2\n0 0\n3 4\n"
+    assert checkpoint.read_text() == "0\n2\n0 0\n3 5\n"
 
 
 def test_old_leader_epochs_stay_where_no_batch_contradicts_them():

@@ -271,10 +271,36 @@ def test_a_base_offset_that_the_batches_around_prove_is_corrected(tmp_path: Path
             summary = salvaged(source, target)
             assert (summary.batches_corrected, summary.lost_ranges, summary.findings) == (1, 0, 0)
             [corrected] = [
-                row for row in rows(manifest_of(target), "copied_range") if row["stored_offset"]
-                is not None
-            ]  # fmt: skip
+                row for row in rows(manifest_of(target), "copied_range") if row["corrected"]
+            ]
             assert (corrected["position"], corrected["batches"]) == (place, 1)
             for log in sound.glob("*.log"):
                 assert (target / "log" / "orders-0" / log.name).read_bytes() == log.read_bytes()
             shutil.rmtree(target)
+
+
+def test_several_copies_make_one_log(tmp_path: Path, kafkalog: Any) -> None:
+    """A batch comes from the copy that has it, a lost segment, too; another topic lends nothing."""
+    sound = ROOT / "examples" / "log-dir" / "orders-0"
+    names = sorted(one.name for one in sound.glob("*.log"))
+    places = []
+    for number, name in enumerate(("one", "two", "other")):
+        shutil.copytree(sound, tmp_path / name / "orders-0")
+        places.append(tmp_path / name)
+        log = tmp_path / name / "orders-0" / names[-1]
+        data = log.read_bytes()
+        log.write_bytes(flip(data, 8 * (sum(frames(data)[number]) - 1)))
+    (places[0] / "orders-0" / names[1]).unlink()
+    metadata = places[2] / "orders-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    for given in (places[:2], places[1::-1]):
+        target = tmp_path / "made"
+        done = kafkalog("salvage", *given, "--to", target)
+        assert done.status == 0, done
+        assert b"no record is lost" in done.stdout
+        written = (target / "log" / "orders-0").glob("*.log")
+        lines = b"".join(log.read_bytes() for log in sorted(written))
+        assert lines == b"".join((sound / name).read_bytes() for name in names)
+        shutil.rmtree(target)
+    refused = kafkalog("salvage", places[0], places[2], "--to", tmp_path / "made")
+    assert refused.status == 2, refused
