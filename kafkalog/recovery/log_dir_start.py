@@ -20,7 +20,7 @@ from kafkalog.recovery.model import (
     start_line,
     stray_line,
 )
-from kafkalog.recovery.node_start import NodeDir, NodeStart, absences_line
+from kafkalog.recovery.node_start import NodeDir, NodeStart, absences_line, is_passed_over
 from kafkalog.recovery.start import NO_TOPIC_ID, predict_start, start_mode
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def predict_log_dir_start(
     starts = [
         predict_start(partition, mode, config=config, hosting=node.hosting)
         for partition in log_dir.partitions
+        if not is_passed_over(partition)
     ]
     refusals = tuple(one.refusal for one in node.refusals)
     return PredictedLogDirStart(log_dir.path, refusals, tuple(starts))

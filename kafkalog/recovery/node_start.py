@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict, deque
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
 _NAMED_MAX: Final = 5  # partitions in a line
+_METADATA_ID: Final = (1).to_bytes(16, "big")
 _RESERVED_IDS: Final = 100  # the first ids stand for "unassigned", "lost" and the like
 
 
@@ -276,6 +278,13 @@ class NodeStart:
             if other is not home and _metadata_of(other) is not None:
                 words = f"Found unexpected metadata location in data directory {other.log_dir.path}"
                 yield _refusal(other, "KafkaException", words, None)
+        with suppress(DataError):  # its own prediction says that a malformed one is refused
+            path = os.path.join(directory.path, file_names.PARTITION_METADATA)
+            topic_id = uuid_bytes(read_topic_id(path))
+            if topic_id != _METADATA_ID:
+                words = "Tried to assign topic ID AAAAAAAAAAAAAAAAAAAAAQ to log for topic partition"
+                words = f"{words} {CLUSTER_METADATA}-0, but {path} has another"
+                yield _refusal(home, "InconsistentTopicIdException", words, None)
         path = os.path.join(directory.path, file_names.QUORUM_STATE)
         if file_system.exists(path):
             try:
@@ -539,6 +548,12 @@ def _metadata_of(one: NodeDir) -> PartitionDir | None:
         ),
         None,
     )
+
+
+def is_passed_over(partition: PartitionDir) -> bool:
+    """Return whether no start loads a directory: any of the metadata topic but the one in use."""
+    is_metadata = partition.topic == CLUSTER_METADATA
+    return is_metadata and os.path.basename(partition.path) != f"{CLUSTER_METADATA}-0"
 
 
 def _is_reserved(directory_id: str) -> bool:
