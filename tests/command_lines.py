@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import re
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+NOW_NS = 1_800_000_000 * 10**9
+
 LOG = "{dir}/orders-0/00000000000000000000.log"
 FILES = f"{LOG},{{dir}}/orders-0/00000000000000000000.index"
 COMPACTED = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--now", "0")
@@ -86,3 +97,14 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "undo": ("undo", "{backup}", "--in-place", "--yes", "--format", "ndjson"),
 }  # fmt: skip
 """Those that change `{dir}`."""
+OF_THE_RUN = re.compile(
+    rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
+)
+"""When a run was, and how long it took."""
+
+
+def repeatable(patch: pytest.MonkeyPatch) -> None:
+    """Make a run give the same ids and times as the one before."""
+    ids = random.Random(0)
+    patch.setattr(time, "time_ns", lambda: NOW_NS)
+    patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4))

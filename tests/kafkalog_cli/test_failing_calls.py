@@ -22,8 +22,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-import uuid
 from collections import Counter
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -34,7 +32,7 @@ import pytest
 
 from kafkalog.errors import PARTLY_DONE, OutOfMemoryError
 from kafkalog.paths import retry
-from tests.command_lines import LINES, WRITERS
+from tests.command_lines import LINES, OF_THE_RUN, WRITERS, repeatable
 from tests.sampling import new_seed, tries_everything
 from tests.sweeps import small_log
 
@@ -52,7 +50,6 @@ TEMPORARY = (errno.ESTALE, errno.EMFILE)
 ERRORS = (*OF_FILES, *TEMPORARY, errno.ENOMEM)
 BUDGET_S = 0.06
 """For waiting in each run: one or two attempts."""
-NOW_NS = 1_800_000_000 * 10**9
 FAULTS = 6
 """Faults of each command where not everything is tried."""
 
@@ -60,10 +57,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
 BY_PARTITION = ("ls", "verify", "simulate-retention", "recover", "rebuild-index", "apply-retention",
                 "compact")  # fmt: skip
 """Of these each partition's rows depend on its own files, and on those at the top."""
-OF_THE_RUN = re.compile(
-    rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
-)
-"""When a run was, and how long it took."""
 WITHOUT_FILES = ("explain",)
 """Of these it is shown that they make no such call."""
 WORDS = ("cannot be read", "not give", "-unreadable", "not be listed", "Permission denied",
@@ -316,9 +309,7 @@ def try_faults(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(retry, "BUDGET_S", BUDGET_S)
             patch.setattr(os, "statvfs", lambda _path: disk)  # others write to it meanwhile
-            ids = random.Random(name)
-            patch.setattr(time, "time_ns", lambda: NOW_NS)
-            patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4))
+            repeatable(patch)
             faults = Faults(patch, made.root, fault)
             return kafkalog(*made.words), faults
 
