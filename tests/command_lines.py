@@ -99,6 +99,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
 """Those that change `{dir}`."""
 OF_THE_RUN = re.compile(
     rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
+    rb"|directory\.id=\S+"
 )
 """When a run was, and how long it took."""
 

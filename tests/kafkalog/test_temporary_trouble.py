@@ -242,6 +242,7 @@ class Busy:
         asked: how often each request was made.
         refuses: the request to refuse.
         times: how often it is refused.
+        status: with what; 0 ends the connection.
     """
 
     def __init__(self, store: Any) -> None:
@@ -249,6 +250,7 @@ class Busy:
         self.asked: Counter[tuple[str, str, str]] = Counter()
         self.refuses: tuple[str, str, str] | None = None
         self.times = 0
+        self.status = 503
         store.answer = self.answer
 
     def answer(
@@ -258,7 +260,7 @@ class Busy:
         self.asked[request] += 1
         if request == self.refuses and self.times:
             self.times -= 1
-            return 503, "Content-Type: application/xml\r\n", SLOW_DOWN
+            return self.status, "Content-Type: application/xml\r\n", SLOW_DOWN
         return self._answer(method, target, headers)  # type: ignore[no-any-return]
 
 
@@ -304,7 +306,7 @@ def test_a_busy_store_changes_no_answer(
         assert requests
         for request in sampled(requests, 12):
             busy.refuses = request
-            for times in (1, 1 << 30):
+            for times, busy.status in ((1, 503), (1 << 30, 503), (1, 0)):
                 busy.times = times
                 done = run()
                 same = (done.status, answer(done)) == (whole.status, answer(whole))
