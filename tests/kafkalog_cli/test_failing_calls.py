@@ -59,8 +59,8 @@ BY_PARTITION = ("ls", "verify", "simulate-retention", "recover", "rebuild-index"
 """Of these each partition's rows depend on its own files, and on those at the top."""
 WITHOUT_FILES = ("explain",)
 """Of these it is shown that they make no such call."""
-WORDS = ("cannot be read", "not give", "-unreadable", "not be listed", "Permission denied",
-         "Stale file handle", "Input/output error")  # fmt: skip
+WORDS = ("cannot be read", "cannot be opened", "not give", "-unreadable", "not be listed",
+         "Permission denied", "Stale file handle", "Input/output error")  # fmt: skip
 TEMPORARY_WORDS = "error: temporary"
 
 
@@ -165,7 +165,7 @@ def is_right(done: Result, fault: Fault, to: Path, *, is_writer: bool) -> bool:
         is_partly = done.status == PARTLY_DONE
         said = is_partly or (done.status == 3 and TEMPORARY_WORDS in done.stderr)
         return (fault.for_good and said) or (is_writer and is_partly)
-    return done.status not in (0, 9) and is_told(done, to)
+    return done.status != 0 and is_told(done, to)
 
 
 def made_at(to: Path) -> bytes:
