@@ -92,11 +92,9 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "apply-retention-in-place": ("apply-retention", "{dir}", "--config", "retention.bytes=1",
                                  *IN_PLACE),
     "compact-in-place": ("compact", "{dir}", *COMPACTED, *IN_PLACE[:2], "--format", "ndjson"),
-    "resurrect-in-place": ("resurrect", "{dir}", "--in-place", "--yes", "--backup", "{to}",
-                           "--cluster-id", FRESH_ID, "--format", "ndjson"),
     "undo": ("undo", "{backup}", "--in-place", "--yes", "--format", "ndjson"),
 }  # fmt: skip
-"""Those that change `{dir}`."""
+"""Those that change `{dir}`; of `resurrect --in-place` see `tests/crash/test_in_place.py`."""
 OF_THE_RUN = re.compile(
     rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
     rb"|directory\.id=\S+"
