@@ -105,7 +105,10 @@ class CountedStore:
     def answer(
         self, method: str, target: str, headers: Mapping[str, str]
     ) -> tuple[int, str, bytes]:
-        """Return status, lines of the head and body; the body of HEAD has only its length."""
+        """Return status, lines of the head and body; the body of HEAD has only its length.
+
+        Status 0 ends the connection without an answer, as a timeout does.
+        """
         path, _, query = target.partition("?")
         bucket, _, name = unquote(path).lstrip("/").partition("/")
         if bucket == "_counts":
@@ -214,6 +217,9 @@ class _Connection(asyncio.Protocol):
             headers = {name.lower(): value.strip() for name, _, value in pairs}
             method, target, _ = first.split(" ")
             status, more, body = self._store.answer(method, target, headers)
+            if not status:
+                self._transport.abort()
+                return
             text = (
                 f"HTTP/1.1 {status} It\r\nContent-Length: {len(body)}\r\n"
                 f"x-amz-request-id: 1\r\nDate: {_DATE}\r\n{more}\r\n"

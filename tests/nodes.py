@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
+import random
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.cluster_image.snapshot import snapshot_batches
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.metadata_logs import value_of
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 METADATA = "__cluster_metadata-0"
@@ -29,6 +29,8 @@ CLUSTER, D1, D2, ORDERS, PAYMENTS = map(uuid, range(11, 16))
 DIRECTORIES = {"d1": D1, "d2": D2}
 PLACES = {"orders-0": "d1", "orders-1": "d2", "payments-0": "d2"}
 """Where the partitions are."""
+LOG_ENDS = {"orders-0": 66, "orders-1": 3, "payments-0": 66}
+"""Where logs end in a node with long ones."""
 SNAPSHOT = f"{8:020}-{1:010}.checkpoint"
 LOG = f"{0:020}.log"
 LATE_LOG = f"{8:020}.log"
@@ -42,8 +44,9 @@ def assigned(topic_id: str, number: int, directory: str) -> bytes:
     )  # fmt: skip
 
 
-def operations() -> list[list[bytes]]:
+def operations(ids: Mapping[str, str]) -> list[list[bytes]]:
     """Return the records of the metadata log by batch: the snapshot holds those of the first 8."""
+    home = {name: ids.get(place, D1) for name, place in PLACES.items()}
     end_point = {"host": "127.0.0.1", "port": 1, "securityProtocol": 0}
     version = {"name": "metadata.version", "minSupportedVersion": 7, "maxSupportedVersion": 30}
     return [
@@ -57,35 +60,59 @@ def operations() -> list[list[bytes]]:
             "RegisterBrokerRecord", brokerId=1, incarnationId=uuid(22), brokerEpoch=2, rack=None,
             fenced=True, inControlledShutdown=False, isMigratingZkBroker=False,
             endPoints=[{"name": "PLAINTEXT", **end_point}], features=[version],
-            logDirs=[D1, D2],
+            logDirs=[*ids.values()],
         )],
         [
             value_of("TopicRecord", name="orders", topicId=ORDERS),
-            assigned(ORDERS, 0, D1),
-            assigned(ORDERS, 1, D2),
+            assigned(ORDERS, 0, home["orders-0"]),
+            assigned(ORDERS, 1, home["orders-1"]),
         ],
-        [value_of("TopicRecord", name="payments", topicId=PAYMENTS), assigned(PAYMENTS, 0, D2)],
+        [
+            value_of("TopicRecord", name="payments", topicId=PAYMENTS),
+            assigned(PAYMENTS, 0, home["payments-0"]),
+        ],
         [value_of("ConfigRecord", resourceType=2, resourceName="orders", name="retention.ms",
                   value="-1")],
     ]  # fmt: skip
 
 
-def write_node(root: Path) -> Path:
-    """Write the log directories `d1` and `d2`, closed cleanly, with three partitions."""
-    for name, directory_id in DIRECTORIES.items():
+def write_node(
+    root: Path,
+    ids: Mapping[str, str] = DIRECTORIES,
+    long: Path | None = None,
+    *,
+    is_clean: bool = True,
+) -> Path:
+    """Write log directories with three partitions.
+
+    Args:
+        root: the directory that they are written below.
+        ids: names and ids of the log directories.
+        long: the files of a log of several segments, which two of the partitions get.
+        is_clean: whether it was closed cleanly; if not, its recovery points are lower.
+    """
+    homes = {name: place if place in ids else "d1" for name, place in PLACES.items()}
+    for name, directory_id in ids.items():
         (root / name).mkdir(parents=True)
         lines = ["version=1", f"cluster.id={CLUSTER}", "node.id=1", f"directory.id={directory_id}"]
         (root / name / "meta.properties").write_text("\n".join([*lines, ""]))
-        (root / name / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":2}')
-        entries = [f"{one.replace('-', ' ')} 3" for one, place in PLACES.items() if place == name]
+        if is_clean:
+            (root / name / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":2}')
+        here = {one: LOG_ENDS[one] if long else 3 for one, place in homes.items() if place == name}
         for checkpoint in ("recovery-point", "replication"):
+            is_low = checkpoint == "recovery-point" and not is_clean
+            entries = [
+                f"{one.replace('-', ' ')} {0 if is_low else end}" for one, end in here.items()
+            ]
             text = "\n".join(["0", str(len(entries)), *entries, ""])
             (root / name / f"{checkpoint}-offset-checkpoint").write_text(text)
-    for name, place in PLACES.items():
-        topic_id = ORDERS if name.startswith("orders") else PAYMENTS
-        write_log(root / place / name, batch(0, [record(0), record(1), record(2)]))
-        identify(root / place / name, topic_id)
-    write_metadata(root / "d1" / METADATA)
+    for name, place in homes.items():
+        if long is not None and LOG_ENDS[name] > 3:
+            shutil.copytree(long, root / place / name)
+        else:
+            write_log(root / place / name, batch(0, [record(0), record(1), record(2)]))
+        identify(root / place / name, ORDERS if name.startswith("orders") else PAYMENTS)
+    write_metadata(root / "d1" / METADATA, ids)
     return root
 
 
@@ -93,10 +120,10 @@ def identify(directory: Path, topic_id: str) -> None:
     (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
 
 
-def write_metadata(directory: Path) -> None:
+def write_metadata(directory: Path, ids: Mapping[str, str]) -> None:
     """Write two segments, and the snapshot between them."""
     batches, values, offset = [], [], 0
-    for operation in operations():
+    for operation in operations(ids):
         records = [record(delta, None, value) for delta, value in enumerate(operation)]
         batches.append(batch(offset, records, epoch=1))
         values += operation
@@ -220,7 +247,12 @@ STATES = {
         replaced(QUORUM, '"leaderEpoch":1', '"leaderEpoch":"x"'), "NumberFormatException"),
     # the metadata log
     "metadata twice": State(copied(f"d1/{METADATA}", f"d2/{METADATA}"), "KafkaException"),
+    "deleted metadata that cannot be loaded": State(both(
+        copied(f"d1/{METADATA}", f"d1/{METADATA}.{UID}-delete"),
+        written(f"d1/{METADATA}.{UID}-delete/partition.metadata", b""))),
     "metadata without an id": State(removed(f"d1/{METADATA}/partition.metadata")),
+    "another id of the metadata": State(
+        lambda root: identify(root / f"d1/{METADATA}", uuid(77)), "InconsistentTopicIdException"),
     "malformed id of the metadata": State(
         written(f"d1/{METADATA}/partition.metadata", b"x"), "KafkaStorageException"),
     "empty metadata log": State(both(written(FIRST, b""), removed(LAST))),
@@ -292,32 +324,119 @@ STATES = {
 }  # fmt: skip
 
 
+Log = tuple[int, ...]
+"""Its start and its end, and the size of each segment; no sizes of one that goes on moving."""
+
+
+def sizes_of(name: str, sizes: Iterable[int]) -> tuple[int, ...]:
+    """Return what counts of the sizes: a future copy is cut as soon as its move goes on."""
+    return () if name.endswith("-future") else tuple(sizes)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a start made of a node, or is predicted to make of it.
+
+    Attributes:
+        errors: the exceptions of which the broker died, or all that it logged then; none if it is
+            up.
+        offline: the log directories that it does without.
+        strays: the partitions that it makes strays; None if nothing predicts them, as without
+            metadata, which the node may have elsewhere.
+        created: the partitions that it creates empty; None likewise.
+        logs: the logs that it loads, by their directories; none if it died.
+    """
+
+    errors: tuple[str, ...]
+    offline: tuple[str, ...]
+    strays: tuple[str, ...] | None
+    created: tuple[str, ...] | None
+    logs: dict[str, Log]
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Outcome:
+        """Return what was recorded."""
+        logs = {name: tuple(log) for name, log in fields.pop("logs").items()}
+        return cls(**{name: tuple(one) for name, one in fields.items()}, logs=logs)
+
+    def differences(self, recorded: Outcome) -> list[str]:
+        """Return what is predicted otherwise than a broker did it."""
+        if self.offline and "KafkaStorageException" in recorded.errors:
+            return []  # a thread met another log there, see `Consequence.LOG_DIR_OFFLINE`
+        if bool(self.errors) != bool(recorded.errors):
+            return [f"dies of {self.errors or 'nothing'}, not of {recorded.errors or 'nothing'}"]
+        if self.errors:
+            is_one = set(self.errors) & set(recorded.errors)
+            return [] if is_one else [f"dies of {self.errors}, not of {recorded.errors}"]
+        pairs: list[tuple[str, Any, Any]] = [("offline", self.offline, recorded.offline)]
+        if not self.offline and self.strays is not None:
+            pairs += [("strays", self.strays, recorded.strays)]
+            pairs += [("created", self.created, recorded.created)]
+        pairs += [
+            (name, self.logs.get(name), recorded.logs.get(name))
+            for name in sorted(self.logs.keys() | recorded.logs.keys())
+            if name.partition("/")[0] not in self.offline
+        ]
+        return [f"{what}: {ours}, not {theirs}" for what, ours, theirs in pairs if ours != theirs]
+
+
+def drawn_node(root: Path, long: Path, seed: int) -> str:
+    """Write a node of one or two log directories, closed cleanly or killed, and damage it.
+
+    Returns what was drawn and done.
+
+    Args:
+        root: the directory that the log directories are written below.
+        long: the files of a log of several segments.
+        seed: chooses what is written and done.
+    """
+    rng = random.Random(seed)
+    ids = DIRECTORIES if rng.random() < 0.6 else {"d1": D1}
+    is_clean = rng.random() < 0.6
+    write_node(root, ids, long, is_clean=is_clean)
+    done = [mutate(root, rng) for _ in range(rng.randint(1, 3))]
+    return f"{len(ids)} {'closed' if is_clean else 'killed'}: {', '.join(done)}"
+
+
 def mutate(root: Path, rng: random.Random) -> str:
-    """Damage one or two files of a node, or move a directory; return what was done."""
-    done = []
-    for _ in range(rng.randint(1, 2)):
-        files = sorted(path for path in root.rglob("*") if path.is_file())
-        path = rng.choice(files)
-        kind = rng.choice(("remove", "empty", "cut", "flip", "flip", "duplicate", "rename"))
-        data = path.read_bytes()
-        if kind == "remove":
-            path.unlink()
-        elif kind == "empty":
-            path.write_bytes(b"")
-        elif kind == "cut":
-            path.write_bytes(data[: rng.randrange(len(data) + 1)])
-        elif kind == "flip" and data:
-            path.write_bytes(flip(data, rng.randrange(8 * len(data))))
-        elif kind == "duplicate":
-            other = root / ("d2" if path.is_relative_to(root / "d1") else "d1")
-            if path.parent.parent == root:
-                shutil.copy(path, other / path.name)
-            elif not (other / path.parent.name).exists():
-                shutil.copytree(path.parent, other / path.parent.name)
-        elif kind == "rename" and path.parent.parent == root:
-            path.rename(path.with_name(f"{path.name}9"))
-        elif kind == "rename":
-            suffix = rng.choice((f".{UID}-future", f".{UID}-delete", "9"))
-            path.parent.rename(path.parent.with_name(path.parent.name + suffix))
-        done.append(f"{kind} {path.relative_to(root)}")
-    return ", ".join(done)
+    """Damage a file of a node, or copy or rename one or a directory; return what was done."""
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    deciding = [one for one in files if one.parent.name == METADATA or one.name[0] > "9"]
+    path = rng.choice(deciding if rng.random() < 0.6 else files)
+    kind = rng.choice(("remove", "empty", "cut", "flip", "flip", "duplicate", "rename"))
+    data = path.read_bytes()
+    target = path
+    if kind == "remove":
+        path.unlink()
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "cut":
+        path.write_bytes(data[: rng.randrange(len(data) + 1)])
+    elif kind == "flip" and data:
+        path.write_bytes(flip(data, rng.randrange(8 * len(data))))
+    elif kind in ("duplicate", "rename"):
+        target = other_name(root, path, rng)
+        if target.parent != path.parent:
+            path, target = path.parent, target.parent
+        if not target.exists():
+            (copied if kind == "duplicate" else renamed)(str(path), str(target))(root)
+    to = "" if target == path else f" to {target.relative_to(root)}"
+    return f"{kind} {path.relative_to(root)}{to}"
+
+
+def other_name(root: Path, path: Path, rng: random.Random) -> Path:
+    """Return another name for a file, or for its directory, below a log directory."""
+    log_dirs = sorted(one for one in root.iterdir() if one.is_dir())
+    if path.parent in log_dirs:
+        return rng.choice(
+            [one / (path.name + rest) for one in log_dirs for rest in ("", "9", ".tmp")]
+        )
+    if rng.random() < 0.5:
+        suffix = rng.choice(("", f".{UID}-future", f".{UID}-delete", f".{UID}-stray", "9"))
+        return rng.choice(log_dirs) / (path.parent.name + suffix) / path.name
+    base, dot, suffix = path.name.partition(".")
+    if not base.isdigit() or rng.random() < 0.4:
+        return path.with_name(
+            path.name + rng.choice((".deleted", ".swap", ".cleaned", ".tmp", "9"))
+        )
+    return path.with_name(f"{int(base) + rng.choice((-1, 1, 7, 100)):020}{dot}{suffix}")

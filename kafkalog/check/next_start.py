@@ -19,6 +19,7 @@ from kafkalog.recovery import (
     NextStart,
     StartInProgress,
     Verdict,
+    is_passed_over,
     start_config,
     start_mode,
 )
@@ -41,7 +42,7 @@ class PartitionStart(PartitionCheck):
         self._start: StartInProgress | None = None
         self._prediction: NextStart | None = None
         self._failure: Defect | None = None
-        if partition.directory.is_remote:
+        if partition.directory.is_remote or is_passed_over(partition.directory):
             return  # no broker starts on it
         with self._step():
             self._start = StartInProgress(

@@ -36,7 +36,6 @@ from kafkalog.journal.requirements import (
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.model import Level, Severity
 from kafkalog.paths import file_system
-from kafkalog.paths.reading_errors import reading_error
 from kafkalog.producers import LastRecord
 from kafkalog.recovery import StartConfig, predict_start
 from kafkalog.sightings import ids_of
@@ -326,9 +325,6 @@ def _files_of(partition: PartitionDir) -> tuple[tuple[str, int, int], ...]:
     found = []
     for entry in partition.files:
         if entry.name.name not in left_overs:
-            try:
-                status = file_system.stat(entry.path)
-            except OSError as error:
-                raise reading_error(error, entry.path) from error
+            status = file_system.status(entry.path)
             found.append((entry.name.name, status.st_size, status.st_mtime_ns))
     return tuple(found)

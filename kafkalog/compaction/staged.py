@@ -35,6 +35,7 @@ from kafkalog.documents import (
 )
 from kafkalog.errors import CorruptDataError, DataError, RefusedError
 from kafkalog.model import AbortedTransaction
+from kafkalog.paths import file_system
 from kafkalog.paths.source import Source, read_file
 from kafkalog.storage import Changes, require_no_link
 
@@ -297,7 +298,7 @@ def _checksum(path: str) -> list[int]:
 
 def _require_ours(path: str, like: str) -> None:
     """Raise if another user's worker has written files that a broker could not append to."""
-    wanted, found = os.stat(like), os.stat(path)
+    wanted, found = file_system.status(like), file_system.status(path)
     # Links share the owner of the file: a link cannot be given to the broker's user.
     if found.st_uid not in (wanted.st_uid, os.geteuid()):
         raise RefusedError(

@@ -138,7 +138,7 @@ class Backup:
 
     def _keep(self, path: str, kept: tuple[str, ...], kept_in: str, before: Listing) -> None:
         around = Changes(self.path, self._observe)
-        if os.stat(self.path).st_dev != os.stat(path).st_dev:
+        if file_system.status(self.path).st_dev != file_system.status(path).st_dev:
             size = sum(before.files[name].size_bytes for name in kept)
             require_space(around.path(kept_in), size)
         around.make_directory(kept_in)
@@ -164,7 +164,7 @@ class Backup:
             around.sync_directory()
             return
         try:
-            names = os.listdir(self.path)
+            names = file_system.names(self.path)
         except OSError as error:
             raise DestinationExistsError(
                 "It exists, and is not a readable directory.",

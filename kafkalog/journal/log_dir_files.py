@@ -22,6 +22,7 @@ from kafkalog.documents import Fields, Items, Number, Text
 from kafkalog.errors import ChangedSinceError, RefusedError, UnsupportedError
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.retry import tried
 from kafkalog.storage import Changes, Step, require_no_link
 from kafkalog.storage.files import open_directory
 from kafkalog.text_files import checkpoint_text, read_offset_checkpoint
@@ -57,6 +58,14 @@ class FileStatus:
         return cls(size, status.st_mtime_ns, mode, status.st_uid, status.st_gid)
 
 
+def _statuses(path: str) -> tuple[os.stat_result, list[tuple[str, os.stat_result]]]:
+    """Return the status of a directory, and of what is in it by name."""
+    with open_directory(path) as opened:
+        with os.scandir(opened) as found:
+            entries = [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
+        return os.fstat(opened), entries
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """A directory and its files, by name, at one moment."""
@@ -73,10 +82,7 @@ class Listing:
             UnsupportedError: something in it is not a regular file; Kafka makes only these.
         """
         try:
-            with open_directory(path) as opened:
-                with os.scandir(opened) as found:
-                    entries = [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
-                directory = os.fstat(opened)
+            directory, entries = tried(path, _statuses, path)
         except OSError as error:
             raise reading_error(error, path) from error
         # A backup is made of hard links, which directories cannot have.

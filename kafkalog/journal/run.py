@@ -22,6 +22,7 @@ from kafkalog.journal.log_dir_files import (
 from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
 from kafkalog.journal.undo import require_unchanged, restore
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.paths import file_system
 from kafkalog.paths.uris import require_local
 from kafkalog.storage import Changes, ChangeWatch, LogDirLock, Step, StepKind
 
@@ -204,7 +205,7 @@ class PartitionRun:
         assert self._backup is not None
         # A rename keeps size, time and owner, by which `undo` recognizes a file under any name.
         if step.kind in (StepKind.CREATE, StepKind.TRUNCATE, StepKind.LINK):
-            status = FileStatus.of(os.stat(step.new_path or step.path))
+            status = FileStatus.of(file_system.status(step.new_path or step.path))
             self._backup.note(file_line(self._path, status))
         if self._observe is not None:
             self._observe(step)

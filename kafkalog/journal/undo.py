@@ -218,7 +218,7 @@ def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal
     be lost under all names of the file.
     """
     kept, kept_in = set(entry.kept), os.path.join(journal.backup, entry.kept_in)
-    if os.stat(kept_in).st_dev != os.stat(entry.path).st_dev:
+    if file_system.status(kept_in).st_dev != file_system.status(entry.path).st_dev:
         size = sum(entry.before.files[name].size_bytes for name in kept)
         require_space(entry.path, size)
     around.make_directory(beside, like=entry.path)

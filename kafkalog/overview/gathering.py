@@ -256,7 +256,7 @@ class Gathering:
         if directory.segments:
             with contained(directory.path, self._failed):
                 configs = self._configs_around(directory).of_topic(directory.topic)
-                found = judge_partition(directory, configs, self._now_ms)
+                found = about_a_partition(judge_partition)(directory, configs, self._now_ms)
         return found
 
     def _growth(
@@ -269,7 +269,7 @@ class Gathering:
         growth: tuple[int, ...] = (0,) * HOURS
         if directory.state == DirectoryState.LIVE:
             with contained(directory.path, self._failed):
-                growth = growth_of(directory, self._now_ms)
+                growth = about_a_partition(growth_of)(directory, self._now_ms)
                 names = directory.path, directory.log_dir, directory.topic, directory.partition
                 changes = tuple(changes_of(retention, growth))
                 self._ahead.outlooks.append(Outlook(*names, Usage(growth=growth), changes))

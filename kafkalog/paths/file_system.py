@@ -73,6 +73,18 @@ def stat(path: str) -> os.stat_result:
     return tried(path, os.stat, path)
 
 
+def status(path: str) -> os.stat_result:
+    """Return the status of what must be there, as `stat` does.
+
+    Raises:
+        NotFoundError, UnreadableError: it is missing, or its disk fails.
+    """
+    try:
+        return stat(path)
+    except OSError as error:
+        raise reading_error(error, path) from error
+
+
 def exists(path: str) -> bool:
     """Return whether a name exists, even as a broken symbolic link.
 

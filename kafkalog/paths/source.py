@@ -19,6 +19,7 @@ from kafkalog.errors import (
     FileChangedError,
     NotAKafkaFileError,
     NotFoundError,
+    ShortageError,
 )
 from kafkalog.paths import reading
 from kafkalog.paths.file_system import is_part, normalize
@@ -120,7 +121,7 @@ class Source:
         except OSError as error:
             self.close()
             raise reading_error(error, path) from error
-        except NotAKafkaFileError:
+        except (NotAKafkaFileError, ShortageError):
             self.close()
             raise
         self.size_bytes = status.st_size

@@ -27,6 +27,7 @@ from kafkalog.recovery.node_start import (
     NodeDir,
     NodeStart,
     absences_line,
+    is_passed_over,
     missing_identity,
     nodes_of,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "absences_line",
     "checkpointed",
     "epochs_from_start",
+    "is_passed_over",
     "missing_identity",
     "nodes_of",
     "predict_start",

@@ -50,6 +50,8 @@ class Consequence(StrEnum):
     """How far the failure of a log that cannot be loaded reaches."""
 
     LOG_DIR_OFFLINE = "the log directory goes offline"
+    """If a log takes it offline, a thread that comes to another log there may still end the broker:
+    it depends on which is first."""
     BROKER_FAILS = "the broker does not start"
 
 

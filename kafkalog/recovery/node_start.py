@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.text_files import MetaProperties
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
+_METADATA_ID: Final = (1).to_bytes(16, "big")
 _RESERVED_IDS: Final = 100  # the first ids stand for "unassigned", "lost" and the like
 
 
@@ -290,6 +291,12 @@ class NodeStart:
             if other is not home and _metadata_of(other) is not None:
                 words = f"Found unexpected metadata location in data directory {other.log_dir.path}"
                 yield _refusal(other, "KafkaException", words, None)
+        # Of a malformed one its own prediction says that it is refused.
+        if directory.topic_id is not None and uuid_bytes(directory.topic_id) != _METADATA_ID:
+            words = "Tried to assign topic ID AAAAAAAAAAAAAAAAAAAAAQ to log for topic partition"
+            path = os.path.join(directory.path, file_names.PARTITION_METADATA)
+            words = f"{words} {CLUSTER_METADATA}-0, but {path} has another"
+            yield _refusal(home, "InconsistentTopicIdException", words, None)
         path = os.path.join(directory.path, file_names.QUORUM_STATE)
         if file_system.exists(path):
             try:
@@ -582,6 +589,12 @@ def _metadata_of(one: NodeDir) -> PartitionDir | None:
 def _may_share_cluster(dirs: Iterable[NodeDir]) -> bool:
     stated = {one.broker[0] for one in dirs if one.broker is not None}
     return len(stated - {None}) < 2
+
+
+def is_passed_over(partition: PartitionDir) -> bool:
+    """Return whether no start loads a directory: any of the metadata topic but the one in use."""
+    is_metadata = partition.topic == CLUSTER_METADATA
+    return is_metadata and os.path.basename(partition.path) != f"{CLUSTER_METADATA}-0"
 
 
 def _is_reserved(directory_id: str) -> bool:

@@ -8,13 +8,13 @@ leave segments after a cut.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import segment_file
 from formats.late_classes import dataclass
 from kafkalog.log_dir import PartitionDir, open_partition
+from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     RemoveFile,
@@ -174,7 +174,7 @@ class Settlement:
         ]
         for name in sorted(cut, key=lambda name: (not name.endswith(file_names.LOG), name)):
             # The backup shares its bytes.
-            if os.stat(self._changes.path(name)).st_nlink > 1:
+            if file_system.status(self._changes.path(name)).st_nlink > 1:
                 self._staging.shorten(name, self._after[name].end)
                 self._changes.sync_directory()
             else:

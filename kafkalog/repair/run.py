@@ -23,6 +23,7 @@ from kafkalog.recovery import (
     NodeStart,
     StartMode,
     Verdict,
+    is_passed_over,
     nodes_of,
     start_config,
     start_line,
@@ -132,7 +133,7 @@ class RecoveryRun(Maintenance):
 
     @cached_property
     def partitions(self) -> list[PartitionDir]:
-        return list(self._partitions())
+        return [one for one in self._partitions() if not is_passed_over(one)]
 
     def plan(
         self, hosting: Hosting | None, progress: Callable[[int], None] | None = None

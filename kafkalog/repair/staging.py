@@ -5,7 +5,6 @@ Follows `LocalLog.splitOverflowedSegment` and `replaceSegments` of Kafka 4.3.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
@@ -128,7 +127,7 @@ def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> 
     """
     log = changes.path(segment_file(action.base_offset, file_names.LOG))
     # LocalLog.splitOverflowedSegment sets the time of the old log: retention goes by it.
-    modified_ms = os.stat(log).st_mtime_ns // 1_000_000
+    modified_ms = file_system.status(log).st_mtime_ns // 1_000_000
     with Source(log) as source:
         for part in action.parts:
             _write(changes, source, part, config, modified_ms)

@@ -345,7 +345,9 @@ class ServedLog:
         """Return the position in the segment from which on nothing may be read."""
         following = opened.segment.next_base_offset
         size = opened.source.size_bytes
-        if end >= (self.log.log_end_offset if following is None else following):
+        # A broker may have appended since the log end was read.
+        has_grown = following is None and size > opened.segment.log.size_bytes
+        if end >= (self.log.log_end_offset if following is None else following) and not has_grown:
             return size
         position, _ = self._position(opened, end)
         return size if position is None else position

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 from formats.file_names import staging_name
 from kafkalog.errors import (
     DestinationExistsError,
+    ShortageError,
     UnwritableError,
     UsageError,
 )
@@ -102,7 +103,7 @@ class NewDirectory:
             try:
                 self._around = os.fstat(self._lock) if like is None else tried(like, os.stat, like)
                 take_after_directory(self._lock, self._around)
-            except OSError:
+            except (OSError, ShortageError):
                 self._discard()
                 raise
         except (OSError, ValueError) as error:

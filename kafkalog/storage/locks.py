@@ -17,6 +17,7 @@ from kafkalog.errors import (
     CorruptDataError,
     DestinationExistsError,
     LogDirInUseError,
+    ShortageError,
     UnreadableError,
 )
 from kafkalog.paths.retry import shortage, tried
@@ -69,19 +70,16 @@ class LogDirLock:
             if self._writes:
                 raise unwritable(error, self.path) from error
         except OSError as error:
-            if self._file < 0 and self._writes:
+            self.__exit__()
+            if self._writes:
                 raise unwritable(error, self.path) from error
-            if self._file < 0:
-                reason = os.strerror(error.errno or 0)
-                raise shortage(error, self.path) or UnreadableError(
-                    f"The file cannot be opened: {reason}.", path=self.path
-                ) from error
-            # A reader goes on where there are no locks: it changes nothing, and reports what it
-            # sees.
-            if self._writes or error.errno not in NO_LOCKS:
-                in_use = self._in_use(error)
-                self.__exit__()
-                raise in_use from error
+            reason = os.strerror(error.errno or 0)
+            raise shortage(error, self.path) or UnreadableError(
+                f"The file cannot be opened: {reason}.", path=self.path
+            ) from error
+        except (LogDirInUseError, ShortageError):
+            self.__exit__()
+            raise
         return self
 
     def _take(self) -> bool:
@@ -107,7 +105,14 @@ class LogDirLock:
         held_here.add(self._held)
         # lockf, not flock: FileChannel.tryLock of the JVM takes a POSIX record lock (F_SETLK), and
         # on Linux the two kinds do not see each other.
-        fcntl.lockf(self._file, kind | fcntl.LOCK_NB)
+        try:
+            fcntl.lockf(self._file, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            # A reader goes on where there are no locks: it changes nothing, and reports what it
+            # sees.
+            if self._writes or error.errno not in NO_LOCKS:
+                raise self._in_use(error) from error
+            return True
         try:
             # A broker removes the file when it ends: a lock on a removed file keeps nobody off.
             return os.path.samestat(status, tried(self.path, os.stat, self.path))

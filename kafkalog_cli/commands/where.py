@@ -66,6 +66,8 @@ def where(
                 for one in state.coordinators_of(of, names, found):
                     writer.write(one)
                     outcome.fail_if(not one.paths)
+                    if (error := found.unlisted.get(one.partition)) is not None:
+                        outcome.hear(error)
     return outcome.status
 
 

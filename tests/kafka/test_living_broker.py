@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.kafka import broker_data
+from tests.kafka.living_questions import asked
 from tests.kafka.living_spark import SparkReads
 from tests.sampling import new_seed, soaks, tries_everything
 from tests.waiting import HANG_S, until
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-SECONDS: Final = 1800 if soaks() else 300 if tries_everything() else 60
+SECONDS: Final = 1800 if soaks() else 300 if tries_everything() else 40
+MOVING_SECONDS: Final = SECONDS // 2
 ROUNDS_MIN: Final = 2
 LEVELS: Final = (("deep",), ("quick", "standard"))
 """At which levels `verify` is run in one round, and in the next."""
@@ -54,6 +56,7 @@ class LivingBroker:
     def __init__(self, process: subprocess.Popen[str], log_dir: Path) -> None:
         self._process = process
         self.log_dir = log_dir
+        self.log_dirs = [one for one in (log_dir, log_dir.with_name("log2")) if one.exists()]
 
     def steady_end(self) -> int:
         """Return how many records of `steady` have been acknowledged."""
@@ -98,7 +101,8 @@ def living_broker(root: Path, seed: int, *more: str) -> Iterator[LivingBroker]:
     It keeps deleting the topic `again` and creating it again.
     """
     (root / "cwd").mkdir(parents=True)
-    (root / "log").mkdir()
+    for name in ("log", "log2") if "moves" in more else ("log",):
+        (root / name).mkdir()
     process = subprocess.Popen(
         ["nice", "-n", "5", *broker_data.java_command(
             "kafkalog.harness.LivingBroker", str(root), str(seed), *more)],
@@ -164,7 +168,7 @@ def committed(broker: LivingBroker, kafkalog: Kafkalog) -> None:
 def verified(broker: LivingBroker, kafkalog: Kafkalog, levels: tuple[str, ...]) -> None:
     """Require that `verify` finds nothing above a note."""
     for level in levels:
-        result = kafkalog("verify", "--level", level, "--format", "ndjson", broker.log_dir)
+        result = kafkalog("verify", "--level", level, "--format", "ndjson", *broker.log_dirs)
         found = [json.loads(line) for line in result.stdout.splitlines()]
         grave = [one for one in found if one.get("severity") in GRAVE]
         assert (grave, result.status) == ([], 0), result.stderr
@@ -274,13 +278,13 @@ def test_readers_and_checks_beside_a_working_broker(
     spark: SparkSession,
     tell: Callable[[str], None],
 ) -> None:
-    """At least two rounds, for a minute; in `make test-all` five, in `make soak` half an hour."""
+    """At least two rounds; five minutes in `make test-all`, half an hour in `make soak`."""
     assert harness is None
     seed = new_seed()
     sys.stderr.write(f"seed {seed}\n")
     rounds = 0
     seen: list[Seen] = []
-    with living_broker(tmp_path, seed) as broker:
+    with living_broker(tmp_path, seed, "again") as broker:
         over = time.monotonic() + SECONDS
         reads = SparkReads(spark, broker, tmp_path / "copies")
         while time.monotonic() < over or rounds < ROUNDS_MIN:
@@ -291,6 +295,7 @@ def test_readers_and_checks_beside_a_working_broker(
             seen += exported_as_consumed(broker, kafkalog, tmp_path)
             profiled(broker, kafkalog)
             looked_up(broker, kafkalog)
+            asked(broker, kafkalog, tmp_path)
             reads.batches()
             reads.go_on()
             rounds += 1
@@ -301,3 +306,35 @@ def test_readers_and_checks_beside_a_working_broker(
     assert any(end > 0 for topic, end, _ in seen if topic == "ledger")
     reads.require_complete()
     tell(f"{rounds} rounds beside a working broker")
+
+
+def test_readers_beside_a_broker_that_moves_partitions(
+    harness: None, tmp_path: Path, kafkalog: Kafkalog, tell: Callable[[str], None]
+) -> None:
+    """One topic goes back and forth between two log directories."""
+    assert harness is None
+    seed = new_seed()
+    sys.stderr.write(f"seed {seed}\n")
+    rounds = 0
+    seen: list[tuple[int, bytes]] = []
+    with living_broker(tmp_path, seed, "moves") as broker:
+        over = time.monotonic() + MOVING_SECONDS
+        while time.monotonic() < over or rounds < ROUNDS_MIN:
+            words = ("--topic", "moving", "--engine", "local", "--format", "ndjson")
+            place = tmp_path / "export"
+            done = kafkalog("export", *broker.log_dirs, "--to", place, *words)
+            assert done.status == 0, done
+            assert b'"type":"defect"' not in done.stdout
+            values = parquet(place, "moving")
+            shutil.rmtree(place)
+            require_numbered(list(values), [one.decode() for one in values.values()], "moving", 0)
+            assert list(values) == list(range(len(values)))
+            seen.append((len(values), digest(values)))
+            verified(broker, kafkalog, LEVELS[rounds % 2])
+            asked(broker, kafkalog, tmp_path)
+            rounds += 1
+        broker.rest()
+    consumed = broker.consumed("moving")
+    for end, found in seen:
+        assert digest({offset: one for offset, one in consumed.items() if offset < end}) == found
+    tell(f"{rounds} rounds beside a broker that moves partitions")

@@ -5,24 +5,32 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.lake.model import ExportRequest
 from kafkalog.lake.plan import make_plan
 from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.recovery import Consequence, NodeDir, NodeStart, nodes_of, predict_start
+from kafkalog.recovery import (
+    Consequence,
+    NodeDir,
+    NodeStart,
+    is_passed_over,
+    nodes_of,
+    predict_start,
+)
 from kafkalog.server.catalog import Catalog
 from kafkalog.server.model import ServeListener, ServeOptions
 from kafkalog.tables.model import Bounds, Request
-from tests.nodes import STATES, write_node
+from tests.nodes import METADATA, STATES, Outcome, drawn_node, sizes_of, write_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from tests.nodes import State
+    from tests.nodes import Log, State
 
 
 def node_at(*log_dirs: Path) -> NodeStart:
@@ -36,9 +44,45 @@ def errors(node: NodeStart, consequence: Consequence) -> set[str]:
     found = [one.refusal for one in node.refusals]
     for one in node.dirs:
         for partition in one.log_dir.partitions:
+            if is_passed_over(partition):
+                continue
             refusal = predict_start(partition, hosting=node.hosting).refusal
             found += [refusal] if refusal is not None else []
     return {one.error for one in found if one.consequence == consequence}
+
+
+def predicted(root: Path) -> Outcome:
+    """Return what the start of a node is predicted to make of it."""
+    log_dirs = sorted(path for path in root.iterdir() if path.is_dir())
+    node = node_at(*log_dirs)
+    partitions = [partition for one in node.dirs for partition in one.log_dir.partitions]
+    logs: dict[str, Log] = {}
+    for one in partitions:
+        loaded = predict_start(one, hosting=node.hosting).loaded
+        if loaded is not None and one.topic != CLUSTER_METADATA:
+            name = str(Path(one.path).relative_to(root))
+            if node.stray_reason(one):  # it is renamed, and by then has no leading zeros
+                name = f"{Path(name).parent}/{one.topic}-{one.partition}"
+            sizes = sizes_of(name, (part.size_bytes for part in loaded.segments))
+            logs[name] = loaded.log_start_offset, loaded.log_end_offset, *sizes
+    errors_of_all = errors(node, Consequence.BROKER_FAILS)
+    offline = {
+        Path(one.log_dir.path).name
+        for one in node.refusals
+        if one.refusal.consequence == Consequence.LOG_DIR_OFFLINE
+    }
+    for one in partitions:
+        refusal = predict_start(one, hosting=node.hosting).refusal
+        if refusal is not None and refusal.consequence == Consequence.LOG_DIR_OFFLINE:
+            offline.add(Path(one.path).parent.name)
+    strays = {f"{one.topic}-{one.partition}" for one in partitions if node.stray_reason(one)}
+    return Outcome(
+        tuple(sorted(errors_of_all)),
+        tuple(sorted(offline)),
+        None if node.hosting is None else tuple(sorted(strays)),
+        None if node.hosting is None else tuple(sorted(one.name for one in node.absent)),
+        logs,
+    )
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
@@ -63,6 +107,25 @@ def test_a_node_starts_as_it_did(state: State, tmp_path: Path) -> None:
         assert [one.name for one in node.absent] == [*state.created]
 
 
+RECORDED = [
+    json.loads(line)
+    for line in Path(__file__).with_name("node_starts.ndjson").read_text().splitlines()
+]
+"""What brokers made of nodes that were drawn and damaged, by the seed; see `test_node_starts`."""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("row", RECORDED, ids=lambda row: str(row["seed"]))
+def test_a_damaged_node_starts_as_it_did(
+    row: dict[str, Any], corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Exceptions, directories offline, strays, logs created, and starts, ends and sizes of logs."""
+    root = tmp_path / "node"
+    about = drawn_node(root, corpus_dir / "recovery" / "intact" / "orders-0", row["seed"])
+    assert about == row["about"], "other damage than was recorded"
+    assert not predicted(root).differences(Outcome.of(dict(row["outcome"]))), about
+
+
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 def test_verify_and_recover_tell_the_same_start(
     state: State, tmp_path: Path, kafkalog: Any
@@ -77,7 +140,8 @@ def test_verify_and_recover_tell_the_same_start(
     refused = {row["error"] for row in starts if row["consequence"] == "the broker does not start"}
     assert (state.error in refused) if state.error else not refused
     planned = kafkalog("recover", root, "--format", "ndjson")
-    is_damaged = any(row["type"] == "defect" and row["severity"] == "damage" for row in rows)
+    damaged = [row for row in rows if row["type"] == "defect" and row["severity"] == "damage"]
+    is_damaged = any(f"{METADATA}." not in row["path"] for row in damaged)  # no start loads those
     assert planned.status == (is_bad or is_damaged), planned.stderr
     if is_bad:
         assert verified.status == 1

@@ -1,8 +1,10 @@
-"""Each kind of call about each path fails, once and for good, in each command that reads.
+"""Each kind of call about each path fails, once and for good, in each command.
 
 The result is the same answer (where the call was not needed), a finding, or an error; never a
 traceback, an internal error, or status 0 with less than there is. Trouble that says nothing about
-the data is no finding: if it passes, the answer is the same; if it lasts, the status says so.
+the data is no finding: if it passes, the answer is the same; if it lasts, the status says so, and
+no line is printed that the whole answer lacks. A command that changes a log directory is run again
+after that, and leaves what it would have left at first.
 
 A command makes up to a thousand calls, most of them repeated: a stat of the same file, a read of
 the same log. So for each distinct call (its kind and its path) these fail: the first, for good; the
@@ -30,6 +32,7 @@ import pytest
 
 from kafkalog.errors import PARTLY_DONE, OutOfMemoryError
 from kafkalog.paths import retry
+from tests.command_lines import LINES, OF_THE_RUN, WRITERS, repeatable
 from tests.sampling import new_seed, tries_everything
 from tests.sweeps import small_log
 
@@ -51,76 +54,13 @@ FAULTS = 6
 """Faults of each command where not everything is tried."""
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
-LOG = "{dir}/orders-0/00000000000000000000.log"
-FILES = f"{LOG},{{dir}}/orders-0/00000000000000000000.index"
-COMPACTED = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--now", "0")
-LINES: dict[str, tuple[str, ...]] = {
-    "ls": ("ls", "{dir}", "--format", "ndjson"),
-    "ls-segments": ("ls", "{dir}", "--segments", "--format", "ndjson"),
-    "ls-files": ("ls", "{dir}", "--files"),
-    "dump-ndjson": ("dump-segment", "{dir}/orders-0", "--format", "ndjson"),
-    "dump-json": ("dump-segment", "{dir}/orders-0", "--format", "json"),
-    "dump-csv": ("dump-segment", "{dir}/orders-0", "--format", "csv"),
-    "dump-table": ("dump-segment", "{dir}/orders-0"),
-    "dump-kafka": ("dump-segment", "{dir}/orders-0", "--format", "kafka"),
-    "dump-batches": ("dump-segment", "{dir}/orders-0", "--batches", "--format", "ndjson"),
-    "dump-committed": ("dump-segment", "{dir}/orders-0", "--read-committed", "--format", "ndjson"),
-    "dump-parquet": ("dump-segment", "{dir}/orders-0", "--format", "parquet", "--to", "{to}"),
-    "dump-index": ("dump-segment", FILES.partition(",")[2], "--format", "ndjson"),
-    "dump-checkpoint": ("dump-segment", "{dir}/replication-offset-checkpoint"),
-    "lookup-offset": ("lookup-offset", "{dir}/orders-0", "17", "--format", "ndjson"),
-    "lookup-time": ("lookup-offset", "{dir}/orders-0", "--timestamp", "1700000000000",
-                    "--format", "ndjson"),
-    "lookup-latest": ("lookup-offset", "{dir}/orders-0", "--special", "latest", "--explain"),
-    "verify-quick": ("verify", "{dir}", "--level", "quick", "--format", "ndjson"),
-    "verify": ("verify", "{dir}", "--format", "ndjson"),
-    "verify-deep": ("verify", "{dir}", "--level", "deep", "--format", "ndjson"),
-    "verify-prometheus": ("verify", "{dir}", "--format", "prometheus"),
-    "kafka-dump-log": ("kafka-dump-log", "--print-data-log", "--files", FILES),
-    "simulate-retention": ("simulate-retention", "{dir}", "--config", "retention.ms=1",
-                           "--now", "0", "--format", "ndjson"),
-    "simulate-roll": ("simulate-roll", "{dir}/orders-0", "--config", "segment.bytes=1000",
-                      "--format", "ndjson"),
-    "apply-retention": ("apply-retention", "{dir}", "--config", "retention.ms=1", "--now", "0",
-                        "--format", "ndjson"),
-    "audit-compaction": ("audit-compaction", "{dir}/orders-0", "--cleaner-offset", "20",
-                         "--now", "0", "--format", "ndjson"),
-    "compact": ("compact", "{dir}", *COMPACTED, "--format", "ndjson"),
-    "recover": ("recover", "{dir}", "--now", "0", "--format", "ndjson"),
-    "recover-start": ("recover", "{dir}", "--from", "start", "--now", "0", "--format", "ndjson"),
-    "rebuild-index": ("rebuild-index", "{dir}", "--now", "0", "--format", "ndjson"),
-    "profile": ("profile", "{dir}", "--engine", "local", "--format", "ndjson"),
-    "salvage-plan": ("salvage", "{dir}", "--to", "{to}", "--dry-run", "--format", "ndjson"),
-    "salvage": ("salvage", "{dir}", "--to", "{to}", "--format", "ndjson"),
-    "compact-to": ("compact", "{dir}", *COMPACTED, "--to", "{to}", "--format", "ndjson"),
-    "count": ("sql", "select count(*) n from records", "{dir}", "--format", "ndjson"),
-    "du": ("du", "{dir}", "--format", "ndjson"),
-    "du-forecast": ("du", "{dir}", "--forecast", "--now", "0", "--disk-size", "1G"),
-    "find": ("find", "{dir}", "--value-regex", ".", "--format", "ndjson"),
-    "diff": ("diff", "{dir}/orders-0", "{dir}/orders-1", "--all", "--format", "ndjson"),
-    "sql": ("sql", "select * from records order by all", "{dir}", "--format", "ndjson"),
-    "groups": ("groups", "{broker}", "--format", "ndjson"),
-    "transactions": ("transactions", "{broker}", "--now", "0", "--format", "ndjson"),
-    "metadata": ("metadata", "{broker}", "--format", "ndjson"),
-    "simulate-broker": ("simulate-retention", "{broker}", "--now", "0", "--format", "ndjson"),
-    "verify-broker": ("verify", "{broker}", "--format", "ndjson"),
-    "report": ("report", "{broker}", "--now", "0", "--to", "{to}"),
-    "anatomy": ("anatomy", "{dir}/orders-0", "--format", "ndjson"),
-    "explain": ("explain", "bytes-unreadable"),
-    "export": ("export", "{dir}", "--to", "{to}", "--file-format", "ndjson", "--engine", "local",
-               "--format", "ndjson"),
-}  # fmt: skip
 BY_PARTITION = ("ls", "verify", "simulate-retention", "recover", "rebuild-index", "apply-retention",
                 "compact")  # fmt: skip
 """Of these each partition's rows depend on its own files, and on those at the top."""
-OF_THE_RUN = re.compile(
-    rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
-)
-"""When a run was, and how long it took."""
 WITHOUT_FILES = ("explain",)
 """Of these it is shown that they make no such call."""
-WORDS = ("cannot be read", "not give", "-unreadable", "not be listed", "Permission denied",
-         "Stale file handle", "Input/output error")  # fmt: skip
+WORDS = ("cannot be read", "cannot be opened", "not give", "-unreadable", "not be listed",
+         "Permission denied", "Stale file handle", "Input/output error")  # fmt: skip
 TEMPORARY_WORDS = "error: temporary"
 
 
@@ -194,7 +134,7 @@ def faults_of(calls: Counter[Call], rng: random.Random) -> list[Fault]:
 @pytest.fixture
 def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
     """Two partitions with files of all kinds."""
-    root = tmp_path / "log-dir"
+    root = tmp_path / "place" / "log-dir"
     partition = small_log(corpus_dir, root)
     shutil.copytree(partition, root / "orders-1")
     properties = corpus_dir / "kafka-4.3" / "txn-v0" / "meta.properties"
@@ -214,20 +154,18 @@ def is_told(done: Result, to: Path) -> bool:
     return is_counted or any(word in said for word in WORDS)
 
 
-def is_right(done: Result, fault: Fault, to: Path) -> bool:
-    """Return whether a run that gives another answer says why."""
+def is_right(done: Result, fault: Fault, to: Path, *, is_writer: bool) -> bool:
+    """Return whether a run that gives another answer says why.
+
+    A writer waits for nothing in the middle of a change: it says that it must be run again.
+    """
     if fault.code == errno.ENOMEM:
         return done.status in (OutOfMemoryError.exit_code, PARTLY_DONE)
     if fault.code in TEMPORARY:
         is_partly = done.status == PARTLY_DONE
         said = is_partly or (done.status == 3 and TEMPORARY_WORDS in done.stderr)
-        return fault.for_good and said
-    return done.status not in (0, 9) and is_told(done, to)
-
-
-def answer(done: Result, to: Path) -> tuple[int, bytes, str, bytes]:
-    """Return all that a run says, except its times, and the file that it made."""
-    return done.status, OF_THE_RUN.sub(b"", done.stdout), done.stderr, made_at(to)
+        return (fault.for_good and said) or (is_writer and is_partly)
+    return done.status != 0 and is_told(done, to)
 
 
 def made_at(to: Path) -> bytes:
@@ -248,8 +186,60 @@ def rows_lost(whole: Result, done: Result, path: str) -> set[bytes]:
     return wanted - set(done.stdout.splitlines())
 
 
+@dataclass(frozen=True)
+class Given:
+    """The directories that a command line names.
+
+    Attributes:
+        root: what is in it is put back before each run.
+        words: the line.
+        to: where it writes.
+    """
+
+    root: Path
+    words: list[str]
+    to: Path
+
+    def answer(self, done: Result) -> tuple[Any, ...]:
+        """Return all that a run says, except its times, and the files that it leaves."""
+        out, error = (OF_THE_RUN.sub(b"", one) for one in (done.stdout, done.stderr.encode()))
+        return done.status, out, error, tree(self.to), tree(self.root / "log-dir")
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Return the files in a directory by name, or the one file; without times of the run."""
+    found = {}
+    for path in [root] if root.is_file() else sorted(root.rglob("*")):
+        if path.is_file():
+            content = OF_THE_RUN.sub(b"", path.read_bytes())
+            if path.name.endswith("-checkpoint"):  # the order of the entries means nothing
+                content = b"\n".join(sorted(content.splitlines()))
+            found[re.sub(r"[0-9a-f]{16,32}", "ID", str(path.relative_to(root)))] = content
+    return found
+
+
+def given(name: str, log_dir: Path, tmp_path: Path, kafkalog: Run) -> Given:
+    """Make what a command line names."""
+    to = tmp_path / "to"
+    words = {**LINES, **WRITERS}[name]
+    if any("{broker}" in word for word in words):
+        shutil.copytree(EXAMPLE, log_dir / "broker")
+    if name in ("recover-in-place", "rebuild-in-place"):
+        first, *_ = sorted((log_dir / "orders-1").glob("*.index"))
+        first.unlink()
+    if name == "recover-in-place":
+        *_, last = sorted((log_dir / "orders-0").glob("*.log"))
+        last.write_bytes(last.read_bytes()[:-5])
+    backup = log_dir.parent / "backup"
+    if any("{backup}" in word for word in words):
+        line = "compact", *WRITERS["compact-in-place"][1:], "--backup", backup
+        assert kafkalog(*(str(word).format(dir=log_dir) for word in line)).status == 0
+    places = {"dir": log_dir, "to": to, "broker": log_dir / "broker", "backup": backup}
+    return Given(log_dir.parent, [word.format(**places) for word in words], to)
+
+
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", [*LINES, *WRITERS])
 def test_a_call_that_fails_is_told(
     name: str, log_dir: Path, tmp_path: Path, kafkalog: Run, tell: Callable[[str], None]
 ):
@@ -257,10 +247,14 @@ def test_a_call_that_fails_is_told(
 
     Other partitions keep their rows.
     """
-    to = tmp_path / "to"
-    broker = shutil.copytree(EXAMPLE, log_dir / "broker") if "{broker}" in LINES[name] else ""
-    words = [word.format(dir=log_dir, to=to, broker=broker) for word in LINES[name]]
-    try_faults(name, words, log_dir, to, kafkalog, tell)
+    try_faults(name, given(name, log_dir, tmp_path, kafkalog), kafkalog, tell)
+
+
+def test_each_command_is_tried(kafkalog: Run) -> None:
+    """A new command has a line in `tests.command_lines`."""
+    shown = kafkalog("--help").stdout.decode().partition("Commands:")[2]
+    commands = set(re.findall(r"^  ([a-z][a-z-]+)  ", shown, re.MULTILINE))
+    assert commands == {line[0] for line in (*LINES.values(), *WRITERS.values())} | {"serve"}
 
 
 BROKER = """
@@ -279,48 +273,49 @@ def test_an_error_about_the_lock_of_a_broker_is_told(
     """A running broker decides the view: files are shown as they are next to one."""
     (log_dir / ".kafka_cleanshutdown").unlink()
     lock = log_dir / ".lock"
-    words = [word.format(dir=log_dir) for word in LINES[name]]
     line = [sys.executable, "-c", BROKER, lock]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
         assert broker.stdin is not None
         assert broker.stdout is not None
         assert broker.stdout.readline() == b"locked\n"
-        try_faults(name, words, log_dir, tmp_path / "to", kafkalog, tell, about=str(lock))
+        made = given(name, log_dir, tmp_path, kafkalog)
+        try_faults(name, made, kafkalog, tell, about=str(lock))
         broker.stdin.close()
 
 
 def try_faults(
-    name: str, words: list[str], log_dir: Path, to: Path, kafkalog: Run,
-    tell: Callable[[str], None], *, about: str = "",
-) -> None:  # fmt: skip
+    name: str, made: Given, kafkalog: Run, tell: Callable[[str], None], *, about: str = ""
+) -> None:
     """Try the faults of one command line.
 
     Args:
         name: the name of the line.
-        words: the line.
-        log_dir: what the line reads.
-        to: where it writes, if anywhere.
+        made: the line, and what it names.
         kafkalog: runs it.
         tell: receives how much was tried.
         about: make only calls about this path fail, each of them.
     """
     seed = new_seed()
     rng = random.Random(seed)
+    disk = os.statvfs(made.root)
+    kept = shutil.copytree(made.root, made.to.with_name("kept")) if name in WRITERS else None
 
-    disk = os.statvfs(log_dir)
-
-    def run(fault: Fault | None) -> tuple[Result, Faults]:
-        shutil.rmtree(to, ignore_errors=True)
-        to.unlink(missing_ok=True)
+    def run(fault: Fault | None, *, again: bool = False) -> tuple[Result, Faults]:
+        if not again:
+            clear(made.to)
+            if kept is not None:
+                clear(made.root)
+                shutil.copytree(kept, made.root)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(retry, "BUDGET_S", BUDGET_S)
             patch.setattr(os, "statvfs", lambda _path: disk)  # others write to it meanwhile
-            faults = Faults(patch, log_dir, fault)
-            return kafkalog(*words), faults
+            repeatable(patch)
+            faults = Faults(patch, made.root, fault)
+            return kafkalog(*made.words), faults
 
     whole, faults = run(None)
     assert whole.status in (0, 1, 9), whole
-    wanted = answer(whole, to)
+    wanted = made.answer(whole)
     every = faults_of(faults.calls, rng)
     every = [fault for fault in every if about in fault.call[1]]
     tried = every if tries_everything() or about else rng.sample(every, min(FAULTS, len(every)))
@@ -330,24 +325,48 @@ def try_faults(
         done, faults = run(fault)
         if not faults.has_failed:
             continue  # not each run makes the same calls
-        failed[fault.call[0]] += 1
-        what = (fault, errno.errorcode[fault.code])
-        if done.status == 70 or "Traceback" in done.stderr:
-            wrong.append((what, done.stderr))
-        elif answer(done, to) != wanted and not is_right(done, fault, to):
-            wrong.append((what, f"{done.status}: {difference(whole, done)} {done.stderr}"))
-        elif fault.code not in OF_FILES:
-            continue  # the run ends, whatever is left
-        elif name in BY_PARTITION:
-            lost = rows_lost(whole, done, fault.call[1])
-            wrong += [(what, f"without {row!r}") for row in lost]
+        found = made.answer(done)
+        failed[f"{errno.errorcode[fault.code]} {'same' if found == wanted else done.status}"] += 1
+        words = trouble(name, fault, made, whole, done) if found != wanted else ""
+        if words:
+            files = {name for one in (3, 4) for name, _ in found[one].items() ^ wanted[one].items()}
+            words += f"; {sorted(files)} differ"
+        if kept is not None and found[-1] != wanted[-1]:
+            again, _ = run(None, again=True)
+            both = tree(made.root / "log-dir").items() ^ wanted[-1].items()
+            # One that stopped lower is lower: the next start scans more, and finds the same.
+            if differing := {name for name, _ in both} - {"recovery-point-offset-checkpoint"}:
+                words += f"; {sorted(differing)} differ after a second run: {again}"
+        if words:
+            wrong.append(((fault, errno.errorcode[fault.code]), words))
     tell(
         f"{name}: {failed.total()} of {len(every)} faults in {len(faults_seen(every))} calls, "
-        f"seed {seed}: {dict(failed)}"
+        f"seed {seed}: {dict(sorted(failed.items()))}"
     )
     shown = "\n".join(f"{what}\n  {words}" for what, words in wrong[:4])
     assert not wrong, f"seed {seed}: {len(wrong)} wrong, such as\n{shown}"
     assert bool(failed) != (name in WITHOUT_FILES)
+
+
+def clear(path: Path) -> None:
+    """Remove a file or a directory."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.unlink(missing_ok=True)
+
+
+def trouble(name: str, fault: Fault, made: Given, whole: Result, done: Result) -> str:
+    """Return what is wrong with an answer that differs; nothing if it says why."""
+    if done.status == 70 or "Traceback" in done.stderr:
+        return done.stderr
+    if not is_right(done, fault, made.to, is_writer=name in WRITERS):
+        return f"{done.status}: {difference(whole, done)} {done.stderr}"
+    if fault.code in OF_FILES:
+        lost = rows_lost(whole, done, fault.call[1]) if name in BY_PARTITION else ()
+        return ", ".join(f"without {row!r}" for row in lost)
+    if name in WRITERS and done.status == PARTLY_DONE:
+        return ""  # what it prints is what it did
+    more = set(done.stdout.splitlines()) - set(whole.stdout.splitlines())
+    return f"{done.status}: more lines, such as {min(more)!r}" if more else ""
 
 
 def faults_seen(faults: list[Fault]) -> set[Call]:

@@ -6,10 +6,12 @@ import kafka.server.KafkaRaftServer;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Time;
 
@@ -30,14 +32,15 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED [again]`, in an empty working directory. It appends,
- * rolls, cleans, deletes, moves log starts, and creates and deletes topics in OUT/log. Says `running` when the topics are
+ * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED [again] [moves]`, in an empty working directory. It appends,
+ * rolls, cleans, deletes, moves log starts, commits offsets of a group, and creates and deletes topics in OUT/log. With `moves` a topic
+ * goes back and forth between OUT/log and OUT/log2. Says `running` when the topics are
  * there. To the line `end` it answers with the end of the acknowledged records of `steady`. With the line `rest` the load
  * ends, OUT/consumed/TOPIC gets what a read_committed consumer is given of each topic, and the answer is `rested`. At the
  * end of stdin it shuts down.
  *
  * What is in the logs follows from where it is: the record at offset N of `steady`, `compacted`, `retained` and `trimmed`,
- * and with `again` of the topic of that name, which is deleted and made again, has a value that begins with N. In `transactional` and `ledger` values begin with `committed` or `aborted`.
+ * and with `again` of the topic of that name, which is deleted and made again, and of `moving`, has a value that begins with N. In `transactional` and `ledger` values begin with `committed` or `aborted`.
  */
 public final class LivingBroker {
     private static final List<String> TOPICS = List.of("steady", "ledger", "compacted", "transactional", "retained", "trimmed");
@@ -58,7 +61,7 @@ public final class LivingBroker {
     public static void main(String[] argv) {
         int status = 1;
         try {
-            run(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1]), List.of(argv).contains("again"));
+            run(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1]), List.of(argv));
             status = 0;
         } catch (Throwable e) {
             e.printStackTrace();
@@ -69,9 +72,11 @@ public final class LivingBroker {
         }
     }
 
-    private static void run(Path out, long seed, boolean again) throws Exception {
+    private static void run(Path out, long seed, List<String> more) throws Exception {
         int[] ports = LiveBroker.freePorts(2);
         Properties config = LiveBroker.config(ports, out.resolve("log"));
+        List<String> dirs = List.of(out.resolve("log").toString(), out.resolve("log2").toString());
+        if (more.contains("moves")) config.put("log.dirs", String.join(",", dirs));
         config.put("log.cleaner.backoff.ms", "1000");
         config.put("log.retention.check.interval.ms", "1000");
         config.put("log.segment.delete.delay.ms", "1000"); // soon: an open file outlives its name
@@ -90,11 +95,16 @@ public final class LivingBroker {
                 topic("transactional", Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")),
                 topic("retained", Map.of("retention.bytes", "60000")),
                 topic("trimmed", Map.of()))).all().get();
+            if (more.contains("moves")) {
+                for (String topic : TOPICS) move(admin, topic, dirs.get(0));
+                admin.createTopics(List.of(topic("moving", Map.of()))).all().get();
+            }
             List<Callable<Void>> jobs = new ArrayList<>(List.of(
                 () -> load.numbered("steady"), () -> load.numbered("compacted"), () -> load.numbered("retained"),
                 () -> load.numbered("trimmed"), () -> load.transactions("transactional"), () -> load.transactions("ledger"),
-                () -> load.trims(admin), () -> load.topics(admin)));
-            if (again) jobs.add(() -> load.again(admin));
+                () -> load.trims(admin), () -> load.topics(admin), () -> load.commits(admin)));
+            if (more.contains("again")) jobs.add(() -> load.again(admin));
+            if (more.contains("moves")) jobs.addAll(List.of(() -> load.numbered("moving"), () -> load.moves(admin, dirs)));
             List<Future<Void>> running = jobs.stream().map(pool::submit).toList();
             System.out.println("running");
             System.out.flush();
@@ -105,7 +115,7 @@ public final class LivingBroker {
                     load.isOver = true;
                     for (Future<Void> one : running) one.get();
                     Thread.sleep(SETTLING_MS);
-                    load.consume(Files.createDirectory(out.resolve("consumed")));
+                    load.consume(Files.createDirectory(out.resolve("consumed")), more.contains("moves"));
                     System.out.println("rested");
                 } else {
                     System.out.println(load.steadyEnd);
@@ -120,9 +130,11 @@ public final class LivingBroker {
     }
 
     /** What a read_committed consumer is given of each topic that stays. */
-    private void consume(Path to) throws Exception {
+    private void consume(Path to, boolean moves) throws Exception {
         Observation observation = new Observation(bootstrap);
-        for (String topic : TOPICS) {
+        List<String> topics = new ArrayList<>(TOPICS);
+        if (moves) topics.add("moving");
+        for (String topic : topics) {
             TopicPartition partition = new TopicPartition(topic, 0);
             observation.writeRecords(observation.read(List.of(partition), IsolationLevel.READ_COMMITTED).get(partition), to.resolve(topic));
         }
@@ -197,6 +209,35 @@ public final class LivingBroker {
             }
         }
         return null;
+    }
+
+    /** Commits offsets of a group. */
+    private Void commits(Admin admin) throws Exception {
+        while (!isOver) {
+            Map<TopicPartition, OffsetAndMetadata> offsets = Map.of(new TopicPartition("steady", 0), new OffsetAndMetadata(steadyEnd));
+            admin.alterConsumerGroupOffsets("billing", offsets).all().get();
+            Thread.sleep(200);
+        }
+        return null;
+    }
+
+    /** Moves a topic between the log directories. */
+    private Void moves(Admin admin, List<String> dirs) throws Exception {
+        Random rnd = new Random(seed + 2);
+        for (int i = 1; !isOver; i++) {
+            move(admin, "moving", dirs.get(i % 2));
+            Thread.sleep(rnd.nextInt(1500));
+        }
+        return null;
+    }
+
+    private static void move(Admin admin, String topic, String dir) throws Exception {
+        TopicPartitionReplica replica = new TopicPartitionReplica(topic, 0, 1);
+        admin.alterReplicaLogDirs(Map.of(replica, dir)).all().get();
+        LiveBroker.await("the move of " + topic, () -> {
+            var found = admin.describeReplicaLogDirs(List.of(replica)).all().get().get(replica);
+            return dir.equals(found.getCurrentReplicaLogDir()) && found.getFutureReplicaLogDir() == null;
+        });
     }
 
     /** One topic that is deleted and made again, under the same name. */
