@@ -112,9 +112,14 @@ def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
     """Return the ordinal of the first batch after all wanted offsets, or the batch count."""
     if plan.selection.to_offset is None:
         return int(headers.shape[1])
-    is_wrapper = (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
-    behind = (headers[k.BASE_OFFSET] >= plan.selection.to_offset) & ~is_wrapper
+    behind = (headers[k.BASE_OFFSET] >= plan.selection.to_offset) & ~_is_wrapper(headers)
     return int(behind.argmax()) if behind.any() else int(headers.shape[1])
+
+
+def _is_wrapper(headers: NDArray[np.int64], which: int | slice = slice(None)) -> Any:
+    """Return which batches are compressed messages of magic 0 or 1."""
+    packed = headers[k.ATTRIBUTES, which] & c.COMPRESSION_MASK != 0
+    return (headers[k.MAGIC, which] < 2) & packed
 
 
 def in_order(order: Order, chunk: Chunk, count: int) -> int:
@@ -141,7 +146,10 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
     else:  # before damage: judged by what comes after that; after a gap: by where the log ends
         fits[-1] &= chunk.position + chunk.size_bytes == order.frames.end and last[-1] < high
         before = order.next_offset if count == 1 else int(last[-2]) + 1
-        fits[-1] &= base[-1] == before or order.high is not None
+        is_fit = base[-1] == before or order.high is not None
+        if not is_fit and _is_wrapper(headers, count - 1):  # it states its last offset alone
+            is_fit = order.end_limit is None or last[-1] < order.end_limit()
+        fits[-1] &= is_fit
         epoch = order.epoch if count == 1 else epochs[-2]
         fits[-1] &= epoch in (c.NO_EPOCH, epochs[-1]) or order.agrees(
             int(base[-1]), int(epochs[-1])

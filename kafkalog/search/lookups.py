@@ -98,7 +98,8 @@ def look_up(
                 at_end |= not found.found or found.query == Special.LATEST
                 yield PartitionLookup(log.partition, found, control, reset_to)
                 damage |= log.damage
-            if at_end and isolation != Isolation.LOG:
+            # With a tier it would take the manifests of all segments to say what is left out.
+            if at_end and isolation != Isolation.LOG and log.partition.tier is None:
                 ends(log.offsets.of_partition(isolation))
             for defect in damage.values():
                 damaged(defect)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafkalog_cli.test_failing_calls import log_dir, try_faults
+from tests.kafkalog_cli.test_failing_calls import Given, log_dir, try_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,4 +30,5 @@ def test_a_call_that_fails_is_told(
     """The rows are the same, or the error names what could not be read."""
     master = spark.sparkContext.master
     words = ["sql", "--master", master, "--view", view, "--format", "ndjson", QUERY, str(log_dir)]
-    try_faults(f"sql-{view}", words, log_dir, tmp_path / "to", kafkalog, tell)
+    given = Given(log_dir.parent, words, tmp_path / "to")
+    try_faults(f"sql-{view}", given, kafkalog, tell)
