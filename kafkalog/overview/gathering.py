@@ -6,7 +6,7 @@ import os
 import shlex
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats.file_names import DirectoryState, FileState, is_staging
 from kafkalog.check.verdict import verdict
@@ -17,7 +17,7 @@ from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, ove
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
 from kafkalog.inventory import list_log_dirs, list_partitions
-from kafkalog.living import about_a_partition
+from kafkalog.living import answered, listed_now
 from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
 from kafkalog.offsets import LeftOut
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from kafkalog.view import Shown
 
     Progress = Callable[[int], None]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ class Gathering:
         if directory.segments:
             with contained(directory.path, self._failed):
                 configs = self._configs_around(directory).of_topic(directory.topic)
-                found = about_a_partition(judge_partition)(directory, configs, self._now_ms)
+                found = _asked(lambda one: judge_partition(one, configs, self._now_ms), directory)
         return found
 
     def _growth(
@@ -269,7 +271,7 @@ class Gathering:
         growth: tuple[int, ...] = (0,) * HOURS
         if directory.state == DirectoryState.LIVE:
             with contained(directory.path, self._failed):
-                growth = about_a_partition(growth_of)(directory, self._now_ms)
+                growth = _asked(lambda one: growth_of(one, self._now_ms), directory)
                 names = directory.path, directory.log_dir, directory.topic, directory.partition
                 changes = tuple(changes_of(retention, growth))
                 self._ahead.outlooks.append(Outlook(*names, Usage(growth=growth), changes))
@@ -289,8 +291,8 @@ class Gathering:
         if not is_staging(os.path.basename(directory.path)):
             with contained(directory.path, self._failed):
                 configs = self._configs_around(directory).of_topic(directory.topic)
-                ask = about_a_partition(find_candidate)
-                found = ask(directory, configs, CompactionRequest(self._now_ms))
+                request = CompactionRequest(self._now_ms)
+                found = _asked(lambda one: find_candidate(one, configs, request), directory)
         return found
 
     def _groups(self) -> list[GroupFacts]:
@@ -348,6 +350,11 @@ def _no_file(path: str) -> UsageError:
         path=path,
         hint="`kafkalog anatomy` and `kafkalog dump-segment` show what is in it.",
     )
+
+
+def _asked(question: Callable[[PartitionDir], T], directory: PartitionDir) -> T:
+    """Return the answer about a partition, or if it changes about what has its name now."""
+    return answered(lambda: question(directory), lambda: question(listed_now(directory)))
 
 
 def _passed_over(_: Defect) -> None:

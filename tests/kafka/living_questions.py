@@ -6,8 +6,10 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from formats.topic_names import TRANSACTION_STATE
 from tests.kafkalog.server.protocol import Connected, serving
 from tests.kafkalog.server.test_fetch import batches, everything
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,7 @@ def asked(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
     """Ask everything once."""
     dirs = broker.log_dirs
     committed(broker, kafkalog)
+    until(lambda: any(path for one in dirs for path in one.glob(f"{TRANSACTION_STATE}-*")))
     answered(kafkalog, "transactions", *dirs)
     topics = {one.get("topic") for one in answered(kafkalog, "metadata", dirs[0])}
     assert topics >= {*NUMBERED}

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import struct
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -280,6 +281,7 @@ def fetched(dirs: list[Path]) -> Result:
     """Fetch the topic by its id to the end, as a client that asks again after an error."""
     found: list[bytes] = []
     with (
+        warnings.catch_warnings(action="ignore"),  # of a topic that the metadata do not know
         serving(*dirs, follow=True, high_watermark="end") as running,
         Connected(running.address) as client,
     ):
