@@ -96,7 +96,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
 """Those that change `{dir}`; of `resurrect --in-place` see `tests/crash/test_in_place.py`."""
 OF_THE_RUN = re.compile(
     rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
-    rb"|directory\.id=\S+"
+    rb"|directory\.id=\S+|#\w{3} \w{3} \d\d [\d:]{8} UTC \d{4}"
 )
 """When a run was, and how long it took."""
 
