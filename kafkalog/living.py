@@ -44,7 +44,7 @@ P = ParamSpec("P")
 CHANGES: Final = (NotFoundError, FileChangedError)
 """Errors that a reader meets when a broker renames, deletes or truncates files under it."""
 # without progress: more than a broker changes while one answer is found
-TRIES_MAX: Final = 10
+TRIES_MAX: Final = 30
 _PAUSE_S: Final = 0.02
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from formats.topic_names import TRANSACTION_STATE
+from formats.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tests.kafkalog.server.protocol import Connected, serving
 from tests.kafkalog.server.test_fetch import batches, everything
 from tests.waiting import until
@@ -38,8 +39,9 @@ def answered(kafkalog: Kafkalog, *words: object, statuses: tuple[int, ...] = (0,
 def asked(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
     """Ask everything once."""
     dirs = broker.log_dirs
+    for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        until(partial(is_there, dirs, topic))
     committed(broker, kafkalog)
-    until(lambda: any(path for one in dirs for path in one.glob(f"{TRANSACTION_STATE}-*")))
     answered(kafkalog, "transactions", *dirs)
     topics = {one.get("topic") for one in answered(kafkalog, "metadata", dirs[0])}
     assert topics >= {*NUMBERED}
@@ -57,6 +59,11 @@ def asked(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
     answered(kafkalog, "simulate-retention", *dirs, statuses=(0, 9))
     compared(broker, kafkalog, place)
     served(broker)
+
+
+def is_there(dirs: list[Path], topic: str) -> bool:
+    """Return whether a topic has been created."""
+    return any(path for one in dirs for path in one.glob(f"{topic}-*"))
 
 
 def committed(broker: LivingBroker, kafkalog: Kafkalog) -> None:
