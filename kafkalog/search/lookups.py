@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from formats.late_classes import dataclass
@@ -84,9 +83,7 @@ def look_up(
     for listed in partitions:
         with contained(listed.path, failed):
             shown = show_now(listed, view, lazily=not _has_copies(listed))
-            log_of = partial(
-                UnifiedLog, high_watermark=high_watermark, log_start_offset=log_start_offset
-            )
+            log_of = _Logs(high_watermark, log_start_offset).of
             damage: dict[tuple[str, int | None], Defect] = {}
             at_end = False
             for question in questions:
@@ -105,6 +102,24 @@ def look_up(
                 damaged(defect)
             if (difference := shown.told) is not None:
                 differences(difference)
+
+
+class _Logs:
+    """The logs of a run of questions: those about one listing are about one log and its end."""
+
+    def __init__(
+        self, high_watermark: int | Literal["end"] | None, log_start_offset: int | None
+    ) -> None:
+        self._bounds = high_watermark, log_start_offset
+        self._logs: dict[int, UnifiedLog] = {}  # each keeps its partition, and so its id
+
+    def of(self, partition: PartitionDir) -> UnifiedLog:
+        """Return the log of a listing."""
+        if id(partition) not in self._logs:
+            mark, start = self._bounds
+            log = UnifiedLog(partition, high_watermark=mark, log_start_offset=start)
+            self._logs[id(partition)] = log
+        return self._logs[id(partition)]
 
 
 def _answered(

@@ -39,6 +39,7 @@ def answered(kafkalog: Kafkalog, *words: object, statuses: tuple[int, ...] = (0,
 def asked(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
     """Ask everything once."""
     dirs = broker.log_dirs
+    until(lambda: (broker.watermark("steady") or 0) > 7)
     for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
         until(partial(is_there, dirs, topic))
     committed(broker, kafkalog)
