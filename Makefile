@@ -14,11 +14,11 @@ install = $(UV) pip install --quiet --python $(BIN)/python --constraint constrai
 	--editable '.[$(1)]'
 
 # What runs every kernel, on sound and on damaged batches.
-KERNEL_SUITES := tests/kafkalog/columns tests/kafkalog_cli/test_dump_both_ways.py \
+KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_ways.py \
 	tests/kafkalog_cli/test_fast_kafka_dump.py tests/kafkalog/test_recovery_twins.py \
-	tests/kafkalog/compaction/test_edges.py tests/kafkalog/compaction/test_key_map.py \
-	tests/kafkalog/comparison/test_comparison.py tests/kafkalog/roll/test_replays.py \
-	tests/kafkalog/typed/test_avro_columns.py
+	tests/kafkalog/change/compaction/test_edges.py tests/kafkalog/change/compaction/test_key_map.py \
+	tests/kafkalog/check/comparison/test_comparison.py tests/kafkalog/change/roll/test_replays.py \
+	tests/kafkalog/log/typed/test_avro_columns.py
 
 .PHONY: demo setup test test-all durations soak lint docs wheel bundle bench clean
 

@@ -21,10 +21,10 @@ from setuptools.command.sdist import sdist
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from kafkalog.errors import UnsupportedError
-from kafkalog.jit import library
+from kafkalog.io.jit import library
 from kafkalog_cli import version
 
-PLACE = os.path.join("kafkalog", "jit")
+PLACE = os.path.join("kafkalog", "io", "jit")
 LEVELS = library.levels_to_build()
 COMMIT = version.commit()
 COMMIT_FILE = os.path.join("kafkalog_cli", version.COMMIT_FILE)

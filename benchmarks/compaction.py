@@ -17,17 +17,17 @@ import time
 from pathlib import Path
 from typing import Final
 
-from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
-from kafkalog.configs import ConfigSources
-from kafkalog.journal.run import Run
-from kafkalog.log_dir import open_partition
+from kafkalog.change.compaction import CompactionRequest, compact_partition, find_candidate
+from kafkalog.change.journal.run import Run
+from kafkalog.files.log_dir import open_partition
+from kafkalog.node.configs import ConfigSources
 
 _LAZY: Final = (
     "kafkalog.check.next_start",
     "kafkalog.check.registry",
-    "kafkalog.columns.legacy_kernels",
-    "kafkalog.compaction.columns",
-    "kafkalog.compaction.kernels",
+    "kafkalog.log.columns.legacy_kernels",
+    "kafkalog.change.compaction.columns",
+    "kafkalog.change.compaction.kernels",
 )
 """Modules that are loaded where they are needed."""
 

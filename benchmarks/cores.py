@@ -67,9 +67,9 @@ def verify(partition: str, _: Path) -> None:
 
 def export(partition: str, scratch: Path) -> None:
     """As `kafkalog export`."""
-    from kafkalog.engine import LocalEngine
-    from kafkalog.lake import Export, ExportRequest
-    from kafkalog.lake.model import Writing
+    from kafkalog.change.lake import Export, ExportRequest
+    from kafkalog.change.lake.model import Writing
+    from kafkalog.io.engine import LocalEngine
     from kafkalog.tables import Request
 
     asked = ExportRequest((partition,), Request(), None, Writing())
@@ -141,7 +141,7 @@ def payloads(path: str) -> Iterator[tuple[int, bytes]]:
 def work(name: str, partition: str, scratch: str) -> None:
     """Do the work whenever a line comes in, and print what it took."""
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_long(-1), 0, 0, 0)  # anyone of this user
-    from kafkalog.jit.fast_path import kernels_work
+    from kafkalog.io.jit.fast_path import kernels_work
 
     assert kernels_work(), "what is measured is compiled"
     answers = os.fdopen(os.dup(1), "w", buffering=1)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks import processes
 from benchmarks.__main__ import command_line, machine
 from benchmarks.results import Record, Result, run_key, store
-from kafkalog.codecs import compress, crc32c
+from kafkalog.io.codecs import compress, crc32c
 from tests.builders import BASE_TIME, batch, record, varint, write_log
 from tests.kafka import broker_data
 

@@ -28,7 +28,7 @@ def write_from_memory(file: Path) -> float:
     """Read a file of records, write it again; return the seconds of writing."""
     import pyarrow.parquet as pq
 
-    from kafkalog.columns.arrow_files import parquet_writer
+    from kafkalog.tables.arrow_files import parquet_writer
 
     table = pq.read_table(file)
     started = time.perf_counter()

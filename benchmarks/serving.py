@@ -45,7 +45,7 @@ _RECONNECT: Final = {"reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 5}
 _THROUGH_MEMORY: Final = """
 import sys
 from functools import partial
-from kafkalog.server import model
+from kafkalog.wire.server import model
 model.ServeOptions = partial(model.ServeOptions, by_kernel=False)
 from kafkalog_cli.main import run
 sys.exit(run(sys.argv[1:]))

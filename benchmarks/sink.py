@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 
 from benchmarks.spark_jobs import cpu_seconds
-from kafkalog.lake.model import CATALOG, local_catalog
+from kafkalog.change.lake.model import CATALOG, local_catalog
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:

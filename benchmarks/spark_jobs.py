@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.datasets import copy_with_links
-from kafkalog.check.schedule import Schedule
-from kafkalog.check.tasks import ReadOptions, WalkedByTasks
-from kafkalog.check.verify import Verification
-from kafkalog.compaction import (
+from kafkalog.change.compaction import (
     Compaction,
     CompactionRequest,
     compact_partition,
     compact_partitions,
     find_candidates,
 )
-from kafkalog.configs import ConfigSources
-from kafkalog.engine import LocalEngine
+from kafkalog.change.journal.run import Run
+from kafkalog.change.lake import Export, ExportRequest, TableFormat, appending, local_catalog
+from kafkalog.change.lake.model import Writing
+from kafkalog.check.schedule import Schedule
+from kafkalog.check.tasks import ReadOptions, WalkedByTasks
+from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError
-from kafkalog.journal.run import Run
-from kafkalog.lake import Export, ExportRequest, TableFormat, appending, local_catalog
-from kafkalog.lake.model import Writing
-from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.io.engine import LocalEngine
 from kafkalog.model import Level, Replicas
+from kafkalog.node.configs import ConfigSources
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.spark.queries import run_query
@@ -44,7 +44,7 @@ from kafkalog.tables.schemas import table_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog.engine import Engine
+    from kafkalog.io.engine import Engine
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 1_700_000_000_000

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.processes import exit_on_signals
-from kafkalog.codecs import crc32c
+from kafkalog.io.codecs import crc32c
 from tests.builders import BASE_TIME, batch, record
 from tests.counted_store import CountedStore, serve
 

@@ -43,6 +43,6 @@ def get_requires_for_build_editable(settings: Any = None) -> list[str]:
 
 def _for_kernels() -> list[str]:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from kafkalog.jit import library
+    from kafkalog.io.jit import library
 
     return library.build_requirements()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formats.constants import INT64_MAX
-from kafkalog.configs.definitions import DEFINITIONS, Definition
+from kafkalog.node.configs.definitions import DEFINITIONS, Definition
 
 _TABLE_HEAD = """| config | default | values | in a broker's properties |
 |---|---|---|---|

@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from docgen.fields import explained, field_lines
-from kafkalog.producing.model import TranslatedOffset
-from kafkalog.rescue import FailedPartition, manifest_object
-from kafkalog.resurrection import LeftOutDirectory
-from kafkalog.resurrection import manifest_object as resurrected_object
-from kafkalog.state.model import Member
-from kafkalog.state.transactions import OpenData
-from kafkalog.unified_log import OpenTransaction
+from kafkalog.change.rescue import FailedPartition, manifest_object
+from kafkalog.change.resurrection import LeftOutDirectory
+from kafkalog.change.resurrection import manifest_object as resurrected_object
+from kafkalog.node.state.model import Member
+from kafkalog.node.state.transactions import OpenData
+from kafkalog.node.unified_log import OpenTransaction
+from kafkalog.wire.producing.model import TranslatedOffset
 from kafkalog_cli.main import run
 from kafkalog_cli.output import (
     anatomy,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from formats import topic_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.message_table import messages
-from kafkalog.defects.table import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
+from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
-from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog_cli.output.explanations import error_classes, first_sentence
 
 if TYPE_CHECKING:
@@ -99,34 +99,38 @@ def _labelled(reference: Reference, sections: dict[str, str]) -> Iterator[str]:
 
 # Kind of file: its name on disk, the schema of its bytes, the module that interprets it.
 _FILES = {
-    FileKind.LOG: ("`<base offset>.log`", "record_batch", "batches.reader"),
-    FileKind.OFFSET_INDEX: ("`<base offset>.index`", "side_files", "indexes"),
-    FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "side_files", "indexes"),
-    FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "side_files", "indexes"),
-    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "side_files", "producers"),
+    FileKind.LOG: ("`<base offset>.log`", "record_batch", "node.reader"),
+    FileKind.OFFSET_INDEX: ("`<base offset>.index`", "side_files", "files.indexes"),
+    FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "side_files", "files.indexes"),
+    FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "side_files", "files.indexes"),
+    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "side_files", "log.producers"),
     FileKind.KRAFT_SNAPSHOT: (
         "`<end offset>-<epoch>.checkpoint`, `bootstrap.checkpoint`",
         "record_batch",
-        "batches.reader",
+        "node.reader",
     ),
-    FileKind.LEADER_EPOCH_CHECKPOINT: ("`leader-epoch-checkpoint`", "text_files", "text_files"),
-    FileKind.PARTITION_METADATA: ("`partition.metadata`", "text_files", "text_files"),
-    FileKind.QUORUM_STATE: ("`quorum-state`", "text_files", "text_files"),
+    FileKind.LEADER_EPOCH_CHECKPOINT: (
+        "`leader-epoch-checkpoint`",
+        "text_files",
+        "files.text_files",
+    ),
+    FileKind.PARTITION_METADATA: ("`partition.metadata`", "text_files", "files.text_files"),
+    FileKind.QUORUM_STATE: ("`quorum-state`", "text_files", "files.text_files"),
     FileKind.OFFSET_CHECKPOINT: (
         ", ".join(f"`{name}`" for name in OFFSET_CHECKPOINTS),
         "text_files",
-        "text_files",
+        "files.text_files",
     ),
-    FileKind.META_PROPERTIES: ("`meta.properties`", "text_files", "text_files"),
-    FileKind.CLEAN_SHUTDOWN: ("`.kafka_cleanshutdown`", "text_files", "text_files"),
+    FileKind.META_PROPERTIES: ("`meta.properties`", "text_files", "files.text_files"),
+    FileKind.CLEAN_SHUTDOWN: ("`.kafka_cleanshutdown`", "text_files", "files.text_files"),
     FileKind.LOCK: ("`.lock`", "", ""),
     FileKind.REMOTE_LOG_SNAPSHOT: (
         "`remote_log_snapshot`",
         "side_files",
-        "text_files",
+        "files.text_files",
     ),
-    FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "text_files", "text_files"),
-    FileKind.MANIFEST: ("`<base offset>-<segment id>.rsm-manifest`", "", "paths.chunked"),
+    FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "text_files", "files.text_files"),
+    FileKind.MANIFEST: ("`<base offset>-<segment id>.rsm-manifest`", "", "io.paths.chunked"),
 }
 
 _INTERNAL_TOPICS = (

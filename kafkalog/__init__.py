@@ -23,22 +23,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkalog.audit.run import audit_compaction as audit_compaction
-    from kafkalog.batches.lookup import Lookup as Lookup
+    from kafkalog.answers.logs import Log as Log
+    from kafkalog.answers.logs import LogDir as LogDir
+    from kafkalog.answers.logs import open as open  # noqa: A004 # as in gzip or tarfile
+    from kafkalog.answers.overview import report as report
+    from kafkalog.answers.search.run import find as find
+    from kafkalog.answers.verification import Findings as Findings
+    from kafkalog.answers.verification import verify as verify
+    from kafkalog.change.audit.run import audit_compaction as audit_compaction
+    from kafkalog.change.compaction.run import compact as compact
+    from kafkalog.change.journal.undo import undo as undo
+    from kafkalog.change.lake import export as export
+    from kafkalog.change.repair.rebuild import rebuild_index as rebuild_index
+    from kafkalog.change.repair.run import recover as recover
+    from kafkalog.change.rescue import salvage as salvage
+    from kafkalog.change.resurrection import ResurrectOptions as ResurrectOptions
+    from kafkalog.change.resurrection import resurrect as resurrect
+    from kafkalog.change.resurrection import resurrect_in_place as resurrect_in_place
+    from kafkalog.change.resurrection import resurrect_into as resurrect_into
+    from kafkalog.change.retention.run import apply_retention as apply_retention
+    from kafkalog.change.retention.simulation import simulate_retention as simulate_retention
+    from kafkalog.change.roll.simulate import simulate_roll as simulate_roll
+    from kafkalog.check.comparison.run import diff as diff
     from kafkalog.check.schedule import Summary as Summary
-    from kafkalog.columns.scan import Scan as Scan
-    from kafkalog.compaction.run import compact as compact
-    from kafkalog.comparison.run import diff as diff
-    from kafkalog.configs import ConfigSources as ConfigSources
-    from kafkalog.datasets import dataset as dataset
     from kafkalog.errors import CorruptDataError as CorruptDataError
     from kafkalog.errors import KafkaLogError as KafkaLogError
-    from kafkalog.journal.undo import undo as undo
-    from kafkalog.lake import export as export
-    from kafkalog.log_dir import Segment as Segment
-    from kafkalog.logs import Log as Log
-    from kafkalog.logs import LogDir as LogDir
-    from kafkalog.logs import open as open  # noqa: A004 # as in gzip or tarfile
+    from kafkalog.files.log_dir import Segment as Segment
+    from kafkalog.files.offsets import LogOffset as LogOffset
     from kafkalog.model import Batch as Batch
     from kafkalog.model import Defect as Defect
     from kafkalog.model import Isolation as Isolation
@@ -46,62 +57,56 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView as LogView
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
-    from kafkalog.offsets import LogOffset as LogOffset
-    from kafkalog.overview import report as report
-    from kafkalog.producing import replay as replay
-    from kafkalog.profiles import profile as profile
-    from kafkalog.repair.rebuild import rebuild_index as rebuild_index
-    from kafkalog.repair.run import recover as recover
-    from kafkalog.rescue import salvage as salvage
-    from kafkalog.resurrection import ResurrectOptions as ResurrectOptions
-    from kafkalog.resurrection import resurrect as resurrect
-    from kafkalog.resurrection import resurrect_in_place as resurrect_in_place
-    from kafkalog.resurrection import resurrect_into as resurrect_into
-    from kafkalog.retention.run import apply_retention as apply_retention
-    from kafkalog.retention.simulation import simulate_retention as simulate_retention
-    from kafkalog.roll.simulate import simulate_roll as simulate_roll
-    from kafkalog.search.run import find as find
-    from kafkalog.server.run import serve as serve
-    from kafkalog.state.groups import groups as groups
-    from kafkalog.state.metadata import metadata as metadata
-    from kafkalog.state.transactions import transactions as transactions
-    from kafkalog.unified_log import LogOffsets as LogOffsets
-    from kafkalog.verification import Findings as Findings
-    from kafkalog.verification import verify as verify
+    from kafkalog.node.configs import ConfigSources as ConfigSources
+    from kafkalog.node.lookup import Lookup as Lookup
+    from kafkalog.node.scan import Scan as Scan
+    from kafkalog.node.state.groups import groups as groups
+    from kafkalog.node.state.metadata import metadata as metadata
+    from kafkalog.node.state.transactions import transactions as transactions
+    from kafkalog.node.unified_log import LogOffsets as LogOffsets
+    from kafkalog.tables.datasets import dataset as dataset
+    from kafkalog.tables.profiles import profile as profile
+    from kafkalog.wire.producing import replay as replay
+    from kafkalog.wire.server.run import serve as serve
 
 _MODULES = {
-    "audit.run": ("audit_compaction",),
-    "batches.lookup": ("Lookup",),
+    "change.audit.run": ("audit_compaction",),
+    "node.lookup": ("Lookup",),
     "check.schedule": ("Summary",),
-    "columns.scan": ("Scan",),
-    "compaction.run": ("compact",),
-    "comparison.run": ("diff",),
-    "configs": ("ConfigSources",),
-    "datasets": ("dataset",),
+    "node.scan": ("Scan",),
+    "change.compaction.run": ("compact",),
+    "check.comparison.run": ("diff",),
+    "node.configs": ("ConfigSources",),
+    "tables.datasets": ("dataset",),
     "errors": ("CorruptDataError", "KafkaLogError"),
-    "journal.undo": ("undo",),
-    "lake": ("export",),
-    "log_dir": ("Segment",),
-    "logs": ("Log", "LogDir", "open"),
+    "change.journal.undo": ("undo",),
+    "change.lake": ("export",),
+    "files.log_dir": ("Segment",),
+    "answers.logs": ("Log", "LogDir", "open"),
     "model": ("Batch", "Defect", "Isolation", "Level", "LogView", "Record", "Severity"),
-    "overview": ("report",),
-    "producing": ("replay",),
-    "profiles": ("profile",),
-    "repair.rebuild": ("rebuild_index",),
-    "repair.run": ("recover",),
-    "rescue": ("salvage",),
-    "resurrection": ("ResurrectOptions", "resurrect", "resurrect_in_place", "resurrect_into"),
-    "retention.run": ("apply_retention",),
-    "retention.simulation": ("simulate_retention",),
-    "roll.simulate": ("simulate_roll",),
-    "search.run": ("find",),
-    "server.run": ("serve",),
-    "state.groups": ("groups",),
-    "state.metadata": ("metadata",),
-    "state.transactions": ("transactions",),
-    "offsets": ("LogOffset",),
-    "unified_log": ("LogOffsets",),
-    "verification": ("Findings", "verify"),
+    "answers.overview": ("report",),
+    "wire.producing": ("replay",),
+    "tables.profiles": ("profile",),
+    "change.repair.rebuild": ("rebuild_index",),
+    "change.repair.run": ("recover",),
+    "change.rescue": ("salvage",),
+    "change.resurrection": (
+        "ResurrectOptions",
+        "resurrect",
+        "resurrect_in_place",
+        "resurrect_into",
+    ),
+    "change.retention.run": ("apply_retention",),
+    "change.retention.simulation": ("simulate_retention",),
+    "change.roll.simulate": ("simulate_roll",),
+    "answers.search.run": ("find",),
+    "wire.server.run": ("serve",),
+    "node.state.groups": ("groups",),
+    "node.state.metadata": ("metadata",),
+    "node.state.transactions": ("transactions",),
+    "files.offsets": ("LogOffset",),
+    "node.unified_log": ("LogOffsets",),
+    "answers.verification": ("Findings", "verify"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -111,5 +116,5 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605 # computed from the table above
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
-    import_module("kafkalog.jit.fast_path").require_known_decoder()
+    import_module("kafkalog.io.jit.fast_path").require_known_decoder()
     return getattr(import_module(f"kafkalog.{_HOMES[name]}"), name)

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kafkalog.errors import as_internal_error
-from kafkalog.jit.fast_path import require_known_decoder
+from kafkalog.io.jit.fast_path import require_known_decoder
 
 _EPILOG = (
     "Exit status: 0 success, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
@@ -108,17 +108,17 @@ def _root(
     kafkalog compact /var/lib/kafka                  predict a compaction
     """
     if rate_limit is not None or no_cache:
-        from kafkalog.paths.reading import reading
+        from kafkalog.io.paths.reading import reading
         from kafkalog_cli.options import parse_rate
 
         rate = None if rate_limit is None else parse_rate(rate_limit)
         context.with_resource(reading(rate_limit=rate, leaves_cache=no_cache, everywhere=True))
     if max_requests is not None:
-        from kafkalog.paths.requests import requests
+        from kafkalog.io.paths.requests import requests
 
         requests().allowed = max_requests
     if tier_key:
-        from kafkalog.paths.tier_keys import use_keys
+        from kafkalog.io.paths.tier_keys import use_keys
 
         use_keys(tier_key)
 

@@ -13,13 +13,13 @@ import typer
 
 from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
-from kafkalog.paths.requests import requests
+from kafkalog.io.paths.requests import requests
 from kafkalog_cli.options import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.engine import Engine
+    from kafkalog.io.engine import Engine
 
 
 class EngineName(StrEnum):
@@ -151,7 +151,7 @@ class EngineChoice:
     def start(self) -> Iterator[Callable[[], Engine]]:
         """Start the engine while the block plans; what it gets waits for it. Raises as `open`."""
         if not self.is_spark:
-            from kafkalog.engine import LocalEngine
+            from kafkalog.io.engine import LocalEngine
 
             yield lambda: self._shown(LocalEngine(self.threads))
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalog.errors import UnsupportedError
-    from kafkalog.paths.requests import Requests
+    from kafkalog.io.paths.requests import Requests
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -50,7 +50,7 @@ def main() -> None:
 
 def _run_process() -> int:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    from kafkalog.jit.fast_path import on_unusable
+    from kafkalog.io.jit.fast_path import on_unusable
     from kafkalog_cli.outcome import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
 
@@ -80,9 +80,9 @@ def run(argv: list[str]) -> int:
         UnwritableError,
         as_internal_error,
     )
-    from kafkalog.paths.reading_errors import unread_places
-    from kafkalog.paths.requests import requests_counted
-    from kafkalog.paths.retry import retrying
+    from kafkalog.io.paths.reading_errors import unread_places
+    from kafkalog.io.paths.requests import requests_counted
+    from kafkalog.io.paths.retry import retrying
     from kafkalog_cli import outcome
     from kafkalog_cli.standard_streams import OutputError
 
@@ -173,7 +173,7 @@ def _run_within(requests: Requests, argv: list[str]) -> int:
 
 def _run_command(argv: list[str]) -> int:
     if argv[:1] == ["kafka-dump-log"]:  # has a parser of its own, which halves the start-up time
-        from kafkalog.jit.fast_path import require_known_decoder
+        from kafkalog.io.jit.fast_path import require_known_decoder
         from kafkalog_cli.commands.kafka_dump_log import dump_files
 
         require_known_decoder()

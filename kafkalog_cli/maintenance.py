@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.configs.definitions import value_text
 from kafkalog.errors import UsageError
-from kafkalog.wording import printable
+from kafkalog.io.wording import printable
+from kafkalog.node.configs.definitions import value_text
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import Kind, Row, Style
 from kafkalog_cli.output.text import duration_text, wrapped
@@ -17,8 +17,8 @@ from kafkalog_cli.standard_streams import require_stdout
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog.configs import ConfigValue, TopicConfigs
-    from kafkalog.offsets import LogOffset
+    from kafkalog.files.offsets import LogOffset
+    from kafkalog.node.configs import ConfigValue, TopicConfigs
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:

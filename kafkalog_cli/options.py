@@ -11,13 +11,13 @@ import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
+from kafkalog.io.wording import utc_text
 from kafkalog.model import End, LogView, Replicas
-from kafkalog.wording import utc_text
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.state.model import Moment
+    from kafkalog.node.state.model import Moment
 
 PathsArgument = Annotated[
     list[str],
@@ -267,7 +267,7 @@ def _no_time(text: str) -> UsageError:
 
 def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
     """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
-    from kafkalog.state.model import Moment
+    from kafkalog.node.state.model import Moment
 
     if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
         return Moment(partition=int(match[1]), offset=int(match[2]))

@@ -23,21 +23,21 @@ from kafkalog.errors import (
     on_failure,
     on_left_out,
 )
-from kafkalog.wording import counted, printable, some_of
+from kafkalog.io.wording import counted, printable, some_of
 from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.errors import Event
-    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.files.parents import Parent
+    from kafkalog.io.paths.requests import Requests
     from kafkalog.model import Defect, LogView, Severity
-    from kafkalog.offsets import PartitionOffsets
-    from kafkalog.parents import Parent
-    from kafkalog.paths.requests import Requests
-    from kafkalog.state.coordinators import InternalTopic
-    from kafkalog.state.model import Groups
-    from kafkalog.view import Difference, Shown
+    from kafkalog.node.state.coordinators import InternalTopic
+    from kafkalog.node.state.model import Groups
+    from kafkalog.node.view import Difference, Shown
 
 
 END_HINT: Final = " (--end log includes them)"
@@ -208,8 +208,8 @@ class Outcome(Listener):
             paths: what the user has given.
             by_names, topics: as in `open_targets`.
         """
-        from kafkalog.paths.file_system import absolute
-        from kafkalog.targets import open_targets
+        from kafkalog.io.paths.file_system import absolute
+        from kafkalog.node.targets import open_targets
 
         paths = list(paths)
         targets = open_targets(
@@ -237,10 +237,10 @@ class Outcome(Listener):
             UsageError: a topic has no partition, although each path was opened; or it is not clear
                 which of several topics of a name is meant.
         """
-        from kafkalog.choice import metadata_logs, paths_of_others
-        from kafkalog.log_dir import FileEntry
-        from kafkalog.remote_logs import joined
-        from kafkalog.targets import meant_partitions, require_topics, topics_of, unlisted_of
+        from kafkalog.files.log_dir import FileEntry
+        from kafkalog.node.choice import metadata_logs, paths_of_others
+        from kafkalog.node.remote_logs import joined
+        from kafkalog.node.targets import meant_partitions, require_topics, topics_of, unlisted_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))
@@ -311,7 +311,7 @@ class Outcome(Listener):
 
         With `lazily` a view may have a frontier; once it was read, give it to `has_read`.
         """
-        from kafkalog.view import show_now
+        from kafkalog.node.view import show_now
 
         shown = show_now(target, view, lazily=lazily)
         if shown.frontier is None:
@@ -328,7 +328,7 @@ class Outcome(Listener):
 
         That a view waits for a scan which nobody needed is only noted.
         """
-        from kafkalog.view import summary
+        from kafkalog.node.view import summary
 
         found = [one for one in differences if one is not None]
         self.fail_if(fails and any(one.bytes_hidden for one in found))
@@ -337,7 +337,7 @@ class Outcome(Listener):
 
     def leaves_out(self, ends: Iterable[PartitionOffsets], hint: str = END_HINT) -> None:
         """Note which records of the logs are not in the output, which is not a failure."""
-        from kafkalog.offsets import LeftOut
+        from kafkalog.files.offsets import LeftOut
 
         for line in LeftOut.by(ends).lines(hint):
             show_note(line)

@@ -14,10 +14,10 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.datasets.sql import TABLES, Database, usual_columns
 from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
-from kafkalog.payloads.kinds import payload_kind
-from kafkalog.wording import counted
+from kafkalog.files.payloads.kinds import payload_kind
+from kafkalog.io.wording import counted
+from kafkalog.tables.datasets.sql import TABLES, Database, usual_columns
 from kafkalog_cli.outcome import Outcome, report_groups, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import waiting_for
@@ -27,12 +27,12 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
-    from kafkalog.offsets import PartitionOffsets
-    from kafkalog.state.model import Groups
+    from kafkalog.node.state.model import Groups
+    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Answer
-    from kafkalog.view import Difference
 
 
 Values = tuple[Any, ...]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafkalog.errors import NotAKafkaFileError, UsageError
-from kafkalog.typed import Framing, TypedColumn, TypedForm
+from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.schema_registry import Registered, SchemaRegistry
+    from kafkalog.tables.schema_registry import Registered, SchemaRegistry
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
 
@@ -93,8 +93,8 @@ def _by_id(given: TypedColumn, place: str, topics: Sequence[str]) -> TypedColumn
     Without a file, the column has the versions of the subject of the topic. For Avro that is the
     latest, since each schema says itself what becomes of values of the others.
     """
-    from kafkalog.schema_registry import read_registry
-    from kafkalog.typed.proto_files import MAIN, compiled
+    from kafkalog.log.typed.proto_files import MAIN, compiled
+    from kafkalog.tables.schema_registry import read_registry
 
     registry = read_registry(place)
     schemas = registry.of_form(given.form.upper())
@@ -139,7 +139,7 @@ def _versions(
 
 def _contents(path: str) -> bytes:
     """Read a schema file, which must be regular and small, unlike `/dev/zero`."""
-    from kafkalog.paths.source import read_file
+    from kafkalog.io.paths.source import read_file
 
     try:
         return read_file(path, size_max=_SCHEMA_SIZE_MAX)

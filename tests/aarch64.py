@@ -15,7 +15,7 @@ import sys
 import tomllib
 from typing import TYPE_CHECKING
 
-from kafkalog.jit import library
+from kafkalog.io.jit import library
 from tests.groups import ROOT, kernel_suites
 from tests.sampling import TIER_VARIABLE
 
@@ -106,12 +106,12 @@ def build_kernels() -> None:
     """Build the kernels in the copy, or take those of an earlier run from the same sources."""
     [level] = library.LEVELS["aarch64"]
     name = library.library_file(level)
-    kept, made = PLACE / name, SOURCES / "kafkalog" / "jit" / name
+    kept, made = PLACE / name, SOURCES / "kafkalog" / "io" / "jit" / name
     if kept.exists() and library.digest().encode() in kept.read_bytes():
         shutil.copy2(kept, made)
         return
     compiler = shlex.join([str(ZIG / "ziglang" / "zig"), "cc", "-target", "aarch64-linux-gnu"])
-    run(PYTHON, "-m", "kafkalog.jit.library", cwd=SOURCES, CC=compiler)
+    run(PYTHON, "-m", "kafkalog.io.jit.library", cwd=SOURCES, CC=compiler)
     shutil.copy2(made, kept)
 
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from kafkalog.jit import library
-from kafkalog.paths import retry, tier_keys
+from kafkalog.io.jit import library
+from kafkalog.io.paths import retry, tier_keys
 from kafkalog_cli.main import run
 from tests import durations
 from tests.sampling import sample_of, soaks

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from kafkalog.codecs.output import Output
+from kafkalog.io.codecs.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -96,7 +96,7 @@ class Decoder:
 
 def serve() -> None:
     """Run jobs until the input ends."""
-    from kafkalog.jit import fast_path
+    from kafkalog.io.jit import fast_path
     from kafkalog_cli.main import run
 
     place = Path.cwd()
@@ -162,9 +162,9 @@ def _refuse_fast_code() -> None:
     import numpy as np
 
     from formats import constants
-    from kafkalog.batches import records
-    from kafkalog.jit.native import Kernel
-    from kafkalog.payloads import offset_commits
+    from kafkalog.files.payloads import offset_commits
+    from kafkalog.io.jit.native import Kernel
+    from kafkalog.log.batches import records
 
     def refuse(*_: object) -> Any:
         raise AssertionError("this is decoded without a schema")

@@ -1,7 +1,7 @@
 """Draws mutants of the library, and shows which of them the tests kill.
 
     python -m tests.mutants --count 40 --seed 12
-    python -m tests.mutants --only 7 -- tests/kafkalog/state
+    python -m tests.mutants --only 7 -- tests/kafkalog/node/state
 
 First the tests run once in a copy of the checkout, with a probe before each statement that was
 drawn, which notes the tests that reach it. Tests that fail then are left out. After that each
@@ -36,7 +36,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from kafkalog.jit import library
+from kafkalog.io.jit import library
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cluster_image.snapshot import snapshot_batches
+from kafkalog.node.cluster_image.snapshot import snapshot_batches
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.metadata_logs import value_of
 

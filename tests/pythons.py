@@ -19,8 +19,8 @@ PLACE = ROOT / "build" / "pythons"
 NUMBERS = ("3.11", "3.12", "3.13", "3.14")
 NEEDED = ("hypothesis", "polars", "pytest", "pytest-xdist", "zstandard")
 SUITES = (
-    "tests/formats", "tests/kafkalog/columns/test_fact_twins.py",
-    "tests/kafkalog/columns/test_unpacking.py", "tests/kafkalog/test_codecs.py",
+    "tests/formats", "tests/kafkalog/log/columns/test_fact_twins.py",
+    "tests/kafkalog/log/columns/test_unpacking.py", "tests/kafkalog/test_codecs.py",
     "tests/kafkalog/test_records.py", "tests/kafkalog_cli/test_dump_both_ways.py",
 )  # fmt: skip
 

@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from formats.file_names import FileKind
-from kafkalog import inventory
-from kafkalog.audit import audit_partition
-from kafkalog.batches import lookup
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import read_batches, read_records
-from kafkalog.batches.selection import Selection
+from kafkalog.change.audit import audit_partition
+from kafkalog.change.retention import judge_partition
+from kafkalog.change.roll.simulate import replay_partition, roll_settings
 from kafkalog.check.verify import Verification
-from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
-from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
-from kafkalog.paths.source import Source, read_file
-from kafkalog.producers import read_producer_snapshot
-from kafkalog.retention import judge_partition
-from kafkalog.roll.simulate import replay_partition, roll_settings
-from kafkalog.text_files import (
+from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.files.text_files import (
     read_clean_shutdown,
     read_leader_epochs,
     read_meta_properties,
@@ -35,7 +26,15 @@ from kafkalog.text_files import (
     read_remote_log_file,
     read_topic_id,
 )
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.io.paths.source import Source, read_file
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.selection import Selection
+from kafkalog.log.producers import read_producer_snapshot
+from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
+from kafkalog.node import inventory, lookup
+from kafkalog.node.configs import ConfigSources
+from kafkalog.node.reader import read_batches, read_records
+from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

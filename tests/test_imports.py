@@ -42,5 +42,5 @@ def test_there_is_no_circle() -> None:
     """A reader cannot start anywhere in a circle."""
     graph = imports()
     assert len(graph) > 200
-    assert graph["kafkalog.batches.reader"] > {"kafkalog.batches.selection"}
+    assert graph["kafkalog.node.reader"] > {"kafkalog.log.batches.selection"}
     assert list(TopologicalSorter(graph).static_order())

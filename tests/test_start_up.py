@@ -59,7 +59,7 @@ def loaded(statement: str) -> set[str]:
         (LS.replace("log-dir", "log-dir/orders-0"), [*HEAVY, *DECODERS, "rich"]),
         (LOOKUP, [*HEAVY, *DECODERS, "rich"]),
         (INDEX, [*HEAVY, *DECODERS, "typer", "rich", "decimal", "shutil", "lzma"]),
-        ("import kafkalog.jit.library", [*HEAVY, "hashlib", "shutil", "subprocess"]),
+        ("import kafkalog.io.jit.library", [*HEAVY, "hashlib", "shutil", "subprocess"]),
         (COUNT, ["pandas", "numba", "pyspark"]),
     ],
     ids=["import kafkalog", "every public name", "small reads", "import formats", "--help",

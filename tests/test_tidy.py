@@ -17,7 +17,7 @@ FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "m
 # What may be longer, and why.
 LONG_MODULES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {
-    "kafkalog/text/object_kernels.py:format_records": "calls in its loop cost speed",
+    "kafkalog/log/text/object_kernels.py:format_records": "calls in its loop cost speed",
     "kafkalog_cli/commands/compact.py:compact": "its signature is the list of options",
     "kafkalog_cli/commands/apply_retention.py:apply_retention": "mostly its options",
     "kafkalog_cli/commands/audit_compaction.py:audit_compaction": "mostly its options",
@@ -101,11 +101,11 @@ def test_what_is_left_out_names_what_stands_for_it() -> None:
 
 # What may catch any of our errors: it raises it later, or answers a client with it.
 CATCH_ALL = {
-    "kafkalog/columns/walk.py": "keeps it for the one who takes what was read before it",
-    "kafkalog/server/committed.py": "a server goes on",
-    "kafkalog/server/fetch.py": "a server goes on",
-    "kafkalog/server/offsets.py": "a server goes on",
-    "kafkalog/server/run.py": "a server goes on",
+    "kafkalog/log/columns/walk.py": "keeps it for the one who takes what was read before it",
+    "kafkalog/wire/server/committed.py": "a server goes on",
+    "kafkalog/wire/server/fetch.py": "a server goes on",
+    "kafkalog/wire/server/offsets.py": "a server goes on",
+    "kafkalog/wire/server/run.py": "a server goes on",
 }
 
 

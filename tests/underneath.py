@@ -110,9 +110,9 @@ class Broker:
     def at_every_call(self, monkeypatch: pytest.MonkeyPatch, chance: float) -> Iterator[None]:
         """Take steps before calls that open, list or read."""
         with monkeypatch.context() as patched:
-            for waiting in ("kafkalog.check.moments", "kafkalog.living"):
+            for waiting in ("kafkalog.check.moments", "kafkalog.log.living"):
                 patched.setattr(f"{waiting}.sleep", lambda _: self.settle())
-            for asking in ("kafkalog.view", "kafkalog.broker_lock"):
+            for asking in ("kafkalog.node.view", "kafkalog.io.broker_lock"):
                 patched.setattr(f"{asking}.is_broker_running", lambda _: True)
             for name in CALLS:
                 patched.setattr(os, name, self._stepping(getattr(os, name), chance))

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog import sightings
+from kafkalog.node import sightings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,12 +15,12 @@ from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
-from kafkalog.columns import header_table as h
-from kafkalog.columns.side_files import aborted_columns
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.paths.source import Source
-from kafkalog.wording import counted
+from kafkalog.io.paths.source import Source
+from kafkalog.io.wording import counted
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.side_files import aborted_columns
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import Found
     from kafkalog.check.producer_rows import ProducerWindow, Timeline
-    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.files.log_dir import PartitionDir, Segment
     from kafkalog.model import Defect
 
     Column = NDArray[np.int64]

@@ -17,10 +17,10 @@ import numpy as np
 from formats import constants as c
 from kafkalog.check.batches import SegmentCheck, running_max, segment_check, unread_range
 from kafkalog.check.successors import FEW, Entries, KnownBatches, Successors, first_offsets
-from kafkalog.columns import header_table as h
-from kafkalog.columns.side_files import offset_columns, time_columns
-from kafkalog.defects import make_defect
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.side_files import offset_columns, time_columns
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedLog, Found
-    from kafkalog.columns.headers import BatchColumns, PlainRun
-    from kafkalog.indexes import OffsetIndex, TimeIndex
+    from kafkalog.files.indexes import OffsetIndex, TimeIndex
+    from kafkalog.log.columns.headers import BatchColumns, PlainRun
     from kafkalog.model import Defect
 
     Column = NDArray[np.int64]

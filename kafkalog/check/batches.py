@@ -16,15 +16,15 @@ import numpy as np
 
 from formats import constants as c
 from formats.late_classes import dataclass
-from kafkalog.batches.order import batch_defects
-from kafkalog.batches.selection import defect_of
-from kafkalog.columns import header_table as h
-from kafkalog.columns.header_table import batch_at
-from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
+from kafkalog.io.wording import utc_text
+from kafkalog.log.batches.order import batch_defects
+from kafkalog.log.batches.selection import defect_of
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.header_table import batch_at
+from kafkalog.log.defects import make_defect
 from kafkalog.model import Defect, Level
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.wording import utc_text
+from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columns.headers import BatchColumns
-    from kafkalog.configs import TopicConfigs
-    from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.log_dir import LogDirListing, PartitionDir
+    from kafkalog.files.indexes import OffsetIndex, TimeIndex
+    from kafkalog.files.log_dir import LogDirListing, PartitionDir
+    from kafkalog.log.columns.headers import BatchColumns
+    from kafkalog.node.configs import TopicConfigs
 
 
 T = TypeVar("T")

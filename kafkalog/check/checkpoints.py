@@ -18,11 +18,11 @@ from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_check
 from kafkalog.check.segments import has_compact_policy, has_stated_policy, is_cleaned
-from kafkalog.columns import header_table as h
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.text_files import read_offset_checkpoint
-from kafkalog.wording import counted
+from kafkalog.files.text_files import read_offset_checkpoint
+from kafkalog.io.wording import counted
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedPartition, Found
-    from kafkalog.columns.headers import BatchColumns
-    from kafkalog.log_dir import FileEntry, LogDirListing
+    from kafkalog.files.log_dir import FileEntry, LogDirListing
+    from kafkalog.log.columns.headers import BatchColumns
     from kafkalog.model import Batch, CheckpointEntry, Defect
 
 

@@ -15,22 +15,22 @@ from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
-from kafkalog.cluster_image.reader import metadata_partition
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.identity import newest_metadata, topic_id_of
-from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.paths import file_system
-from kafkalog.recovery import NodeDir, NodeStart, absences_line, missing_identity, nodes_of
-from kafkalog.recovery.model import refusal_line
-from kafkalog.text_files import read_clean_shutdown
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.files.text_files import read_clean_shutdown
+from kafkalog.io.paths import file_system
+from kafkalog.log.defects import make_defect
+from kafkalog.node.cluster_image.reader import metadata_partition
+from kafkalog.node.identity import newest_metadata, topic_id_of
+from kafkalog.node.recovery import NodeDir, NodeStart, absences_line, missing_identity, nodes_of
+from kafkalog.node.recovery.model import refusal_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from kafkalog.cluster_image import ClusterImage
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.node.cluster_image import ClusterImage
 
 
 @dataclass

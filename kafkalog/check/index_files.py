@@ -14,12 +14,12 @@ import numpy as np
 from formats import constants as c
 from formats.file_names import FileKind
 from kafkalog.check.batches import PartitionCheck, partition_check, running_max
-from kafkalog.columns import header_table as h
-from kafkalog.columns.side_files import aborted_columns, offset_columns, time_columns
-from kafkalog.defects import make_defect
-from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
-from kafkalog.paths.source import Source
-from kafkalog.wording import counted
+from kafkalog.files.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
+from kafkalog.io.paths.source import Source
+from kafkalog.io.wording import counted
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.side_files import aborted_columns, offset_columns, time_columns
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
-    from kafkalog.columns.headers import BatchColumns
-    from kafkalog.log_dir import FileEntry
+    from kafkalog.files.log_dir import FileEntry
+    from kafkalog.log.columns.headers import BatchColumns
     from kafkalog.model import Defect
 
     Column = NDArray[np.int64]

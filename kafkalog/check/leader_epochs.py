@@ -21,12 +21,12 @@ from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck, partition_check
-from kafkalog.columns import header_table as h
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.paths import file_system
-from kafkalog.text_files import read_leader_epochs
-from kafkalog.wording import counted
+from kafkalog.files.text_files import read_leader_epochs
+from kafkalog.io.paths import file_system
+from kafkalog.io.wording import counted
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columns.headers import BatchColumns, PlainRun
+    from kafkalog.log.columns.headers import BatchColumns, PlainRun
     from kafkalog.model import Defect, EpochEntry
 
 _RUNS_MAX: Final = 10_000

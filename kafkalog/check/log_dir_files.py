@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_name
-from kafkalog import text_files
 from kafkalog.check.batches import CheckedPartition, directory_check, log_dir_check
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.paths import file_system
-from kafkalog.paths.source import read_file
-from kafkalog.producers import read_producer_snapshot
-from kafkalog.text_files import (
+from kafkalog.files import text_files
+from kafkalog.files.text_files import (
     read_clean_shutdown,
     read_leader_epochs,
     read_meta_properties,
@@ -30,11 +26,15 @@ from kafkalog.text_files import (
     read_quorum_state,
     read_topic_id,
 )
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.source import read_file
+from kafkalog.log.defects import make_defect
+from kafkalog.log.producers import read_producer_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.log_dir import FileEntry, LogDirListing
+    from kafkalog.files.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
 

@@ -17,14 +17,14 @@ from formats.file_names import OFFSET_CHECKPOINTS
 from formats.late_classes import dataclass
 from kafkalog.check.identity import CheckedLogDir, listed_around
 from kafkalog.check.registry import contained_all
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError, GoneError
-from kafkalog.living import listed_now
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.reading_errors import reading_error
+from kafkalog.io.wording import counted
+from kafkalog.log.defects import make_defect
+from kafkalog.log.living import listed_now
 from kafkalog.model import Defect, Severity
-from kafkalog.paths import file_system
-from kafkalog.paths.reading_errors import reading_error
-from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

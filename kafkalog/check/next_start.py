@@ -10,12 +10,12 @@ from formats.file_names import DirectoryState
 from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, PartitionCheck
 from kafkalog.check.identity import CheckedLogDir, starts_of, strays_of
 from kafkalog.check.registry import check_failed
-from kafkalog.configs.sources import DEFAULT_SOURCE
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError, RunError
+from kafkalog.io.paths import file_system
+from kafkalog.log.defects import make_defect
 from kafkalog.model import Defect, Level
-from kafkalog.paths import file_system
-from kafkalog.recovery import (
+from kafkalog.node.configs.sources import DEFAULT_SOURCE
+from kafkalog.node.recovery import (
     NextStart,
     StartInProgress,
     Verdict,
@@ -27,8 +27,8 @@ from kafkalog.recovery import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.columns.headers import BatchColumns
-    from kafkalog.recovery import StartConfig, StartMode
+    from kafkalog.log.columns.headers import BatchColumns
+    from kafkalog.node.recovery import StartConfig, StartMode
 
 
 class PartitionStart(PartitionCheck):

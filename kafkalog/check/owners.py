@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from formats.file_names import INDEX_KINDS, FileKind
 from kafkalog.check.batches import CheckedPartition, directory_check, log_dir_check
-from kafkalog.defects import make_defect
-from kafkalog.paths import file_system
-from kafkalog.paths.uris import is_object
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.uris import is_object
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.log_dir import FileEntry, LogDirListing
+    from kafkalog.files.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
 _WRITTEN: Final = (FileKind.LOG, *INDEX_KINDS)

@@ -14,20 +14,20 @@ from formats import constants as c
 from formats.constants import ABORT, COMMIT
 from formats.late_classes import dataclass
 from kafkalog.check.batches import Found, running_max
-from kafkalog.columns import header_table as h
-from kafkalog.columns.header_table import (
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.header_table import (
     COORDINATOR_EPOCH,
     EMPTIED,
     MARKER_TYPE,
     NO_MARKER,
     UNREADABLE,
 )
-from kafkalog.defects import make_defect
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from kafkalog.columns.headers import BatchColumns, PlainRun
+    from kafkalog.log.columns.headers import BatchColumns, PlainRun
 
     Column = NDArray[np.int64]
     Table = NDArray[np.int64]

@@ -1,6 +1,6 @@
 """The states of all producers of a partition as columns, updated by rows of batches.
 
-The rules are those of `kafkalog.producers`, batch by batch; a test holds the two together.
+The rules are those of `kafkalog.log.producers`, batch by batch; a test holds the two together.
 """
 
 from __future__ import annotations

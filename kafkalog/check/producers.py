@@ -27,10 +27,10 @@ from kafkalog.check.batches import PartitionCheck, partition_check, unread_range
 from kafkalog.check.producer_rows import Believed, ProducerWindow, Timeline
 from kafkalog.check.producer_states import History, ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
-from kafkalog.columns import header_table as h
-from kafkalog.columns.header_table import MARKER_TYPE
-from kafkalog.defects import make_defect
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.header_table import MARKER_TYPE
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
-    from kafkalog.columns.headers import BatchColumns, PlainRun
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.log.columns.headers import BatchColumns, PlainRun
     from kafkalog.model import Defect
 
 

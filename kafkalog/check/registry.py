@@ -24,14 +24,14 @@ from kafkalog.check import (
     segments,
 )
 from kafkalog.check.batches import BatchCheck, CheckedLog, CheckedPartition, Found, PartitionCheck
-from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, on_failure
+from kafkalog.log.defects import make_defect
 from kafkalog.model import Defect, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from kafkalog.columns.headers import BatchColumns
+    from kafkalog.log.columns.headers import BatchColumns
 
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Whether remote storage holds what the topic `__remote_log_metadata` says, and nothing else.
 
-`kafkalog.remote_logs` reads the topic.
+`kafkalog.node.remote_logs` reads the topic.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from formats.file_names import (
     remote_file_name,
 )
 from kafkalog.check.batches import copies_check, directory_check
-from kafkalog.defects import make_defect
-from kafkalog.model import present_ms
-from kafkalog.paths import file_system
-from kafkalog.paths.chunked import manifest_at
-from kafkalog.remote_logs import lineage_in, metadata_of, parts_of, segments_known
-from kafkalog.remote_metadata import (
+from kafkalog.files.remote_metadata import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,
@@ -31,9 +26,14 @@ from kafkalog.remote_metadata import (
     RemoteSegments,
     is_within,
 )
-from kafkalog.tiers import is_half_uploaded, segments_in
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.wording import counted, utc_text
+from kafkalog.files.tiers import is_half_uploaded, segments_in
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.chunked import manifest_at
+from kafkalog.io.wording import counted, utc_text
+from kafkalog.log.defects import make_defect
+from kafkalog.model import present_ms
+from kafkalog.node.remote_logs import lineage_in, metadata_of, parts_of, segments_known
+from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from formats.file_names import FileName
     from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.listing import FileEntry
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.files.listing import FileEntry
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.remote_metadata import RemoteSegment
+    from kafkalog.io.paths.chunked import Manifest
     from kafkalog.model import Defect
-    from kafkalog.paths.chunked import Manifest
-    from kafkalog.remote_metadata import RemoteSegment
 
 _STATES: Final = {
     COPY_STARTED: "its upload was begun",

@@ -18,15 +18,15 @@ import numpy as np
 from formats import file_names
 from formats.late_classes import dataclass
 from kafkalog.check.batches import CheckedPartition, copies_check
-from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import batch_columns
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.identity import topic_id_of
+from kafkalog.files.text_files import epoch_end
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.source import Source
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.headers import batch_columns
+from kafkalog.log.defects import make_defect
 from kafkalog.model import Defect, EpochEntry, Level
-from kafkalog.paths import file_system
-from kafkalog.paths.source import Source
-from kafkalog.text_files import epoch_end
+from kafkalog.node.identity import topic_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

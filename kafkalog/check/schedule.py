@@ -15,11 +15,11 @@ from formats.constants import INT64_MAX
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.check.verdict import LOOKED_AT, Looked
-from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, Segment
+from kafkalog.io.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
+from kafkalog.io.paths import file_system
 from kafkalog.model import Defect, Level, Severity, present_ms
-from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

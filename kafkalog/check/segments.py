@@ -18,7 +18,6 @@ from formats import constants as c
 from formats import file_names
 from formats.file_names import INDEX_KINDS, FileKind, FileState
 from formats.topic_names import INTERNAL_TOPICS
-from kafkalog.batches.segment import OpenSegment, gaps_between
 from kafkalog.check.batches import (
     CheckedLog,
     CheckedPartition,
@@ -29,18 +28,19 @@ from kafkalog.check.batches import (
     running_max,
     segment_check,
 )
-from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import BatchColumns, batch_columns
-from kafkalog.configs import ConfigSources
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.living import answered
-from kafkalog.log_dir import list_partition
+from kafkalog.files.log_dir import list_partition
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.source import Source
+from kafkalog.io.wording import counted
+from kafkalog.log.batches.segment import OpenSegment, gaps_between
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.headers import BatchColumns, batch_columns
+from kafkalog.log.defects import make_defect
+from kafkalog.log.living import answered
 from kafkalog.model import Defect, Level
-from kafkalog.paths import file_system
-from kafkalog.paths.source import Source
-from kafkalog.view import show_now
-from kafkalog.wording import counted
+from kafkalog.node.configs import ConfigSources
+from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columns.headers import PlainRun
-    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.files.log_dir import PartitionDir, Segment
+    from kafkalog.log.columns.headers import PlainRun
     from kafkalog.model import LogView
 
     Table = NDArray[np.int64]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafkalog.check import producer_states as p
-from kafkalog.columns.side_files import snapshot_columns
-from kafkalog.defects import make_defect
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
+from kafkalog.log.columns.side_files import snapshot_columns
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.producer_rows import Believed, Timeline
     from kafkalog.check.producer_states import ProducerStates
-    from kafkalog.log_dir import FileEntry
+    from kafkalog.files.log_dir import FileEntry
     from kafkalog.model import Defect
 
     Flags = NDArray[np.bool_]

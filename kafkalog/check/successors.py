@@ -14,15 +14,15 @@ import numpy as np
 from formats.constants import INT64_MAX
 from formats.late_classes import dataclass
 from kafkalog.check.batches import running_max
-from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import BatchColumns, joined
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.headers import BatchColumns, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.headers import PlainRun
+    from kafkalog.log.columns.headers import PlainRun
 
     Column = NDArray[np.int64]
     Columns = tuple[int, Column, Column]

@@ -17,17 +17,17 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.batches.segment import OpenSegment, cut_positions
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
 from kafkalog.errors import DataError, UnreadableError
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, list_partition
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, list_partition
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.reading import reading
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.segment import OpenSegment, cut_positions
 from kafkalog.model import Defect, Level, present_ms
-from kafkalog.paths import file_system
-from kafkalog.paths.reading import reading
-from kafkalog.paths.source import Source
-from kafkalog.sightings import Sighting
+from kafkalog.node.sightings import Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Target = LogDirListing | PartitionDir | FileEntry
     from collections.abc import Generator
 
-    from kafkalog.engine import Engine
+    from kafkalog.io.engine import Engine
 
 
 SPLIT_BYTES: Final = 128 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.io.wording import counted
 from kafkalog.model import Level, Severity
-from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 from formats import file_names
 from formats.file_names import FileKind, FileState
 from kafkalog.check.schedule import Schedule, Summary
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
-from kafkalog.indexes import ENTRY_SIZES
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.indexes import ENTRY_SIZES
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.kept_files import each_file_once
+from kafkalog.io.wording import counted
+from kafkalog.log.defects import make_defect
 from kafkalog.model import Defect, Level
-from kafkalog.paths import file_system
-from kafkalog.paths.kept_files import each_file_once
-from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
     from kafkalog.check.walk import ReadColumns, RemoteWalk, Walk, Walked, Watch
-    from kafkalog.configs import LogDirConfigs, TopicConfigs
-    from kafkalog.recovery import NextStart
+    from kafkalog.node.configs import LogDirConfigs, TopicConfigs
+    from kafkalog.node.recovery import NextStart
 
 T = TypeVar("T")
 Seen = TypeVar("Seen")
@@ -264,7 +264,7 @@ class Verification:
 
     def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
         """Return the configs of a topic; each log directory's metadata log is read once."""
-        from kafkalog.configs import ConfigSources
+        from kafkalog.node.configs import ConfigSources
 
         around = os.path.dirname(file_system.absolute(directory.path))
         if around not in self._configs:

@@ -22,30 +22,30 @@ from formats.late_classes import dataclass
 from kafkalog.check.index_files import index_alone, size_is_multiple
 from kafkalog.check.log_dir_files import READERS, unknown_file
 from kafkalog.check.schedule import Reading, Schedule, Summary, lowest_level
-from kafkalog.columns.header_table import POSITION
-from kafkalog.columns.headers import BatchColumns, batch_columns
-from kafkalog.defects import kind_of, make_defect
 from kafkalog.errors import BytesUnreadableError, DataError, KafkaLogError
-from kafkalog.indexes import ENTRY_SIZES
+from kafkalog.files.indexes import ENTRY_SIZES
+from kafkalog.files.tiers import is_half_uploaded
+from kafkalog.io.paths.source import Source
+from kafkalog.log.columns.header_table import POSITION
+from kafkalog.log.columns.headers import BatchColumns, batch_columns
+from kafkalog.log.defects import kind_of, make_defect
 from kafkalog.model import Defect, Level, Severity
-from kafkalog.paths.source import Source
-from kafkalog.tiers import is_half_uploaded
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from kafkalog.check.batches import CheckedLog
-    from kafkalog.columns.headers import Look
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import NextStart
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.log.columns.headers import Look
+    from kafkalog.node.recovery import NextStart
 
     Key = tuple[int, str]
     from collections.abc import Callable, Iterable
 
     from kafkalog.check.batches import CheckedPartition, PartitionCheck
-    from kafkalog.configs import TopicConfigs
-    from kafkalog.log_dir import FileEntry, Segment
+    from kafkalog.files.log_dir import FileEntry, Segment
+    from kafkalog.node.configs import TopicConfigs
 
     ReadColumns = Callable[[CheckedLog, Source, Level], Iterator[BatchColumns | Defect]]
 
@@ -385,7 +385,7 @@ class Walk:
         """Check all batches of a log file; return the offset after them."""
         from kafkalog.check.batches import defects_of_batches
         from kafkalog.check.registry import segment_checks
-        from kafkalog.columns.header_table import COUNT, FOUND, LAST_OFFSET
+        from kafkalog.log.columns.header_table import COUNT, FOUND, LAST_OFFSET
 
         end = log.base_offset or 0
         self.summary.levels.add(level)
@@ -417,7 +417,7 @@ class Walk:
     def _read_here(
         self, _log: CheckedLog, source: Source, level: Level
     ) -> Iterator[BatchColumns | Defect]:
-        from kafkalog.columns.headers import batch_columns
+        from kafkalog.log.columns.headers import batch_columns
 
         look = None if self._watch is None else self._watch.look
         return batch_columns(source, level, self._threads, look=look)

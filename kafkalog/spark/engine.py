@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.engine import Gathering, PieceWork, Task, Work, of_task, told, told_error
+from kafkalog.io.engine import Gathering, PieceWork, Task, Work, of_task, told, told_error
 from kafkalog.spark.job import Called, errors_as_ours, is_remote, run_job
 
 if TYPE_CHECKING:

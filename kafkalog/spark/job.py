@@ -28,8 +28,8 @@ from kafkalog.errors import (
     UnsupportedError,
     UsageError,
 )
-from kafkalog.paths import file_system
-from kafkalog.paths.tier_keys import TierKeys, keys_in_use
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.tier_keys import TierKeys, keys_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.errors import OffsetsMissingError, UsageError
+from kafkalog.io.paths import file_system
 from kafkalog.model import present_ms
-from kafkalog.paths import file_system
+from kafkalog.node.lookup import lookup_timestamp
 from kafkalog.tables.model import OF_LOGS, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import each_planned, find_targets, tell_differences
@@ -24,12 +24,12 @@ from kafkalog.tables.planning import each_planned, find_targets, tell_difference
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Isolation
+    from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables import Bounds
     from kafkalog.tables.model import Request, Split
     from kafkalog.tables.planning import Target
-    from kafkalog.unified_log import UnifiedLog
 
 # As in the JSON offsets of Spark's own source for Kafka.
 LATEST: Final = -1

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import UsageError
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.tier_keys import TierKeys, use_keys
 from kafkalog.model import End, Isolation, LogView
-from kafkalog.paths import file_system
-from kafkalog.paths.tier_keys import TierKeys, use_keys
 from kafkalog.spark.offsets import Edges, assigned_of, edges_of
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, Request, TableName, usual_replicas
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.paths import file_system
-from kafkalog.paths.tier_keys import keys_in_use
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.tier_keys import keys_in_use
+from kafkalog.node.targets import look_at_targets
 from kafkalog.spark.frames import read_frame
 from kafkalog.spark.job import is_remote
 from kafkalog.spark.options import parse_options
@@ -20,7 +21,6 @@ from kafkalog.tables import TableName
 from kafkalog.tables.model import Answer, columns_for, is_named
 from kafkalog.tables.planning import find_targets
 from kafkalog.tables.schemas import SCHEMAS, table_schema
-from kafkalog.targets import look_at_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.choice import note_hosting
 from kafkalog.errors import OffsetsMissingError
+from kafkalog.io.paths import file_system
 from kafkalog.model import Severity
-from kafkalog.paths import file_system
+from kafkalog.node.choice import note_hosting
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import planned, require_batch
 from kafkalog.spark.options import Mode

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Split
     from kafkalog.tables.model import Offsets, Request
-    from kafkalog.unified_log import UnifiedLog
 
 
 class SplitPartition(InputPartition):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kafkalog.storage.metrics_file import MetricsFile
-from kafkalog.wording import printable
+from kafkalog.io.storage.metrics_file import MetricsFile
+from kafkalog.io.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.segment import OpenSegment, cut_positions
 from kafkalog.errors import DataError
+from kafkalog.files.tiers import is_remote
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.segment import OpenSegment, cut_positions
 from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, computed_once
-from kafkalog.paths.source import Source
-from kafkalog.targets import best_replica
-from kafkalog.tiers import is_remote
-from kafkalog.unified_log import END, UnifiedLog
+from kafkalog.node.targets import best_replica
+from kafkalog.node.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.producers import AppendInfo
+    from kafkalog.files.log_dir import PartitionDir, Segment
+    from kafkalog.log.producers import AppendInfo
     from kafkalog.tables.model import Split
     from kafkalog.tables.planning import Target
     from kafkalog.tables.soundness import Lineage
@@ -274,7 +274,7 @@ def best_targets(targets: Sequence[Target], *, merges: bool) -> list[Target]:
     """Return the most complete replica of each partition; among equals the first.
 
     Args:
-        targets: the replicas, all of one topic (`kafkalog.choice`). A deleted directory is no
+        targets: the replicas, all of one topic (`kafkalog.node.choice`). A deleted directory is no
             replica of a live one.
         merges: whether it has the others as its copies. A single file stays alone.
     """

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.file_names import parse_file_name
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.segment import OpenSegment
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError, NotFoundError
-from kafkalog.log_dir import FileEntry, Segment, open_partition
+from kafkalog.files.log_dir import FileEntry, Segment, open_partition
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.segment import OpenSegment
+from kafkalog.log.defects import make_defect
 from kafkalog.model import Batch, Defect, computed_once
-from kafkalog.paths.source import Source
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import show
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, GoneError, UsageError
-from kafkalog.living import about_a_log
+from kafkalog.log.living import about_a_log
 from kafkalog.model import End, Isolation, LogView, Replicas
-from kafkalog.sightings import Sighting
+from kafkalog.node.sightings import Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.errors import KafkaLogError
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.offsets import PartitionOffsets
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables.planning import Target
-    from kafkalog.unified_log import UnifiedLog
 
     Failed = Callable[[PartitionDir, KafkaLogError], object]
     """Called with a partition that cannot be read, and why, so that the others are read."""
@@ -55,7 +55,10 @@ def columns_for(query: str, usual: Sequence[str], others: Iterable[str]) -> list
 
 def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
     """Return the log of a partition with the high watermark that the request asks for."""
-    from kafkalog.unified_log import END, UnifiedLog  # `--help` needs only the names in this module
+    from kafkalog.node.unified_log import (  # `--help` needs only the names in this module
+        END,
+        UnifiedLog,
+    )
 
     return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
 

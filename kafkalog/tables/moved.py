@@ -11,14 +11,14 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.defects import make_defect
 from kafkalog.errors import ChangedSinceError, GoneError, NotFoundError, ReplacedError
-from kafkalog.living import listing_again
+from kafkalog.log.defects import make_defect
+from kafkalog.log.living import listing_again
 from kafkalog.model import Isolation, Severity
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.view import show
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
 from kafkalog.tables.planning import plan_splits
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, FileKind, is_staging
 from formats.late_classes import dataclass
-from kafkalog.choice import metadata_logs, paths_of_others
-from kafkalog.engine import in_order
 from kafkalog.errors import DataError, GoneError, KafkaLogError, UsageError
-from kafkalog.living import answered, listed_again
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.payloads.kinds import payload_kind
+from kafkalog.io.engine import in_order
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.uris import is_object
+from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
-from kafkalog.paths import file_system
-from kafkalog.paths.uris import is_object
-from kafkalog.payloads.kinds import payload_kind
-from kafkalog.remote_logs import joined
+from kafkalog.node.choice import metadata_logs, paths_of_others
+from kafkalog.node.remote_logs import joined
+from kafkalog.node.targets import open_targets, passed_over, require_topics, unlisted_of
+from kafkalog.node.view import show, summary
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Split, TableName, fail
 from kafkalog.tables.splitting import splits_of
-from kafkalog.targets import open_targets, passed_over, require_topics, unlisted_of
-from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from kafkalog.log_dir import Segment
-    from kafkalog.offsets import PartitionOffsets
+    from kafkalog.files.log_dir import Segment
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.targets import Target as Listed
+    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Failed, Request
-    from kafkalog.targets import Target as Listed
-    from kafkalog.view import Difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,31 +14,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from formats.file_names import FileKind, parse_file_name, segment_file_name
-from kafkalog.batches.segment import OpenSegment, offset_at_end
-from kafkalog.batches.selection import ReadPlan, Selection
-from kafkalog.columns.arrow import table_of_arrays, text_of
-from kafkalog.columns.budget import Turnstile
-from kafkalog.columns.scan import count_records, scan
-from kafkalog.defects import corrupt_data
 from kafkalog.errors import DataError
-from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.log_dir import FileEntry, open_partition
+from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.files.log_dir import FileEntry, open_partition
+from kafkalog.files.payloads.internal_topics import decode
+from kafkalog.files.payloads.kinds import payload_kind
+from kafkalog.files.tiers import is_remote
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.segment import OpenSegment, offset_at_end
+from kafkalog.log.batches.selection import ReadPlan, Selection
+from kafkalog.log.columns.arrow import table_of_arrays, text_of
+from kafkalog.log.columns.budget import Turnstile
+from kafkalog.log.defects import corrupt_data
+from kafkalog.log.producers import read_producer_snapshot
 from kafkalog.model import AbortedTransaction, Isolation
-from kafkalog.paths.source import Source
-from kafkalog.payloads.internal_topics import decode
-from kafkalog.payloads.kinds import payload_kind
-from kafkalog.producers import read_producer_snapshot
+from kafkalog.node.scan import count_records, scan
+from kafkalog.node.view import show, state_of
 from kafkalog.tables.merging import segment_of, sound_parts
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, splits_now
 from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
-from kafkalog.tiers import is_remote
-from kafkalog.view import show, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.log_dir import Segment
+    from kafkalog.files.log_dir import Segment
     from kafkalog.model import Defect
     from kafkalog.tables.model import Split
 

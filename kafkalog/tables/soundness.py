@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
-from kafkalog.batches.framing import read_batch
-from kafkalog.batches.order import Order, batch_defects
-from kafkalog.batches.records import resolve_batch
-from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import DataError, NotFoundError
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import read_batch
+from kafkalog.log.batches.order import Order, batch_defects
+from kafkalog.log.batches.records import resolve_batch
+from kafkalog.log.columns import header_table as h
+from kafkalog.log.columns.headers import batch_columns
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

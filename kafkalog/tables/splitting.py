@@ -12,22 +12,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
-from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import DataError
+from kafkalog.files.tiers import is_remote
+from kafkalog.io.paths.source import Source
+from kafkalog.io.paths.uris import is_object
+from kafkalog.log.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
+from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
-from kafkalog.paths.source import Source
-from kafkalog.paths.uris import is_object
-from kafkalog.sightings import Sighting
+from kafkalog.node.sightings import Sighting
 from kafkalog.tables.merged_log import MergedLog
 from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of
-from kafkalog.tiers import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.log_dir import Segment
-    from kafkalog.offsets import PartitionOffsets
+    from kafkalog.files.log_dir import Segment
+    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.tables.model import Request
     from kafkalog.tables.planning import Target
 

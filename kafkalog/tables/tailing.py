@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.errors import DataError, NotFoundError, RefusedError, UsageError
-from kafkalog.identity import topic_id_of
-from kafkalog.living import CHANGES, answered, listing_again
+from kafkalog.files.offsets import name_of
+from kafkalog.log.living import CHANGES, answered, listing_again
 from kafkalog.model import End, Replicas
-from kafkalog.offsets import name_of
+from kafkalog.node.identity import topic_id_of
 from kafkalog.tables.model import Loss, LossReason, TableName, fail, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog.errors import KafkaLogError
-    from kafkalog.indexes import OffsetIndex
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.offsets import PartitionOffsets
+    from kafkalog.files.indexes import OffsetIndex
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.unified_log import UnifiedLog
+    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Failed, Offsets, Request, Split
     from kafkalog.tables.planning import Target
-    from kafkalog.unified_log import UnifiedLog
-    from kafkalog.view import Difference
 
 T = TypeVar("T")
 

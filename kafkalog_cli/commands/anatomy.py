@@ -43,9 +43,9 @@ def anatomy(
     kafkalog anatomy orders-0@4711 --html batch.html
     kafkalog anatomy orders-0
     """
-    from kafkalog.anatomy.dissect import dissect, whole_partition
-    from kafkalog.anatomy.model import Field
-    from kafkalog.anatomy.writes import writes_of
+    from kafkalog.answers.anatomy.dissect import dissect, whole_partition
+    from kafkalog.answers.anatomy.model import Field
+    from kafkalog.answers.anatomy.writes import writes_of
     from kafkalog.errors import UsageError
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import anatomy as show

@@ -44,9 +44,9 @@ def apply_retention(
     kafkalog apply-retention /var/lib/kafka
     kafkalog apply-retention orders-0 --config retention.ms=60000 --in-place --yes
     """
-    from kafkalog.configs import ConfigSources
-    from kafkalog.retention.run import RetentionRun
-    from kafkalog.wording import counted
+    from kafkalog.change.retention.run import RetentionRun
+    from kafkalog.io.wording import counted
+    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show

@@ -54,8 +54,8 @@ def audit_compaction(
     kafkalog audit-compaction customers-0 --cleaner-offset 20
     kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup
     """
-    from kafkalog.audit.run import audit_compaction as audit
-    from kafkalog.log_dir import LogDirListing, open_path
+    from kafkalog.change.audit.run import audit_compaction as audit
+    from kafkalog.files.log_dir import LogDirListing, open_path
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import compactions as show
     from kafkalog_cli.output.objects import Style

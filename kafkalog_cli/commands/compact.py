@@ -24,8 +24,8 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.compaction.run import CompactedPartition, CompactionRun
-    from kafkalog.engine import Engine
+    from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
+    from kafkalog.io.engine import Engine
     from kafkalog_cli.outcome import Outcome
 
 
@@ -106,10 +106,10 @@ def compact(
     kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
     kafkalog compact /var/lib/kafka --engine spark
     """
-    from kafkalog.compaction import CompactionRequest
-    from kafkalog.compaction.run import CompactionRun
-    from kafkalog.configs import ConfigSources
+    from kafkalog.change.compaction import CompactionRequest
+    from kafkalog.change.compaction.run import CompactionRun
     from kafkalog.errors import UsageError
+    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.standard_streams import put_work_first
@@ -162,7 +162,7 @@ def _show(
     run: CompactionRun, form: Format, outcome: Outcome, style: Style, *, asks: bool, quiet: bool
 ) -> None:
     """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
-    from kafkalog.wording import counted
+    from kafkalog.io.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.compactions import compaction_view
     from kafkalog_cli.output.writer import Writer

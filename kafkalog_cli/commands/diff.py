@@ -12,9 +12,9 @@ from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.comparison.model import Comparison
-    from kafkalog.comparison.run import Comparer, Pair
-    from kafkalog.targets import Target
+    from kafkalog.check.comparison.model import Comparison
+    from kafkalog.check.comparison.run import Comparer, Pair
+    from kafkalog.node.targets import Target
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -48,7 +48,7 @@ def diff(
     kafkalog diff /var/lib/kafka /backups/kafka
     kafkalog diff /var/lib/kafka/orders-0 /backups/kafka/orders-0 --records
     """
-    from kafkalog.comparison.run import Comparer, pairs_of
+    from kafkalog.check.comparison.run import Comparer, pairs_of
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
@@ -85,8 +85,8 @@ def _show(
     records: bool,
 ) -> None:
     """Write a row per pair; then, or in objects between them, the records that differ."""
-    from kafkalog.comparison.model import Verdict
-    from kafkalog.wording import counted
+    from kafkalog.check.comparison.model import Verdict
+    from kafkalog.io.wording import counted
     from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import compared as show
     from kafkalog_cli.output.writer import Writer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.disk_usage.model import Report, SplitBy
+from kafkalog.answers.disk_usage.model import Report, SplitBy
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
@@ -54,8 +54,8 @@ def du(
     kafkalog du /var/lib/kafka --by kind
     kafkalog du /var/lib/kafka --forecast --disk-size 2TiB
     """
-    from kafkalog.configs import ConfigSources
-    from kafkalog.disk_usage import Forecast, disk_usage
+    from kafkalog.answers.disk_usage import Forecast, disk_usage
+    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.outcome import Outcome, show_note, show_parent
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import partition_progress

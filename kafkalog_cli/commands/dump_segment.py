@@ -13,8 +13,8 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
-    from kafkalog.batches.selection import Selection
-    from kafkalog.targets import Target
+    from kafkalog.log.batches.selection import Selection
+    from kafkalog.node.targets import Target
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.file_dump import FileDump
@@ -117,7 +117,7 @@ def dump_segment(
     kafkalog dump-segment orders-0 --format parquet --to records.parquet
     kafkalog dump-segment /var/lib/kafka --order time --from-time -2h
     """
-    from kafkalog.batches.selection import Selection
+    from kafkalog.log.batches.selection import Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
     from kafkalog_cli.output.objects import Style
@@ -184,7 +184,7 @@ def _file_dump(
 
 def _single_logs(targets: list[Target], outcome: Outcome) -> list[Target]:
     """Report and leave out log directories, whose rows a file of this kind could not tell apart."""
-    from kafkalog.log_dir import one_log
+    from kafkalog.files.log_dir import one_log
 
     found: list[Target] = []
     for target in targets:

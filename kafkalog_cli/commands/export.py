@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.change.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
 from kafkalog.errors import KafkaLogError, UsageError
-from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
+from kafkalog.log.typed import TypedForm
 from kafkalog.model import End, LogView
 from kafkalog.tables.model import TableName, usual_replicas
-from kafkalog.typed import TypedForm
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -38,9 +38,9 @@ from kafkalog_cli.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.engine import Engine
-    from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.change.lake import Append, Export, ExportSummary, IcebergAppend
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.io.engine import Engine
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
@@ -198,8 +198,8 @@ def export(
     """
     table_format, catalog = _catalog(table_format, warehouse, catalog_conf or [])
     _require_libraries(table_format, (key, value))
-    from kafkalog.lake import Export, ExportRequest, appending
-    from kafkalog.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
+    from kafkalog.change.lake import Export, ExportRequest, appending
+    from kafkalog.change.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.standard_streams import put_work_first
@@ -286,7 +286,7 @@ def export(
 
 def _require_libraries(form: TableFormat, decoded: Iterable[TypedForm | None]) -> None:
     """Raise `UnsupportedError`, before anything else, without what each export needs."""
-    from kafkalog.jit.fast_path import require_arrow
+    from kafkalog.io.jit.fast_path import require_arrow
 
     wanted = [one for one in (form, *decoded) if one in _EXTRAS]
     require_arrow(

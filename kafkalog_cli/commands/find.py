@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.model import Defect, Isolation, LogView, Replicas
-from kafkalog.typed import TypedColumn, TypedForm
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.schemas import (
@@ -23,9 +23,9 @@ from kafkalog_cli.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.batches.selection import Selection
-    from kafkalog.search.run import Search
-    from kafkalog.search.scanning import Found
+    from kafkalog.answers.search.run import Search
+    from kafkalog.answers.search.scanning import Found
+    from kafkalog.log.batches.selection import Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -99,8 +99,8 @@ def find(
     kafkalog find /var/lib/kafka --producer-id 1 --format ndjson
     kafkalog find orders-0 --undecodable json --value-schema payment.json
     """
-    from kafkalog.batches.selection import Selection
-    from kafkalog.search.run import Search
+    from kafkalog.answers.search.run import Search
+    from kafkalog.log.batches.selection import Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.found import found_view
     from kafkalog_cli.output.objects import Style
@@ -190,20 +190,20 @@ def _found(
     last: int | None,
     follow: bool,
 ) -> Iterator[Found | Defect]:
-    from kafkalog.search.run import latest
+    from kafkalog.answers.search.run import latest
 
     if follow:
-        from kafkalog.search.following import follow as following
+        from kafkalog.answers.search.following import follow as following
 
         found = following(search, lost=outcome.defect)
     else:
         outcome.differs(target.difference for target in search.logs)
         found = search.found()
     if schema:
-        from kafkalog.jit.fast_path import require_arrow
+        from kafkalog.io.jit.fast_path import require_arrow
 
         require_arrow()
-        from kafkalog.search.table import undecodable
+        from kafkalog.answers.search.table import undecodable
 
         found = undecodable(found, *schema)
     return found if last is None else latest(found, last)
@@ -213,7 +213,7 @@ def _is_several(search: Search) -> bool:
     """Return whether logs of several directories are searched."""
     import os
 
-    from kafkalog.paths import file_system
+    from kafkalog.io.paths import file_system
 
     return len({os.path.dirname(file_system.absolute(one.listed.path)) for one in search.logs}) > 1
 
@@ -221,7 +221,7 @@ def _is_several(search: Search) -> bool:
 def _show_history(
     search: Search, form: FindFormat, limit: int | None, style: Style, outcome: Outcome
 ) -> None:
-    from kafkalog.search.history import history, wanted_for_history
+    from kafkalog.answers.search.history import history, wanted_for_history
     from kafkalog_cli.output.found import occurrence_view
 
     search = replace(search, selection=wanted_for_history(search.selection))
@@ -263,8 +263,8 @@ def _write(
 
 def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note what was left out, and if nothing was found, which is status 1."""
-    from kafkalog.offsets import LeftOut
-    from kafkalog.wording import counted
+    from kafkalog.files.offsets import LeftOut
+    from kafkalog.io.wording import counted
     from kafkalog_cli.outcome import show_note
 
     for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
@@ -281,12 +281,12 @@ def _write_file(
     """Write a Parquet file, unless it would be empty; return the number of its rows."""
     from itertools import islice
 
-    from kafkalog.jit.fast_path import require_arrow
+    from kafkalog.io.jit.fast_path import require_arrow
+    from kafkalog.io.storage import NewFile
     from kafkalog.model import Defect
-    from kafkalog.storage import NewFile
 
     require_arrow()
-    from kafkalog.search.table import write_parquet
+    from kafkalog.answers.search.table import write_parquet
 
     def records() -> Iterator[Found]:
         for one in found:

@@ -13,8 +13,8 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kafkalog.state.groups import EndOffsets
-    from kafkalog.state.model import Group, GroupOffset, Groups, OffsetChange, OffsetLag
+    from kafkalog.node.state.groups import EndOffsets
+    from kafkalog.node.state.model import Group, GroupOffset, Groups, OffsetChange, OffsetLag
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -58,8 +58,8 @@ def groups(
     kafkalog groups /var/lib/kafka --at 2026-11-22T00:00:00Z --export offsets.csv
     kafkalog groups /var/lib/kafka --diff -2h
     """
-    from kafkalog.state.groups import EndOffsets, read_groups
-    from kafkalog.state.model import changed_offsets
+    from kafkalog.node.state.groups import EndOffsets, read_groups
+    from kafkalog.node.state.model import changed_offsets
     from kafkalog_cli.outcome import Outcome, report_groups, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
@@ -208,7 +208,7 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndO
 
     That tool sets an offset outside the log to its nearest end, with a warning.
     """
-    from kafkalog.wording import counted, some_of
+    from kafkalog.io.wording import counted, some_of
     from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output.lookups import write_reset_offsets
 

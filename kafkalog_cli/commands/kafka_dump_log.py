@@ -99,7 +99,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
     ]
     decoder = None
     if chosen:
-        from kafkalog.payloads.kinds import PayloadKind
+        from kafkalog.files.payloads.kinds import PayloadKind
 
         decoder = PayloadKind(chosen[0])  # the first in the order in which the tool asks for them
     classes = (arguments.key_decoder_class, arguments.value_decoder_class)

@@ -17,11 +17,11 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.batches.lookup import Lookup
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.offsets import PartitionOffsets
-    from kafkalog.unified_log import UnifiedLog
-    from kafkalog.view import Difference
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.lookup import Lookup
+    from kafkalog.node.unified_log import UnifiedLog
+    from kafkalog.node.view import Difference
     from kafkalog_cli.outcome import Outcome
 
     Question = Callable[[UnifiedLog], Lookup]
@@ -87,8 +87,8 @@ def lookup_offset(
     kafkalog lookup-offset orders-0 --special latest --isolation read_committed
     kafkalog lookup-offset /var/lib/kafka --timestamp -2h --export offsets.csv
     """
-    from kafkalog.paths.reading_errors import unread_places
-    from kafkalog.search.lookups import look_up
+    from kafkalog.answers.search.lookups import look_up
+    from kafkalog.io.paths.reading_errors import unread_places
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import lookups as show
     from kafkalog_cli.output.objects import Style
@@ -165,8 +165,8 @@ def _partitions(
     internal: bool,
 ) -> tuple[list[PartitionDir], bool]:
     """Return the partitions to search, and whether the paths name a single one."""
-    from kafkalog.log_dir import FileEntry, PartitionDir, open_partition
-    from kafkalog.targets import best_replicas
+    from kafkalog.files.log_dir import FileEntry, PartitionDir, open_partition
+    from kafkalog.node.targets import best_replicas
 
     targets = outcome.open_all(paths, by_names=True, topics=topics)
     is_one = len(targets) == 1 and isinstance(targets[0], PartitionDir)
@@ -181,7 +181,7 @@ def _partitions(
 
 def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
     """Return an offset, `end`, or None for the checkpoint's."""
-    from kafkalog.unified_log import END
+    from kafkalog.node.unified_log import END
 
     if text == END:
         return END
@@ -195,7 +195,7 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
 def _questions(
     offsets: list[int], times: list[int], specials: list[Special], isolation: Isolation
 ) -> Iterator[Question]:
-    from kafkalog.batches import lookup
+    from kafkalog.node import lookup
 
     for offset in offsets:
         yield partial(lookup.lookup_offset, offset=offset, isolation=isolation)

@@ -18,9 +18,9 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.inventory import PartitionRow
-    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-    from kafkalog.view import Difference
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.node.inventory import PartitionRow
+    from kafkalog.node.view import Difference
     from kafkalog_cli.outcome import Outcome
 
 
@@ -57,14 +57,14 @@ def ls(
     kafkalog ls --segments /var/lib/kafka/orders-0
     kafkalog ls --files --format ndjson /var/lib/kafka
     """
-    from kafkalog.inventory import (
+    from kafkalog.files.log_dir import FileEntry
+    from kafkalog.io.wording import printable
+    from kafkalog.node.inventory import (
         list_files,
         list_log_dirs,
         list_segments,
     )
-    from kafkalog.log_dir import FileEntry
-    from kafkalog.targets import partitions_of
-    from kafkalog.wording import printable
+    from kafkalog.node.targets import partitions_of
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import listing as show
     from kafkalog_cli.output.objects import Style
@@ -111,9 +111,9 @@ def _listed_with_dirt(
     partitions: list[PartitionDir], view: LogView, differences: Callable[[Difference], object]
 ) -> Iterator[PartitionRow]:
     """Yield the rows of partitions, with what the cleaner has not compacted yet."""
-    from kafkalog.compaction.candidates import with_dirt
-    from kafkalog.inventory import list_partitions
-    from kafkalog.view import show
+    from kafkalog.change.compaction.candidates import with_dirt
+    from kafkalog.node.inventory import list_partitions
+    from kafkalog.node.view import show
 
     for partition in partitions:
         for row in list_partitions([partition], view, differences, partial(show, lazily=True)):
@@ -122,7 +122,7 @@ def _listed_with_dirt(
 
 def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
     """Warn of compacted logs that the broker's cleaner has left alone for too long."""
-    from kafkalog.wording import counted
+    from kafkalog.io.wording import counted
     from kafkalog_cli.outcome import show_warning
 
     stuck.sort(key=lambda row: -(row.dirty_bytes or 0))
@@ -146,7 +146,7 @@ def _by_partition(
     listing: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
     """Yield the rows of each partition; a failure affects only that partition."""
-    from kafkalog.targets import partitions_of
+    from kafkalog.node.targets import partitions_of
 
     for partition in partitions_of(targets):
         found: list[Any] = []

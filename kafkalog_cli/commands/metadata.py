@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import tzinfo
 
-    from kafkalog.state.metadata_model import Metadata, MetadataLeaf
-    from kafkalog.state.model import Moment
+    from kafkalog.node.state.metadata_model import Metadata, MetadataLeaf
+    from kafkalog.node.state.model import Moment
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -73,10 +73,10 @@ def metadata(
     kafkalog metadata /var/lib/kafka /image/cluster
     """
     from formats.topic_names import CLUSTER_METADATA
-    from kafkalog.choice import live_partitions
-    from kafkalog.identity import newest_metadata
     from kafkalog.model import LogView
-    from kafkalog.state.metadata import read_metadata
+    from kafkalog.node.choice import live_partitions
+    from kafkalog.node.identity import newest_metadata
+    from kafkalog.node.state.metadata import read_metadata
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
@@ -130,7 +130,7 @@ def _require_one_mode(
 
 def _parse_moment(text: str, now: str | None, zone: tzinfo) -> Moment:
     """Return the moment that an offset, the digits alone, or a time names."""
-    from kafkalog.state.model import Moment
+    from kafkalog.node.state.model import Moment
 
     if re.fullmatch(r"[0-9]{1,18}", text):
         return Moment(partition=0, offset=int(text))
@@ -211,8 +211,8 @@ class _Show:
 
     def tree(self, path: str, *, only_leaf: bool) -> None:
         from kafkalog.errors import UsageError
-        from kafkalog.state.image_tree import Leaf, tree_lines
-        from kafkalog.wording import printable
+        from kafkalog.io.wording import printable
+        from kafkalog.node.state.image_tree import Leaf, tree_lines
 
         node = self.found.node(path)
         if node is None:
@@ -251,7 +251,7 @@ class _Show:
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
     """Report what the answer is of, and what it lacks."""
-    from kafkalog.wording import counted
+    from kafkalog.io.wording import counted
     from kafkalog_cli.outcome import show_note, show_warning
     from kafkalog_cli.output.objects import time_text
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.files.offsets import PartitionOffsets
 from kafkalog.model import End, LogView, Replicas
-from kafkalog.offsets import PartitionOffsets
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -25,9 +25,9 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.profiles.model import Profile
+    from kafkalog.node.view import Difference
     from kafkalog.tables import Request
-    from kafkalog.view import Difference
+    from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.outcome import Outcome
 
 
@@ -87,7 +87,7 @@ def profile(
     kafkalog profile orders-0 --format parquet --to profile.parquet
     """
     from kafkalog.errors import UsageError
-    from kafkalog.jit import fast_path
+    from kafkalog.io.jit import fast_path
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
@@ -123,8 +123,8 @@ def profile(
 
 def _report_defects(found: list[Profile], outcome: Outcome) -> None:
     """Warn of partitions with damage, which is not in the numbers."""
-    from kafkalog.offsets import name_of
-    from kafkalog.wording import counted, some_of
+    from kafkalog.files.offsets import name_of
+    from kafkalog.io.wording import counted, some_of
     from kafkalog_cli.outcome import show_warning
 
     damaged = [one for one in found if one.defects]
@@ -145,8 +145,8 @@ def _profiles(
     bucket_s: float,
     hot_keys: int,
 ) -> list[Profile]:
-    from kafkalog.profiles.run import profile_logs
-    from kafkalog.targets import look_at_targets
+    from kafkalog.node.targets import look_at_targets
+    from kafkalog.tables.profiles.run import profile_logs
     from kafkalog_cli.outcome import show_parent
 
     look_at_targets(paths, parents=show_parent)  # only for its notes
@@ -171,8 +171,8 @@ def _profiles(
 
 
 def _write_parquet(profiles: Sequence[Profile], path: str) -> None:
-    from kafkalog.profiles.run import write_parquet
-    from kafkalog.storage import NewFile
+    from kafkalog.io.storage import NewFile
+    from kafkalog.tables.profiles.run import write_parquet
 
     with NewFile(path) as file:
         write_parquet(profiles, file.file)

@@ -43,10 +43,10 @@ def rebuild_index(
     kafkalog rebuild-index orders-0 --check
     kafkalog rebuild-index orders-0 --in-place --yes
     """
-    from kafkalog.configs import ConfigSources
+    from kafkalog.change.repair.rebuild import IndexRun
     from kafkalog.errors import UsageError
-    from kafkalog.repair.rebuild import IndexRun
-    from kafkalog.wording import counted
+    from kafkalog.io.wording import counted
+    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show

@@ -12,7 +12,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.repair.run import Recovery
+    from kafkalog.change.repair.run import Recovery
 
 
 class ScanFrom(StrEnum):
@@ -72,10 +72,10 @@ def recover(
     kafkalog recover /var/lib/kafka
     kafkalog recover orders-0 --from start --in-place --yes
     """
-    from kafkalog.configs import ConfigSources
+    from kafkalog.change.repair.run import Recovery
     from kafkalog.errors import UsageError
-    from kafkalog.recovery import StartMode
-    from kafkalog.repair.run import Recovery
+    from kafkalog.node.configs import ConfigSources
+    from kafkalog.node.recovery import StartMode
     from kafkalog_cli.maintenance import require_consent
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
@@ -153,7 +153,7 @@ def _plan(run: Recovery, *, quiet: bool) -> None:
 
 def _apply(run: Recovery, paths: list[str], *, yes: bool, quiet: bool) -> None:
     """Ask for consent and carry out the plans, unless a partition is refused."""
-    from kafkalog.wording import counted
+    from kafkalog.io.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.progress import byte_progress
 

@@ -12,7 +12,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.producing.run import Replay, ReplaySummary
+    from kafkalog.wire.producing.run import Replay, ReplaySummary
 
 
 def replay(
@@ -113,10 +113,10 @@ def replay(
     kafkalog replay orders-0 --dry-run --topic-map orders=orders-again
     kafkalog replay /var/lib/kafka --bootstrap localhost:9092 --progress run
     """
-    from kafkalog.batches.selection import Selection
-    from kafkalog.producing.model import Request
-    from kafkalog.producing.run import Replay
-    from kafkalog.wording import counted
+    from kafkalog.io.wording import counted
+    from kafkalog.log.batches.selection import Selection
+    from kafkalog.wire.producing.model import Request
+    from kafkalog.wire.producing.run import Replay
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
@@ -208,7 +208,7 @@ def _properties(texts: list[str] | None) -> dict[str, str]:
     """Read properties of librdkafka from files and options; the last of a name counts."""
     import os
 
-    from kafkalog.configs.sources import read_property_lines
+    from kafkalog.node.configs.sources import read_property_lines
 
     found: dict[str, str] = {}
     for text in texts or ():
@@ -230,7 +230,7 @@ def _run(
 ) -> ReplaySummary:
     if dry_run or not planned.routes:
         return planned.count()
-    from kafkalog.producing.cluster import Cluster
+    from kafkalog.wire.producing.cluster import Cluster
 
     assert bootstrap is not None
     assert progress is not None

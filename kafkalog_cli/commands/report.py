@@ -52,11 +52,11 @@ def report(
     kafkalog report /var/lib/kafka --to report.html
     kafkalog report /var/lib/kafka --to report.html --level deep --records
     """
-    from kafkalog.configs import ConfigSources
+    from kafkalog.answers.overview import report
+    from kafkalog.answers.overview.page import require_libraries
+    from kafkalog.io.storage import NewFile
     from kafkalog.model import Severity
-    from kafkalog.overview import report
-    from kafkalog.overview.page import require_libraries
-    from kafkalog.storage import NewFile
+    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.overviews import WrittenReport, view

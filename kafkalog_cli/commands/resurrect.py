@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.change.resurrection.model import Copy, Missing, Retention
 from kafkalog.errors import UsageError
-from kafkalog.resurrection.model import Copy, Missing, Retention
 from kafkalog_cli.options import BackupOption, FormatOption, QuietOption, YesOption
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.resurrection import ResurrectOptions
+    from kafkalog.change.resurrection import ResurrectOptions
 
 
 def resurrect(
@@ -130,10 +130,10 @@ def resurrect(
     kafkalog resurrect orders-0 customers-0 --to revived --dry-run
     kafkalog resurrect /var/lib/kafka --in-place --cluster-id new --dry-run
     """
-    from kafkalog.paths.uris import require_local
-    from kafkalog.resurrection import ResurrectOptions, resurrect_into
-    from kafkalog.resurrection import resurrect as run_resurrect
-    from kafkalog.resurrection.sources import open_sources
+    from kafkalog.change.resurrection import ResurrectOptions, resurrect_into
+    from kafkalog.change.resurrection import resurrect as run_resurrect
+    from kafkalog.change.resurrection.sources import open_sources
+    from kafkalog.io.paths.uris import require_local
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
     from kafkalog_cli.standard_streams import put_work_first
@@ -191,8 +191,8 @@ def _in_place(
     quiet: bool,
 ) -> int:
     """Write metadata next to the partitions of one log directory, once the plan is agreed to."""
-    from kafkalog.resurrection import resurrect_in_place
-    from kafkalog.resurrection.sources import open_sources
+    from kafkalog.change.resurrection import resurrect_in_place
+    from kafkalog.change.resurrection.sources import open_sources
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes

@@ -51,9 +51,9 @@ def salvage(
     kafkalog salvage /var/lib/kafka --to rescued
     kafkalog salvage orders-0 --to rescued --dry-run
     """
-    from kafkalog.log_dir import open_path
-    from kafkalog.paths.uris import require_local
-    from kafkalog.rescue import salvage as run_salvage
+    from kafkalog.change.rescue import salvage as run_salvage
+    from kafkalog.files.log_dir import open_path
+    from kafkalog.io.paths.uris import require_local
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import salvaged as show
     from kafkalog_cli.output.progress import byte_progress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import Event, UsageError
-from kafkalog.server.model import (
+from kafkalog.wire.server.model import (
     CONNECTIONS_MAX,
     LISTEN,
     Address,
@@ -102,7 +102,7 @@ def serve(
     kafkalog serve /var/lib/kafka /mnt/tier/kafka-tiered-storage
     kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
-    from kafkalog.server.run import serve as run
+    from kafkalog.wire.server.run import serve as run
     from kafkalog_cli.outcome import Outcome, show_parent
 
     options = ServeOptions(

@@ -49,8 +49,8 @@ def simulate_retention(
     kafkalog simulate-retention orders-0 --config retention.ms=3600000 --checks
     kafkalog simulate-retention /var/lib/kafka /mnt/tier/kafka-tiered-storage
     """
-    from kafkalog.configs import ConfigSources
-    from kafkalog.retention.simulation import simulate_retention as simulate
+    from kafkalog.change.retention.simulation import simulate_retention as simulate
+    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.retention import (

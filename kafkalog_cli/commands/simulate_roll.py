@@ -35,9 +35,9 @@ def simulate_roll(
     kafkalog simulate-roll orders-0
     kafkalog simulate-roll orders-0 --config segment.bytes=16KiB
     """
-    from kafkalog.configs import ConfigSources
-    from kafkalog.log_dir import open_partition
-    from kafkalog.roll.simulate import simulate_roll as simulate
+    from kafkalog.change.roll.simulate import simulate_roll as simulate
+    from kafkalog.files.log_dir import open_partition
+    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import note_shadowed, print_heading
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show

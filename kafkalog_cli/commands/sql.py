@@ -30,11 +30,11 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.datasets.model import Tables
-    from kafkalog.offsets import PartitionOffsets
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.view import Difference
     from kafkalog.spark.reading import Find
+    from kafkalog.tables.datasets.model import Tables
     from kafkalog.tables.model import Answer
-    from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
 
 _QUERY_SIZE_MAX = 1 << 20
@@ -96,7 +96,7 @@ def sql(
     kafkalog sql "select topic, sum(lag) from commits group by 1" /var/lib/kafka
     kafkalog sql --engine spark "select count(*) from records" /var/lib/kafka
     """
-    from kafkalog.datasets.model import Tables
+    from kafkalog.tables.datasets.model import Tables
 
     query, paths = _query_and_paths(words)
     tables = Tables(
@@ -115,7 +115,7 @@ def sql(
 
 def _query_and_paths(words: list[str]) -> tuple[str | None, list[str]]:
     """Return the query, None if it is to be asked for, and the paths."""
-    from kafkalog.paths import file_system
+    from kafkalog.io.paths import file_system
 
     if len(words) == 1 or file_system.exists(words[0]):
         return None, words
@@ -130,7 +130,7 @@ def _run_here(
     bytes_form: BytesFormat,
     quiet: bool,
 ) -> int:
-    from kafkalog.datasets.sql import Database
+    from kafkalog.tables.datasets.sql import Database
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import Damage, run_queries
 
@@ -155,7 +155,7 @@ def _run_here(
 def _require_paths(paths: Sequence[str]) -> None:
     """Raise the error of a path that cannot be opened, before a query is asked for."""
     from kafkalog.errors import NotFoundError
-    from kafkalog.targets import look_at_targets
+    from kafkalog.node.targets import look_at_targets
     from kafkalog_cli.outcome import show_parent
 
     for path in paths:
@@ -178,8 +178,8 @@ def _run_in_spark(
     query: str, tables: Tables, spark: SparkChoice, form: Format, bytes_form: BytesFormat
 ) -> int:
     _use_utc()
-    from kafkalog.paths.file_system import listings_held
-    from kafkalog.targets import look_at_targets
+    from kafkalog.io.paths.file_system import listings_held
+    from kafkalog.node.targets import look_at_targets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import write_answer
 
@@ -237,8 +237,8 @@ def _answer_of(
     *here: str | Find,
 ) -> Answer:
     """Run a query, and again without what is lost, which is reported; see `run_query`."""
-    from kafkalog.defects import make_defect
     from kafkalog.errors import OffsetsMissingError
+    from kafkalog.log.defects import make_defect
     from kafkalog.spark.job import errors_as_ours
 
     try:

@@ -11,7 +11,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.state.transactions import OpenData, TransactionalId, Transactions
+    from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -54,7 +54,7 @@ def transactions(
     kafkalog transactions /var/lib/kafka --transactional-id checkout
     kafkalog transactions /var/lib/kafka --hanging
     """
-    from kafkalog.state.transactions import abort_commands, read_transactions
+    from kafkalog.node.state.transactions import abort_commands, read_transactions
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress

@@ -11,8 +11,8 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.journal import Undo
-    from kafkalog.storage import ChangeWatch
+    from kafkalog.change.journal import Undo
+    from kafkalog.io.storage import ChangeWatch
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -41,7 +41,7 @@ def undo(
     kafkalog undo /backups/before-compaction
     kafkalog undo /backups/before-compaction --in-place --yes
     """
-    from kafkalog.storage import ChangeWatch
+    from kafkalog.io.storage import ChangeWatch
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show
@@ -79,7 +79,7 @@ def undo(
 
 def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
     """List the runs, the latest first."""
-    from kafkalog.journal import recorded_runs
+    from kafkalog.change.journal import recorded_runs
     from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import undone as show
     from kafkalog_cli.output.writer import Writer
@@ -95,8 +95,8 @@ def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
 
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
     """Plan or perform the undo; report an error, and return None, if it came after a change."""
+    from kafkalog.change.journal import undo as run_undo
     from kafkalog.errors import KafkaLogError
-    from kafkalog.journal import undo as run_undo
     from kafkalog_cli.outcome import show_note
 
     try:

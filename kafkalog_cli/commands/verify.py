@@ -113,7 +113,7 @@ def verify(
     kafkalog verify --format ndjson --fail-on damage /var/lib/kafka
     kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
     """
-    from kafkalog.verification import Findings
+    from kafkalog.answers.verification import Findings
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import RunFacts
     from kafkalog_cli.output.progress import byte_progress

@@ -12,7 +12,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
 
 
 def where(
@@ -42,7 +42,7 @@ def where(
     """
     from formats import topic_names
     from kafkalog.errors import UsageError
-    from kafkalog.state import coordinators as state
+    from kafkalog.node.state import coordinators as state
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import groups as show
     from kafkalog_cli.output.objects import Style
@@ -74,7 +74,7 @@ def where(
 def _require_share(name: str) -> None:
     """Raise `UsageError` unless a text names a partition of a share group."""
     from kafkalog.errors import UsageError
-    from kafkalog.text_files import uuid_bytes
+    from kafkalog.files.text_files import uuid_bytes
 
     _, *rest = name.rsplit(":", 2)  # the id of a group may have colons
     if len(rest) != 2 or uuid_bytes(rest[0]) is None or not rest[1].isdecimal():

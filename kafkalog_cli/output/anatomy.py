@@ -7,13 +7,13 @@ from html import escape
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.anatomy.model import Field as Bytes
-from kafkalog.anatomy.model import Item, Structure
-from kafkalog.anatomy.writes import SegmentWrites
-from kafkalog.defects.table import REFERENCES
+from kafkalog.answers.anatomy.model import Field as Bytes
+from kafkalog.answers.anatomy.model import Item, Structure
+from kafkalog.answers.anatomy.writes import SegmentWrites
+from kafkalog.io.storage import NewFile
+from kafkalog.io.wording import counted, printable
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
-from kafkalog.storage import NewFile
-from kafkalog.wording import counted, printable
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,

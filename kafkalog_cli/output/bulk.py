@@ -7,10 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.batches.selection import plan_size
-from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import DataError
-from kafkalog.jit import fast_path
+from kafkalog.io.jit import fast_path
+from kafkalog.log.batches.selection import plan_size
+from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog_cli.output.records import BATCH, PLAIN_TITLES, RECORD, probe
 from kafkalog_cli.output.text import csv_text, dumps
 from kafkalog_cli.output.writer import Format, row_pieces
@@ -18,9 +18,9 @@ from kafkalog_cli.output.writer import Format, row_pieces
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.batches.selection import ReadPlan, Selection
+    from kafkalog.log.batches.selection import ReadPlan, Selection
+    from kafkalog.log.text.objects import Template
     from kafkalog.model import Record
-    from kafkalog.text.objects import Template
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.kafka_text import RecordText
     from kafkalog_cli.output.objects import Style, View
@@ -75,7 +75,7 @@ def read_rows(
     Kernels write the text if they know all fields of the objects; use it before requesting the next
     piece.
     """
-    from kafkalog.columns.pipeline import Restored, read_contents
+    from kafkalog.log.columns.pipeline import Restored, read_contents
 
     if style.form == Format.TABLE or not view.names:
         is_plain = tuple(column.title for column in view.columns) == PLAIN_TITLES
@@ -88,7 +88,7 @@ def read_rows(
             yield from read_contents(plan, Restored(), progress, batches=batches)
         return
 
-    from kafkalog.text.objects import BatchLines, RecordLines
+    from kafkalog.log.text.objects import BatchLines, RecordLines
 
     form = Format(style.form)
 
@@ -108,15 +108,15 @@ def read_kafka_text(
     batches: bool,
 ) -> Iterator[Any]:
     """Yield as `read_rows` does, for Kafka's text; lists if records are decoded."""
-    from kafkalog.columns.pipeline import read_contents
+    from kafkalog.log.columns.pipeline import read_contents
     from kafkalog_cli.output import kafka_text
 
     if text.decoder is not None and not batches:
-        from kafkalog.columns.pipeline import Restored
+        from kafkalog.log.columns.pipeline import Restored
 
         return read_contents(plan, Restored(), progress, batches=batches)
 
-    from kafkalog.text.kafka_text import KafkaText
+    from kafkalog.log.text.kafka_text import KafkaText
 
     def record_line(record: Record) -> bytes:
         return kafka_text.record_line(record, text)
@@ -145,7 +145,7 @@ def _template(form: Format, style: Style, path: str, *, batches: bool) -> Templa
     It is made from the object of a probe, so that lines of kernels and of `writer` have the same
     fields.
     """
-    from kafkalog.text.objects import Template
+    from kafkalog.log.text.objects import Template
 
     one = probe(path)
     row = BATCH.row(one.batch, style) if batches else RECORD.row(one, style)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from formats import constants as c
-from kafkalog.columns import kernels as k
-from kafkalog.columns.pipeline import Restored
-from kafkalog.columns.scan_steps import Part
+from kafkalog.log.columns import kernels as k
+from kafkalog.log.columns.pipeline import Restored
+from kafkalog.log.columns.scan_steps import Part
 from kafkalog_cli.output.records import plain_cells
 from kafkalog_cli.output.text import BytesFormat, bytes_cell
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from kafkalog.columns.chunks import Chunk, Rows
+    from kafkalog.log.columns.chunks import Chunk, Rows
     from kafkalog_cli.output.objects import Style
 
 _QUOTED: Final = frozenset(("null", '""', '"null"'))  # `bytes_cell` shows them otherwise

@@ -7,10 +7,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
-from kafkalog.compaction import Candidate, Dropped, Skip, Tally
-from kafkalog.paths import file_system
-from kafkalog.storage import final_path
-from kafkalog.wording import counted
+from kafkalog.change.compaction import Candidate, Dropped, Skip, Tally
+from kafkalog.io.paths import file_system
+from kafkalog.io.storage import final_path
+from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text, print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -32,9 +32,9 @@ from kafkalog_cli.output.text import file_cell, left_overs_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.audit import Audit, Finding
-    from kafkalog.compaction.run import CompactedPartition
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.change.audit import Audit, Finding
+    from kafkalog.change.compaction.run import CompactedPartition
+    from kafkalog.files.log_dir import PartitionDir
     from kafkalog_cli.output.objects import Style, View
 
 

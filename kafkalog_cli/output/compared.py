@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.comparison.model import ALIKE, Comparison, Verdict
-from kafkalog.wording import counted
+from kafkalog.check.comparison.model import ALIKE, Comparison, Verdict
+from kafkalog.io.wording import counted
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,
@@ -22,7 +22,7 @@ from kafkalog_cli.output.text import bytes_cell, bytes_value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.comparison.model import FieldDifference, RecordDifference, Side
+    from kafkalog.check.comparison.model import FieldDifference, RecordDifference, Side
     from kafkalog_cli.output.objects import Style, View
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -23,7 +23,7 @@ from kafkalog_cli.output.objects import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.disk_usage.model import Disk, Report, Share, Usage
+    from kafkalog.answers.disk_usage.model import Disk, Report, Share, Usage
     from kafkalog_cli.output.objects import Style, View
 
 _BARS: Final = "▁▂▃▄▅▆▇█"

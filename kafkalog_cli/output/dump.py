@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, Self
 from formats import file_names
 from formats.file_names import FileKind, partition_of
 from formats.late_classes import dataclass
-from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
-from kafkalog.batches.segment import gaps_between
 from kafkalog.errors import GoneError, KafkaLogError, ShortageError
-from kafkalog.living import LivingWalk, answered, listed_again
-from kafkalog.log_dir import (
+from kafkalog.files.log_dir import (
     FileEntry,
     LogDirListing,
     PartitionDir,
     Segment,
     one_log,
 )
+from kafkalog.files.offsets import name_of
+from kafkalog.io.paths import file_system
+from kafkalog.io.wording import some_of
+from kafkalog.log.batches.segment import gaps_between
+from kafkalog.log.living import LivingWalk, answered, listed_again
 from kafkalog.model import Batch, Defect, Isolation, LogView, Record
-from kafkalog.offsets import name_of
-from kafkalog.paths import file_system
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import Shown, show
-from kafkalog.wording import some_of
+from kafkalog.node.reader import plan_reading, read_batches, read_records, require_log
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.view import Shown, show
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.output.objects import Column, Style, View
@@ -44,8 +44,8 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.payloads.kinds import PayloadKind
+    from kafkalog.files.payloads.kinds import PayloadKind
+    from kafkalog.log.batches.selection import ReadPlan, Selection
     from kafkalog_cli.output.kafka_text import RecordText
 
     Log = PartitionDir | FileEntry
@@ -199,7 +199,7 @@ class Dump:
             UsageError: a target is no log.
             LimitExceededError: see `in_time_order`.
         """
-        from kafkalog.batches.merged import in_time_order
+        from kafkalog.log.batches.merged import in_time_order
 
         if not targets:
             return
@@ -447,6 +447,6 @@ def labels_of(
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
     """Return how records below a path are decoded, by the name of the topic."""
-    from kafkalog.payloads.kinds import payload_kind_at
+    from kafkalog.files.payloads.kinds import payload_kind_at
 
     return payload_kind_at(file_system.absolute(path), is_file=is_file)

@@ -1,4 +1,4 @@
-"""Explanations of references: of findings, from `kafkalog.defects`; of errors, from their classes.
+"""Explanations of references: findings from `kafkalog.log.defects`, errors from their classes.
 
 `docs/defects.md` and `docs/exit-codes.md` are generated from the same tables.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 from formats.late_classes import dataclass
 from kafkalog import errors
-from kafkalog.defects.table import REFERENCES
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType, View
 from kafkalog_cli.output.text import tone_of, wrapped

@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import DataError
-from kafkalog.storage.metrics_file import MetricsFile
-from kafkalog.wording import printable
+from kafkalog.io.storage.metrics_file import MetricsFile
+from kafkalog.io.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkalog.lake import ExportSummary
+    from kafkalog.change.lake import ExportSummary
 
 _PREFIX: Final = "kafkalog_export_"
 _BY_PARTITION: Final = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.offsets import name_of
-from kafkalog.wording import counted, some_of
+from kafkalog.files.offsets import name_of
+from kafkalog.io.wording import counted, some_of
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.outcome import END_HINT
 from kafkalog_cli.output.objects import (
@@ -26,8 +26,8 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.lake import ExportedPart, ExportSummary
-    from kafkalog.lake.model import Gap
+    from kafkalog.change.lake import ExportedPart, ExportSummary
+    from kafkalog.change.lake.model import Gap
     from kafkalog.model import Defect
     from kafkalog_cli.output.objects import Style
 

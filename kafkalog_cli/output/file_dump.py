@@ -9,16 +9,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import INDEX_KINDS
-from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.errors import KafkaLogError, ShortageError, UsageError
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
+from kafkalog.log.batches.selection import EVERYTHING, Selection
 from kafkalog_cli.output.dump import LOGS, DumpStyle
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.side_files import index_entries, selected_entries
 
 if TYPE_CHECKING:
-    from kafkalog.columns.arrow_files import Exporter
     from kafkalog.model import Defect
+    from kafkalog.tables.arrow_files import Exporter
     from kafkalog_cli.outcome import Outcome
 
 _BATCH_ROWS = 16384
@@ -37,7 +37,7 @@ class FileDump:
     def __init__(self, path: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
         # Arrow's own pool keeps tens of megabytes that it does not use.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-        from kafkalog.jit import fast_path
+        from kafkalog.io.jit import fast_path
 
         fast_path.require_arrow()
         self._path = path
@@ -49,7 +49,7 @@ class FileDump:
         self._files = ExitStack()
 
     def __enter__(self) -> Self:
-        from kafkalog.storage import NewFile
+        from kafkalog.io.storage import NewFile
 
         self._new_file = self._files.enter_context(NewFile(self._path))
         return self
@@ -72,7 +72,7 @@ class FileDump:
             what = target if isinstance(target, FileEntry) else self._outcome.shown(target, view)
             with byte_progress([target], enabled=self._style.progress) as progress:
                 if self._kind in ("records", "batches"):
-                    from kafkalog.columns.scan import scan
+                    from kafkalog.node.scan import scan
 
                     for batch in scan(
                         what,
@@ -110,7 +110,7 @@ class FileDump:
                 hint="Write each kind to its own file.",
             )
         if self._exporter is None:
-            from kafkalog.columns.arrow_files import Exporter
+            from kafkalog.tables.arrow_files import Exporter
 
             made = Exporter(self._new_file.file, self._style.form, kind, _facts(self._selection))
             self._exporter = self._files.enter_context(made)

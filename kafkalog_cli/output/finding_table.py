@@ -8,8 +8,8 @@ from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.io.wording import printable
 from kafkalog.model import Defect, Severity
-from kafkalog.wording import printable
 from kafkalog_cli.output.findings import Report, RunFacts, next_start_lines, summary_lines
 from kafkalog_cli.output.text import Tone, painted, tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width

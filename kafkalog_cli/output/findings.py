@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
 from kafkalog.check.verdict import verdict
+from kafkalog.io.paths import file_system
+from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
-from kafkalog.paths import file_system
-from kafkalog.wording import counted, printable
 from kafkalog_cli.output.objects import (
     ARRAY,
     DEFECT,
@@ -29,12 +29,12 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkalog.answers.verification import Findings
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
     from kafkalog.errors import KafkaLogError
-    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-    from kafkalog.recovery import NextStart
-    from kafkalog.verification import Findings
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.node.recovery import NextStart
 
     Target = LogDirListing | PartitionDir | FileEntry
 
@@ -206,7 +206,7 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     Assumptions, and problems that the start would not notice, are reported once for all partitions
     that they concern.
     """
-    from kafkalog.recovery import Verdict
+    from kafkalog.node.recovery import Verdict
 
     said: dict[str, list[str]] = {}
     lines = []

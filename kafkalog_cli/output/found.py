@@ -21,8 +21,8 @@ from kafkalog_cli.output.records import RECORD, control_type, headers_cell
 from kafkalog_cli.output.text import Tone, bytes_cell
 
 if TYPE_CHECKING:
+    from kafkalog.answers.search.scanning import Found, Occurrence
     from kafkalog.model import Record
-    from kafkalog.search.scanning import Found, Occurrence
     from kafkalog_cli.output.objects import Style, View
 
 

@@ -21,9 +21,9 @@ from kafkalog_cli.output.text import Tone, tone_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.state.coordinators import Coordinator
-    from kafkalog.state.model import Group, Member, OffsetChange, OffsetLag
-    from kafkalog.state.transactions import OpenData, TransactionalId
+    from kafkalog.node.state.coordinators import Coordinator
+    from kafkalog.node.state.model import Group, Member, OffsetChange, OffsetLag
+    from kafkalog.node.state.transactions import OpenData, TransactionalId
     from kafkalog_cli.output.objects import Style, View
 
 

@@ -16,25 +16,25 @@ from formats import file_names
 from formats.constants import INT32_MAX
 from formats.file_names import FileKind, parse_file_name
 from formats.late_classes import dataclass
-from kafkalog.batches import index_matches
-from kafkalog.batches.framing import crc_valid, read_batch
-from kafkalog.batches.records import decode_records
-from kafkalog.defects import make_defect
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError, ShortageError
-from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.jit import fast_path
+from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.io.jit import fast_path
+from kafkalog.io.paths.file_system import normalize
+from kafkalog.io.paths.source import Source
+from kafkalog.io.paths.uris import is_object
+from kafkalog.io.wording import printable
+from kafkalog.log.batches import index_matches
+from kafkalog.log.batches.framing import crc_valid, read_batch
+from kafkalog.log.batches.records import decode_records
+from kafkalog.log.defects import make_defect
 from kafkalog.model import Batch, Defect
-from kafkalog.paths.file_system import normalize
-from kafkalog.paths.source import Source
-from kafkalog.paths.uris import is_object
-from kafkalog.wording import printable
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import kafka_text as text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.batches.index_matches import TimeMatches
+    from kafkalog.log.batches.index_matches import TimeMatches
 
 _BASE_OFFSET_MAX: Final = 1 << 62
 """Above this, sums of offsets could overflow in the kernels."""
@@ -83,7 +83,7 @@ class KafkaDump:
         try:
             if parse_file_name(os.path.basename(path)).kind == FileKind.UNKNOWN:
                 # The tool would fail on the name; opening says what is wrong with it.
-                from kafkalog.log_dir import open_path
+                from kafkalog.files.log_dir import open_path
 
                 open_path(path)
             printers[suffix](path)
@@ -112,7 +112,7 @@ class KafkaDump:
         """Return how many bytes are to be read, or decoded."""
         if not self.options.deep:
             return min(limit, source.stored_bytes)
-        from kafkalog.columns.budget import size_to_decode
+        from kafkalog.log.columns.budget import size_to_decode
 
         return size_to_decode(source, 0, limit)
 
@@ -123,7 +123,7 @@ class KafkaDump:
         return plain and not sys.stdout.isatty() and fast_path.is_worth_it(size_bytes)
 
     def _fast_log(self, source: Source, limit: int) -> None:
-        from kafkalog.text.kafka_text import dump_lines
+        from kafkalog.log.text.kafka_text import dump_lines
 
         record, deep = self.options.record, self.options.deep
         gaps = self._gaps.setdefault(source.path, {})
@@ -153,7 +153,7 @@ class KafkaDump:
         batch = replace(batch, crc_valid=crc_valid(source, batch))
         text.put_line(text.batch_line(batch))
         if not batch.crc_valid:
-            from kafkalog.batches.order import batch_defects
+            from kafkalog.log.batches.order import batch_defects
 
             for defect in batch_defects(batch):
                 self._defect(defect)
@@ -186,7 +186,7 @@ class KafkaDump:
                 previous = record.offset
                 text.put_line(text.record_line(record, self.options.record))
         except DataError as error:
-            from kafkalog.batches.selection import defect_of
+            from kafkalog.log.batches.selection import defect_of
 
             self._defect(defect_of(error, batch))
         return previous
@@ -251,7 +251,7 @@ class KafkaDump:
                 text.put_line(text.aborted_transaction_line(entry))
 
     def _snapshot(self, path: str) -> None:
-        from kafkalog.producers import read_producer_snapshot
+        from kafkalog.log.producers import read_producer_snapshot
 
         for state in read_producer_snapshot(path):
             text.put_line(text.producer_line(state))
@@ -305,7 +305,7 @@ def _match_times(
 ) -> Iterator[TimeMatches]:
     """Do what `index_matches.match_times` does; a large log is read once, at memory speed."""
     if fast_path.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
-        from kafkalog.columns import side_files
+        from kafkalog.log.columns import side_files
 
         return side_files.match_times(index, offsets, log)
     return index_matches.match_times(index, offsets, log)

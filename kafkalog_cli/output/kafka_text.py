@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import BOOTSTRAP
 from formats.late_classes import dataclass
-from kafkalog.paths.uris import is_object
-from kafkalog.payloads.java_text import java_text, java_utf8
+from kafkalog.files.payloads.java_text import java_text, java_utf8
+from kafkalog.io.paths.uris import is_object
 from kafkalog_cli.output.text import compression_name
 
 if TYPE_CHECKING:
     from formats.file_names import FileName
+    from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.model import (
         AbortedTransaction,
         Batch,
         ProducerState,
         Record,
     )
-    from kafkalog.payloads.kinds import PayloadKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def record_line(record: Record, what: RecordText) -> bytes:
         # Unquoted and with repetitions, as the tool prints them.
         line += f" sequence: {record.sequence} headerKeys: [{names}]"
         if record.batch.is_control:
-            from kafkalog.payloads.control_records import control_text
+            from kafkalog.files.payloads.control_records import control_text
 
             return _encoded(line + control_text(record))
     return b"".join((_encoded(line), *(_content(record, what) if what.content else ())))
@@ -103,7 +103,7 @@ def record_line(record: Record, what: RecordText) -> bytes:
 
 def _content(record: Record, what: RecordText) -> list[bytes]:
     if what.decoder is not None:
-        from kafkalog.payloads.internal_topics import kafka_text
+        from kafkalog.files.payloads.internal_topics import kafka_text
 
         text = kafka_text(what.decoder, record)
         return [_encoded(text)] if text else []
@@ -160,7 +160,7 @@ def producer_line(state: ProducerState) -> str:
 def put_line(text: str | bytes) -> None:
     """Print one line of Kafka's text: raw, except on a terminal, where escapes are made visible."""
     if sys.stdout.isatty():
-        from kafkalog.wording import printable
+        from kafkalog.io.wording import printable
 
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
-from kafkalog.paths import file_system
+from kafkalog.io.paths import file_system
+from kafkalog.node.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,

@@ -6,8 +6,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.defects import make_defect
-from kafkalog.wording import counted, printable
+from kafkalog.io.wording import counted, printable
+from kafkalog.log.defects import make_defect
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -29,9 +29,9 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.batches.lookup import Lookup, Step
+    from kafkalog.answers.search.lookups import PartitionLookup
     from kafkalog.model import Record
-    from kafkalog.search.lookups import PartitionLookup
+    from kafkalog.node.lookup import Lookup, Step
     from kafkalog_cli.output.objects import Style, View
 
 
@@ -43,7 +43,7 @@ def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -
     Raises:
         DestinationExistsError, UnwritableError: see `NewFile`.
     """
-    from kafkalog.storage import NewFile
+    from kafkalog.io.storage import NewFile
 
     with NewFile(path) as new:
         new.file.write("".join(map(csv_line, rows)).encode())

@@ -21,7 +21,7 @@ from kafkalog_cli.output.objects import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.state.metadata_model import (
+    from kafkalog.node.state.metadata_model import (
         ConfigValue,
         MetadataChange,
         MetadataLeaf,

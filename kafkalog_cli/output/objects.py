@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from formats.late_classes import dataclass
+from kafkalog.io.wording import printable
 from kafkalog.model import Defect
-from kafkalog.wording import printable
 from kafkalog_cli.output.text import (
     BytesFormat,
     Toned,
@@ -25,7 +25,7 @@ from kafkalog_cli.output.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.payloads.kinds import PayloadKind
+    from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog_cli.output.text import Tone
 
 T = TypeVar("T")

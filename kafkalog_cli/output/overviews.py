@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.model import Severity
-from kafkalog.recovery.model import Verdict
+from kafkalog.node.recovery.model import Verdict
 from kafkalog_cli.output.findings import MEANING_OF_LOOKED
 from kafkalog_cli.output.objects import (
     INT,
@@ -20,7 +20,7 @@ from kafkalog_cli.output.objects import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.overview.gathering import Report
+    from kafkalog.answers.overview.gathering import Report
     from kafkalog_cli.output.objects import Style, View
 
 

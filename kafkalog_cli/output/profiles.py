@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.offsets import name_of
-from kafkalog.wording import counted
+from kafkalog.files.offsets import name_of
+from kafkalog.io.wording import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,
@@ -22,7 +22,7 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.text import bytes_cell, bytes_value, time_cell
 
 if TYPE_CHECKING:
-    from kafkalog.profiles.model import Profile
+    from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.output.objects import Style, View
 
 _HOT_KEYS_SHOWN: Final = 3

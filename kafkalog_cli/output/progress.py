@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from kafkalog.engine import Engine, Gathering, PieceWork, Task, Work
-    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.io.engine import Engine, Gathering, PieceWork, Task, Work
 
 _DELAY_S = 1.0
 
@@ -100,7 +100,7 @@ def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
 
 
 def _size(target: LogDirListing | PartitionDir | FileEntry) -> int:
-    from kafkalog.log_dir import LogDirListing
+    from kafkalog.files.log_dir import LogDirListing
 
     if isinstance(target, LogDirListing):
         inner = sum(partition.size_bytes for partition in target.partitions)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.constants import COMPRESSION_NAMES
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.model import Batch, Record, TimestampType
-from kafkalog.targets import partition_around
+from kafkalog.node.targets import partition_around
 from kafkalog_cli.output.objects import (
     ABSENT,
     BOOL,
@@ -35,7 +35,7 @@ def control_type(record: Record) -> str | None:
     """Return a control record's type: `ABORT`, `COMMIT` …, `UNKNOWN(n)`; None for data."""
     if not record.batch.is_control:
         return None
-    from kafkalog.payloads.control_records import control_record
+    from kafkalog.files.payloads.control_records import control_record
 
     try:
         control = control_record(record)
@@ -58,14 +58,14 @@ def _decoded(record: Record, style: Style) -> object:
     """Return the decoded key and value of an internal topic's record; null if undecodable."""
     if style.decoder is None or record.batch.is_control:
         return ABSENT
-    from kafkalog.payloads.internal_topics import decode
+    from kafkalog.files.payloads.internal_topics import decode
 
     result = decode(style.decoder, record.key, record.value)
     return {"key": result.key, "value": result.value, "error": result.error}
 
 
 def _state(path: str) -> str:
-    from kafkalog.view import state_of
+    from kafkalog.node.view import state_of
 
     return state_of(path)
 
@@ -210,7 +210,7 @@ def record_view(style: Style) -> View[Record]:
     def content(record: Record) -> str:
         if record.batch.is_control:
             return key(record)
-        from kafkalog.payloads.internal_topics import kafka_text
+        from kafkalog.files.payloads.internal_topics import kafka_text
 
         assert style.decoder is not None, "it is shown by a decoder"
         try:

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
-from kafkalog.recovery import NextStart, PredictedStart, Verdict
-from kafkalog.recovery.model import refusal_line, start_line
-from kafkalog.repair import Fate, FileChange, IndexComparison, RecoveryPlan
-from kafkalog.wording import counted
+from kafkalog.change.repair import Fate, FileChange, IndexComparison, RecoveryPlan
+from kafkalog.io.wording import counted
+from kafkalog.node.recovery import NextStart, PredictedStart, Verdict
+from kafkalog.node.recovery.model import refusal_line, start_line
 from kafkalog_cli.maintenance import CONFIGS, print_heading
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.findings import MEANING_OF_MODE, MEANING_OF_VERDICT
@@ -34,10 +34,10 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkalog.change.repair.rebuild import IndexedPartition
+    from kafkalog.change.repair.run import RecoveredPartition
     from kafkalog.model import Defect
-    from kafkalog.recovery import NodeStart
-    from kafkalog.repair.rebuild import IndexedPartition
-    from kafkalog.repair.run import RecoveredPartition
+    from kafkalog.node.recovery import NodeStart
     from kafkalog_cli.output.objects import Style
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.wording import counted, printable, some_of
+from kafkalog.io.wording import counted, printable, some_of
 from kafkalog_cli.outcome import show_note, show_warning
 from kafkalog_cli.output.objects import BOOL, INT, SIZE, TEXT, Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
@@ -13,8 +13,8 @@ from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from kafkalog.errors import Event
-    from kafkalog.producing.model import Replayed, ReplayListener, TranslatedOffset
-    from kafkalog.producing.run import ReplaySummary
+    from kafkalog.wire.producing.model import Replayed, ReplayListener, TranslatedOffset
+    from kafkalog.wire.producing.run import ReplaySummary
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import ByteProgress
@@ -131,7 +131,7 @@ def _print_totals(summary: ReplaySummary, *, performed: bool) -> None:
 
 def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListener:
     """Return a listener that shows on stderr what it hears."""
-    from kafkalog.producing.model import ReplayListener
+    from kafkalog.wire.producing.model import ReplayListener
 
     class Shown(ReplayListener):
         def hear(self, event: Event) -> None:

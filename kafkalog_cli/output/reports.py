@@ -10,10 +10,10 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkalog.log_dir import LogDirListing, PartitionDir
+from kafkalog.files.log_dir import LogDirListing, PartitionDir
+from kafkalog.io.paths.file_system import absolute
+from kafkalog.io.wording import printable
 from kafkalog.model import Severity
-from kafkalog.paths.file_system import absolute
-from kafkalog.wording import printable
 from kafkalog_cli.output.findings import Report
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.resurrection.model import (
+from kafkalog.change.resurrection.model import (
     LeftOutDirectory,
     ResurrectedPartition,
     ResurrectedTopic,
     manifest_object,
 )
-from kafkalog.wording import counted, printable
+from kafkalog.io.wording import counted, printable
 from kafkalog_cli.outcome import show_defect, show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -30,8 +30,8 @@ from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from kafkalog.resurrection.model import ResurrectSummary
-    from kafkalog.resurrection.model import Row as ManifestRow
+    from kafkalog.change.resurrection.model import ResurrectSummary
+    from kafkalog.change.resurrection.model import Row as ManifestRow
 
 _NEW: Final[Field[Any]] = Field("topic", TEXT, "its name now")
 _ID: Final[Field[Any]] = Field("topic_id", TEXT, "")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from formats.late_classes import dataclass
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import (
     CONFIGS,
     MARKS,
@@ -36,14 +36,14 @@ from kafkalog_cli.output.text import Tone, duration_text, with_durations
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from kafkalog.retention import (
+    from kafkalog.change.retention import (
         Deletion,
         ForecastDay,
         PartitionRetention,
         RemoteRetention,
         Verdict,
     )
-    from kafkalog.retention.simulation import Check, Schedule
+    from kafkalog.change.retention.simulation import Check, Schedule
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
 
@@ -79,7 +79,7 @@ class RetentionSummary:
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
-        from kafkalog.retention import ForecastDay, forecast
+        from kafkalog.change.retention import ForecastDay, forecast
 
         self.partitions += 1
         self.segments += len(found.verdicts)
@@ -301,7 +301,7 @@ class RetentionWriter:
 
     def _write_checks(self, found: PartitionRetention) -> None:
         """Write the checks of a broker that delete something."""
-        from kafkalog.retention.simulation import checks_of
+        from kafkalog.change.retention.simulation import checks_of
 
         schedule, checks = checks_of(found, self._summary.until_ms)
         rows = [

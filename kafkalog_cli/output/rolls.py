@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import CONFIGS, configs_text
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -25,8 +25,8 @@ from kafkalog_cli.output.objects import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.roll.replay import SimulatedSegment
-    from kafkalog.roll.simulate import Trial
+    from kafkalog.change.roll.replay import SimulatedSegment
+    from kafkalog.change.roll.simulate import Trial
     from kafkalog_cli.output.objects import Style, View
 
 

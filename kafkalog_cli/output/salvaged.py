@@ -10,8 +10,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.rescue import MANIFEST, Fate, SalvageSummary, manifest_object
-from kafkalog.wording import counted, printable
+from kafkalog.change.rescue import MANIFEST, Fate, SalvageSummary, manifest_object
+from kafkalog.io.wording import counted, printable
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -31,8 +31,8 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.change.rescue.model import Row as ManifestRow
     from kafkalog.model import Defect
-    from kafkalog.rescue.model import Row as ManifestRow
 
 _LOG: Final[Field[Any]] = Field("path", TEXT, "in the source")
 

@@ -12,8 +12,8 @@ from kafkalog_cli.output.text import dumps
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.batches.selection import Selection
-    from kafkalog.log_dir import FileEntry
+    from kafkalog.files.log_dir import FileEntry
+    from kafkalog.log.batches.selection import Selection
     from kafkalog_cli.output.objects import Style, View
 
 
@@ -160,7 +160,7 @@ def side_file_view(kind: FileKind, style: Style) -> View[Any]:
 
 def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry | Fact]:
     """Return the wanted entries of an index, a checkpoint or a small file."""
-    from kafkalog.text_files import read_facts
+    from kafkalog.files.text_files import read_facts
 
     path, kind = entry.path, entry.name.kind
     if kind in _TYPES:
@@ -190,7 +190,7 @@ def _in_range(value: Any, selection: Selection) -> bool:
 
 def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
     """Yield the entries of an offset, time or transaction index."""
-    from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+    from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 
     if kind == FileKind.TRANSACTION_INDEX:
         yield from read_aborted_transactions(path)
@@ -200,8 +200,8 @@ def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
 
 
 def _entries(path: str, kind: FileKind) -> Iterable[Any]:
-    from kafkalog.producers import read_producer_snapshot
-    from kafkalog.text_files import read_leader_epochs, read_offset_checkpoint
+    from kafkalog.files.text_files import read_leader_epochs, read_offset_checkpoint
+    from kafkalog.log.producers import read_producer_snapshot
 
     if kind == FileKind.PRODUCER_SNAPSHOT:
         return read_producer_snapshot(path)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from kafkalog.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
+from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -223,7 +223,7 @@ def left_overs_text(number: int, *, is_done: bool) -> str:
 
 def file_cell(path: str) -> str:
     """Return the cell of a file: its directory's name and its own."""
-    from kafkalog.paths import file_system
+    from kafkalog.io.paths import file_system
 
     directory = os.path.basename(os.path.dirname(file_system.absolute(path)))
     return os.path.join(directory, os.path.basename(path))

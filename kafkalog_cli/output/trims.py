@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -21,7 +21,7 @@ from kafkalog_cli.output.text import left_overs_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.retention.run import TrimmedPartition
+    from kafkalog.change.retention.run import TrimmedPartition
     from kafkalog_cli.output.objects import Style
 
 RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](

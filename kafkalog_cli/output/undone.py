@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.wording import counted
+from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -21,7 +21,7 @@ from kafkalog_cli.output.objects import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.journal import PartitionUndo, RecordedRun, Undo
+    from kafkalog.change.journal import PartitionUndo, RecordedRun, Undo
     from kafkalog_cli.output.objects import Style, View
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from formats.late_classes import dataclass
 from kafkalog.errors import KafkaLogError
-from kafkalog.wording import is_long, printable
+from kafkalog.io.wording import is_long, printable
 from kafkalog_cli.output.objects import DEFECT, Row, View
 from kafkalog_cli.output.text import (
     Tone,

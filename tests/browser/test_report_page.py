@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.overview import report
+from kafkalog.answers.overview import report
 from tests.browser import browser as chromium
 from tests.builders import batch, copy_tree, record, write_log
 

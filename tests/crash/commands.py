@@ -6,29 +6,29 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.compaction import (
+from kafkalog.change.compaction import (
     CompactionRequest,
     compact_partition,
     compact_partitions,
     find_candidate,
 )
-from kafkalog.configs import ConfigSources
-from kafkalog.engine import LocalEngine
+from kafkalog.change.journal import Run, undo
+from kafkalog.change.repair import perform_recovery, plan_recovery, rebuild_indexes
+from kafkalog.change.resurrection import ResurrectOptions
+from kafkalog.change.resurrection.into import run_into
+from kafkalog.change.resurrection.sources import open_sources
+from kafkalog.change.retention.apply import perform_trim, plan_trim
 from kafkalog.errors import KafkaLogError
-from kafkalog.journal import Run, undo
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.engine import LocalEngine
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
-from kafkalog.recovery import StartMode
-from kafkalog.repair import perform_recovery, plan_recovery, rebuild_indexes
-from kafkalog.resurrection import ResurrectOptions
-from kafkalog.resurrection.into import run_into
-from kafkalog.resurrection.sources import open_sources
-from kafkalog.retention.apply import perform_trim, plan_trim
+from kafkalog.node.configs import ConfigSources
+from kafkalog.node.recovery import StartMode
 from tests.crash.served import is_partly_cleaned
-from tests.kafkalog.resurrection.test_into import home, put
-from tests.kafkalog.resurrection.test_resurrect import log_of, make
+from tests.kafkalog.change.resurrection.test_into import home, put
+from tests.kafkalog.change.resurrection.test_resurrect import log_of, make
 from tests.kafkalog.test_recovery import CONFIG
 from tests.sampling import halves
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kafkalog.storage import Step
+    from kafkalog.io.storage import Step
     from tests.crash.served import Served
 
 PARTITION = "orders-0"

@@ -1,6 +1,6 @@
 """A disk that crashes: the states of a directory tree that each step may leave.
 
-`Recorder` records the steps that `kafkalog.storage` reports and the bytes that were written;
+`Recorder` records the steps that `kafkalog.io.storage` reports and the bytes that were written;
 `crashes` yields the trees that a crash may leave. The model is that of POSIX, which promises less
 than any journal:
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from formats.file_names import is_staging
-from kafkalog.storage import Step, StepKind
+from kafkalog.io.storage import Step, StepKind
 
 if TYPE_CHECKING:
     import random

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.batches.lookup import lookup_special
-from kafkalog.batches.reader import read_records
-from kafkalog.columns.scan import Scan
-from kafkalog.datasets.arrow_dataset import Dataset
-from kafkalog.datasets.model import Tables
-from kafkalog.engine import LocalEngine
-from kafkalog.inventory import list_partitions, list_segments
-from kafkalog.log_dir import open_partition
+from kafkalog.answers.search.run import find
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.engine import LocalEngine
 from kafkalog.model import End, Isolation, Record, Special
-from kafkalog.profiles.run import profile_logs
-from kafkalog.search.run import find
+from kafkalog.node.inventory import list_partitions, list_segments
+from kafkalog.node.lookup import lookup_special
+from kafkalog.node.reader import read_records
+from kafkalog.node.scan import Scan
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.view import show
 from kafkalog.tables import Request, TableName, plan_splits, read_split
+from kafkalog.tables.datasets.arrow_dataset import Dataset
+from kafkalog.tables.datasets.model import Tables
+from kafkalog.tables.profiles.run import profile_logs
 from kafkalog.tables.schemas import table_schema
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import show
 
 if TYPE_CHECKING:
     from pathlib import Path

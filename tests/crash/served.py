@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from formats.file_names import DirectoryState, is_staging, parse_directory_name
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.records import decode_records
-from kafkalog.indexes import read_aborted_transactions
-from kafkalog.log_dir import open_partition
+from kafkalog.files.indexes import read_aborted_transactions
+from kafkalog.files.log_dir import open_partition
+from kafkalog.files.text_files import read_offset_checkpoint
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.records import decode_records
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
-from kafkalog.recovery import StartConfig, StartMode
-from kafkalog.text_files import read_offset_checkpoint
+from kafkalog.node.recovery import StartConfig, StartMode
 from tests.kafkalog import replay
 
 if TYPE_CHECKING:

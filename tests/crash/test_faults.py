@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.recovery import StartMode
+from kafkalog.node.recovery import StartMode
 from tests.crash.commands import COMMANDS, CRASHING, FAILING, Command, run_undo
 from tests.crash.served import copy_and_start, mode_of
 from tests.sampling import new_seed, tries_everything
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog.storage import Step
+    from kafkalog.io.storage import Step
     from tests.crash.served import Served
 
 CALLS = (
@@ -58,7 +58,7 @@ class FullFile:
 
 
 class Fault:
-    """Makes one call of `kafkalog.storage` to the system fail, chosen by its number."""
+    """Makes one call of `kafkalog.io.storage` to the system fail, chosen by its number."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, code: int) -> None:
         self.left = number
@@ -70,7 +70,7 @@ class Fault:
     def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **options: Any) -> Any:
             caller = sys._getframe(1).f_globals["__name__"]
-            if not caller.startswith("kafkalog.storage"):
+            if not caller.startswith("kafkalog.io.storage"):
                 return call(*args, **options)
             self.left -= 1
             if self.left:

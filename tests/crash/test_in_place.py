@@ -19,22 +19,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.change.journal import undo
+from kafkalog.change.resurrection import ResurrectOptions
+from kafkalog.change.resurrection.in_place import run_in_place
 from kafkalog.errors import DestinationExistsError, KafkaLogError, PartlyDoneError
-from kafkalog.journal import undo
-from kafkalog.resurrection import ResurrectOptions
-from kafkalog.resurrection.in_place import run_in_place
 from tests.crash.disk import Recorder, crashes
 from tests.crash.test_faults import ERRORS, FAULTS, Fault
 from tests.crash.test_new_directories import has_killed
-from tests.kafkalog.resurrection.test_into import files
-from tests.kafkalog.resurrection.test_resurrect import TOPIC_ID, log_of, make, topic, write_metadata
+from tests.kafkalog.change.resurrection.test_into import files
+from tests.kafkalog.change.resurrection.test_resurrect import (
+    TOPIC_ID,
+    log_of,
+    make,
+    topic,
+    write_metadata,
+)
 from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog.storage import Step
+    from kafkalog.io.storage import Step
 
 MARK = ".kafka_cleanshutdown"
 OPTIONS = ResurrectOptions(cluster_id="N" * 21 + "A")

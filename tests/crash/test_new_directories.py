@@ -13,20 +13,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.change.resurrection import ResurrectOptions
+from kafkalog.change.resurrection.run import run_resurrection
+from kafkalog.change.resurrection.sources import open_sources
 from kafkalog.errors import DestinationExistsError, KafkaLogError, PartlyDoneError
-from kafkalog.resurrection import ResurrectOptions
-from kafkalog.resurrection.run import run_resurrection
-from kafkalog.resurrection.sources import open_sources
 from tests.crash.disk import Recorder, crashes, put
 from tests.crash.test_faults import ERRORS, FAULTS, Fault
-from tests.kafkalog.resurrection.test_resurrect import TOPIC_ID, log_of, make, topic, write_metadata
+from tests.kafkalog.change.resurrection.test_resurrect import (
+    TOPIC_ID,
+    log_of,
+    make,
+    topic,
+    write_metadata,
+)
 from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog.storage import Step
+    from kafkalog.io.storage import Step
     from tests.crash.disk import Tree
 
 REPEATED = 12

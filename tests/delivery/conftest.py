@@ -43,8 +43,10 @@ def checkout(place: Path) -> str:
 
 def built(place: Path, to: Path, *what: str, umask: int = 0o022) -> dict[str, str]:
     """Build there with the packages of this environment; return the SHA-256 of each file."""
-    for path in (ROOT / "kafkalog" / "jit").glob("*.so"):  # else each build compiles for a minute
-        shutil.copy(path, place / "kafkalog" / "jit" / path.name)
+    for path in (ROOT / "kafkalog" / "io" / "jit").glob(
+        "*.so"
+    ):  # else each build compiles for a minute
+        shutil.copy(path, place / "kafkalog" / "io" / "jit" / path.name)
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", *what, "--outdir", to, "."],
         cwd=place, check=False, capture_output=True, text=True, umask=umask,

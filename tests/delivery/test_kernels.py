@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.jit import library
+from kafkalog.io.jit import library
 from tests.builders import batch, record, write_log
 from tests.delivery.conftest import ROOT, checkout
 
@@ -68,8 +68,8 @@ def test_a_compiler_is_asked_for_if_there_are_kernels_to_compile(what: str, sour
     assert answer(sources, hook, PATH="/nowhere") == str([library.NUMBA, "ziglang"])
     assert answer(sources, hook, **WITHOUT) == "[]"
     assert answer(sources, "get_requires_for_build_sdist()") == "[]"
-    copied = [shutil.copy(path, sources / "kafkalog" / "jit")
-              for path in (ROOT / "kafkalog" / "jit").glob("*.so")]  # fmt: skip
+    copied = [shutil.copy(path, sources / "kafkalog" / "io" / "jit")
+              for path in (ROOT / "kafkalog" / "io" / "jit").glob("*.so")]  # fmt: skip
     assert answer(sources, hook, **compiler) == "[]"
     for path in copied:
         os.remove(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delivery.bundle import glibc_needed
-from kafkalog.jit import library
+from kafkalog.io.jit import library
 from kafkalog_cli.version import commit
 from tests.delivery.conftest import TIME, built, checkout
 
@@ -47,7 +47,7 @@ def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
     with zipfile.ZipFile(wheel) as members:
         assert members.read("kafkalog_cli/commit.txt").decode() == f"{name} {TIME}\n"
         for level in library.levels():
-            assert f"kafkalog/jit/{library.library_file(level)}" in members.namelist()
+            assert f"kafkalog/io/jit/{library.library_file(level)}" in members.namelist()
         assert not [one for one in members.namelist() if one.startswith(("tests/", "delivery/"))]
         members.extractall(tmp_path / "unpacked")  # noqa: S202 # it was just built here
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{os.uname().machine}.whl")

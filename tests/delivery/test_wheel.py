@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INSTALLED_SIZE_MAX = 90_000_000  # without compiled modules, which `pip` adds
-QUICK = ["tests/kafkalog/columns/test_fact_twins.py", "tests/kafkalog/columns/test_unpacking.py"]
+QUICK = [
+    "tests/kafkalog/log/columns/test_fact_twins.py",
+    "tests/kafkalog/log/columns/test_unpacking.py",
+]
 
 
 def all_suites() -> list[str]:
@@ -27,7 +30,7 @@ def all_suites() -> list[str]:
     assert found
     names = found[1].replace("\\\n", " ").split()
     assert all((ROOT / name).exists() for name in names)
-    return [*names, "--ignore=tests/kafkalog/columns/test_native.py"]
+    return [*names, "--ignore=tests/kafkalog/log/columns/test_native.py"]
 
 
 def plain_environ() -> dict[str, str]:

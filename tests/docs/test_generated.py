@@ -18,8 +18,8 @@ import kafkalog as library
 from docgen import commands, output
 from docgen.pages import BLOCKS, DOCS, ROOT, blocks_in, pages, with_blocks
 from docgen.spark import option_names
-from kafkalog.defects.table import REFERENCES
 from kafkalog.errors import NOTHING_TO_DO
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.spark.options import NAMES
 from kafkalog_cli.app import command_group
 from tests.kafkalog.test_tiers import uploaded

@@ -93,11 +93,11 @@ def test_the_picture_shows_what_verify_prints() -> None:
     assert (DOCS / "verify.svg").read_text() == terminal_picture()
 
 
-def test_the_rooms_are_where_the_architecture_says() -> None:
-    """Each module and room that the page names exists, and it names each room of the library."""
+def test_the_wings_are_where_the_architecture_says() -> None:
+    """Each module that the page names exists, and it names each wing of the library."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     modules = re.findall(r"`(kafkalog(?:_cli)?/[a-z_/]+\.py)`", text)
     assert len(modules) > 15
     assert [name for name in modules if not (ROOT / name).is_file()] == []
-    rooms = {path.parent.name for path in (ROOT / "kafkalog").glob("*/__init__.py")}
-    assert {room for room in rooms if f"`{room}/`" not in text} == set()
+    wings = {path.parent.name for path in (ROOT / "kafkalog").glob("*/__init__.py")}
+    assert {wing for wing in wings if f"`{wing}/`" not in text} == set()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.jit import fast_path
-from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.io.jit import fast_path
 from kafkalog.model import Level, Severity
 from tests.foreign.record import CLIENTS, TOPICS
 

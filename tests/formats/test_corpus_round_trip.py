@@ -27,13 +27,13 @@ from formats.text_files import (
     PartitionMetadata,
     QuorumState,
 )
-from kafkalog.batches.framing import scan_batches
-from kafkalog.codecs import decompress
-from kafkalog.inventory import list_files
-from kafkalog.log_dir import open_path
+from kafkalog.files.log_dir import open_path
+from kafkalog.io.codecs import decompress
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.node.inventory import list_files
+from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from pathlib import Path

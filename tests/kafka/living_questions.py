@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from formats.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from tests.kafkalog.server.protocol import Connected, serving
-from tests.kafkalog.server.test_fetch import batches, everything
+from tests.kafkalog.wire.server.protocol import Connected, serving
+from tests.kafkalog.wire.server.test_fetch import batches, everything
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafkalog.batches.reader import read_records
 from kafkalog.model import Record
+from kafkalog.node.reader import read_records
 from kafkalog.spark import KafkaLogDataSource
 
 if TYPE_CHECKING:

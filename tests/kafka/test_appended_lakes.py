@@ -25,8 +25,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.kafka.test_living_broker import living_broker
-from tests.kafkalog.lake.appending import TABLE, iceberg
-from tests.kafkalog.lake.exporting import table_of
+from tests.kafkalog.change.lake.appending import TABLE, iceberg
+from tests.kafkalog.change.lake.exporting import table_of
 from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.audit import Reason, audit_partition
-from kafkalog.compaction.candidates import find_cleanable
-from kafkalog.compaction.cleaning import Pass
-from kafkalog.compaction.columns import ColumnPass
-from kafkalog.compaction.model import CompactionConfig
-from kafkalog.log_dir import open_partition
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.change.audit import Reason, audit_partition
+from kafkalog.change.compaction.candidates import find_cleanable
+from kafkalog.change.compaction.cleaning import Pass
+from kafkalog.change.compaction.columns import ColumnPass
+from kafkalog.change.compaction.model import CompactionConfig
+from kafkalog.files.log_dir import open_partition
+from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.file_names import staging_name
-from kafkalog.check.verify import Verification
-from kafkalog.compaction import (
+from kafkalog.change.compaction import (
     Compaction,
     CompactionRequest,
     compact_partition,
     compact_partitions,
     find_candidate,
 )
-from kafkalog.configs import ConfigSources
-from kafkalog.engine import LocalEngine
-from kafkalog.journal import Run, undo
-from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.change.journal import Run, undo
+from kafkalog.check.verify import Verification
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.files.text_files import read_offset_checkpoint
+from kafkalog.io.engine import LocalEngine
 from kafkalog.model import Level, Severity
-from kafkalog.text_files import read_offset_checkpoint
+from kafkalog.node.configs import ConfigSources
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from kafkalog.engine import Engine, Task, Work
+    from kafkalog.io.engine import Engine, Task, Work
     from tests.kafka.booted import Brokers
     from tests.kafka.broker_data import BrokerData, PastLife
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.configs.definitions import DEFINITIONS, Synonym, parse_value
+from kafkalog.node.configs.definitions import DEFINITIONS, Synonym, parse_value
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:

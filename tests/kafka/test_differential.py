@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.compaction.model import Dropped
-from kafkalog.recovery import Verdict
-from kafkalog.roll.replay import RollCondition
+from kafkalog.change.compaction.model import Dropped
+from kafkalog.change.roll.replay import RollCondition
+from kafkalog.node.recovery import Verdict
 from tests.kafka.differential.cases import run_cases
 from tests.kafka.differential.retentions import REASONS
 from tests.sampling import new_seed, tries_everything

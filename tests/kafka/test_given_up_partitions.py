@@ -11,15 +11,15 @@ import pytest
 
 from docgen.pages import ROOT
 from formats import constants as c
+from kafkalog.change.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.check.verify import Verification
-from kafkalog.codecs import compress
-from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
-from kafkalog.configs import ConfigSources
 from kafkalog.errors import CorruptDataError
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.codecs import compress
 from kafkalog.model import Level
+from kafkalog.node.configs import ConfigSources
 from tests.builders import BASE_TIME, batch, message, record
-from tests.kafkalog.compaction.test_edges import write
+from tests.kafkalog.change.compaction.test_edges import write
 
 if TYPE_CHECKING:
     from pathlib import Path

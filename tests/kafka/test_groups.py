@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.log_dir import open_path
-from kafkalog.state.coordinators import partition_for
-from kafkalog.state.groups import EndOffsets, read_groups
-from kafkalog.state.model import Moment, changed_offsets
-from kafkalog.state.transactions import read_transactions
+from kafkalog.files.log_dir import open_path
+from kafkalog.node.state.coordinators import partition_for
+from kafkalog.node.state.groups import EndOffsets, read_groups
+from kafkalog.node.state.model import Moment, changed_offsets
+from kafkalog.node.state.transactions import read_transactions
 from tests.kafka.conftest import MOMENTS
 from tests.sampling import new_seed
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog.state.model import Groups
+    from kafkalog.node.state.model import Groups
     from tests.kafka.conftest import GroupMoments
     from tests.kafka.oracle import Oracle
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.kafka import broker_data
-from tests.kafkalog.lake.catalogs import require_growth
+from tests.kafkalog.change.lake.catalogs import require_growth
 from tests.waiting import until
 
 if TYPE_CHECKING:

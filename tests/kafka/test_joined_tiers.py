@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog as library
-from kafkalog.paths.tier_keys import use_keys
+from kafkalog.io.paths.tier_keys import use_keys
 from tests.builders import seconds
 from tests.kafka.booted import life, read_records, resurrect
 from tests.kafka.tiered import (

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
-from kafkalog.configs import ConfigSources
-from kafkalog.journal.run import Run
-from kafkalog.log_dir import open_partition
+from kafkalog.change.compaction import CompactionRequest, compact_partition, find_candidate
+from kafkalog.change.journal.run import Run
+from kafkalog.files.log_dir import open_partition
+from kafkalog.node.configs import ConfigSources
 from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.compaction import Compaction
+    from kafkalog.change.compaction import Compaction
     from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka

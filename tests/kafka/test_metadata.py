@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.state.image_tree import tree_lines
-from kafkalog.state.metadata import metadata
-from kafkalog.state.model import Moment
+from kafkalog.node.state.image_tree import tree_lines
+from kafkalog.node.state.metadata import metadata
+from kafkalog.node.state.model import Moment
 from tests.conftest import STATES_43, state
 from tests.kafka import broker_data
 from tests.metadata_logs import write_metadata_log

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.check.verify import Verification
 from kafkalog.model import Level
-from kafkalog.recovery import Verdict
+from kafkalog.node.recovery import Verdict
 from tests.builders import BASE_TIME, batch, copy_tree, record
 from tests.kafka.broker_client import produce
 from tests.kafka.broker_data import HarnessError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.recovery import StartMode, Verdict
+from kafkalog.node.recovery import StartMode, Verdict
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.starts import Start
 from tests.odd_log_dirs import ODD_LOG_DIRS, make

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafkalog
-from kafkalog.log_dir import open_partition
-from kafkalog.recovery import StartMode, Verdict
-from kafkalog.view import show
+from kafkalog.files.log_dir import open_partition
+from kafkalog.node.recovery import StartMode, Verdict
+from kafkalog.node.view import show
 from tests.builders import write_log
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.retentions import PARTITION

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.journal import Run
-from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.recovery import StartMode, Verdict
-from kafkalog.repair import perform_recovery, plan_recovery
+from kafkalog.change.journal import Run
+from kafkalog.change.repair import perform_recovery, plan_recovery
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.node.recovery import StartMode, Verdict
 from tests.kafka import broker_data
 from tests.sampling import new_seed
 

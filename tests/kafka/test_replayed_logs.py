@@ -18,7 +18,7 @@ from aiokafka.partitioner import murmur2
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from kafkalog.producing import cluster
+from kafkalog.wire.producing import cluster
 from tests.builders import batch, record, write_log
 from tests.conftest import State, state
 from tests.sampling import new_seed, tries_everything
@@ -39,7 +39,7 @@ KILLS: Final = 20 if tries_everything() else 4
 WAIT_S: Final = 60
 SMALL_TRANSACTIONS: Final = """
 import sys
-from kafkalog.producing import run, sending
+from kafkalog.wire.producing import run, sending
 from kafkalog_cli.main import main
 
 def saying(word, do):

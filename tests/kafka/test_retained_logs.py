@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.change.journal import Run
 from kafkalog.errors import NOTHING_TO_DO
-from kafkalog.journal import Run
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.configs import ConfigSources
-from kafkalog.log_dir import open_partition
-from kafkalog.retention import judge_partition
+from kafkalog.change.retention import judge_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.node.configs import ConfigSources
 from tests.kafka.differential.retentions import (
     PARTITION,
     START_MS,

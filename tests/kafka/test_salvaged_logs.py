@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.log_dir import open_path
-from kafkalog.rescue import salvage
+from kafkalog.change.rescue import salvage
+from kafkalog.files.log_dir import open_path
 from tests.builders import flip
 from tests.kafka import broker_data
-from tests.kafkalog.rescue.hurt_logs import Damage, frames_while_sane
+from tests.kafkalog.change.rescue.hurt_logs import Damage, frames_while_sane
 from tests.sampling import new_seed
 
 if TYPE_CHECKING:

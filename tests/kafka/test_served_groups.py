@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.error_codes import ErrorCode
-from kafkalog.server.model import Address
-from tests.kafkalog.server.protocol import SECONDS_MAX, serving
-from tests.kafkalog.server.wire import Wire
+from kafkalog.wire.server.model import Address
+from tests.kafkalog.wire.server.protocol import SECONDS_MAX, serving
+from tests.kafkalog.wire.server.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.log_dir import LogDirListing, list_partition, open_path
-from kafkalog.recovery import NodeDir, NodeStart
-from kafkalog.recovery.directory import Directory, check_partition_metadata
-from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.producers import LeaderEpochs
-from kafkalog.text_files import read_offset_checkpoint
+from kafkalog.files.log_dir import LogDirListing, list_partition, open_path
+from kafkalog.files.text_files import read_offset_checkpoint
+from kafkalog.node.recovery import NodeDir, NodeStart
+from kafkalog.node.recovery.directory import Directory, check_partition_metadata
+from kafkalog.node.recovery.model import StartRefusedError
+from kafkalog.node.recovery.producers import LeaderEpochs
 from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from kafkalog.comparison.model import Verdict
+from kafkalog.check.comparison.model import Verdict
 from kafkalog.errors import RefusedError
 from kafkalog.model import Isolation, Replicas
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
 from tests.kafka import broker_data
-from tests.kafkalog.lake.exporting import export, table_of
+from tests.kafkalog.change.lake.exporting import export, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

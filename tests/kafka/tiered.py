@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import kafkalog as library
-from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.files.payloads.internal_topics import PayloadKind, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

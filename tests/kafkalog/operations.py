@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.configs import ConfigSources
-from kafkalog.log_dir import open_partition
+from kafkalog.change.roll.replay import Replay, RollSettings
+from kafkalog.change.roll.simulate import roll_settings
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
-from kafkalog.roll.replay import Replay, RollSettings
-from kafkalog.roll.simulate import roll_settings
+from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

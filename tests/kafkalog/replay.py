@@ -7,8 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.producers import read_producer_snapshot
-from kafkalog.recovery import (
+from kafkalog.log.producers import read_producer_snapshot
+from kafkalog.node.recovery import (
     CreateSegment,
     DeleteSegment,
     PredictedStart,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.model import ProducerState
-    from kafkalog.recovery import Action
+    from kafkalog.node.recovery import Action
 
 ENTRY_SIZES = {".index": 8, ".timeindex": 12}
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")

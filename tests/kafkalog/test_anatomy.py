@@ -1,4 +1,4 @@
-"""`kafkalog.anatomy`: every byte belongs to one field, and values equal those of the readers."""
+"""`anatomy`: every byte belongs to one field, and values equal those of the readers."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ import pytest
 
 from formats.constants import RECORD_BATCH_HEADER
 from formats.file_names import FileKind, parse_file_name
-from kafkalog.anatomy.dissect import dissect
-from kafkalog.anatomy.meanings import BATCH, MESSAGE, RECORD
-from kafkalog.anatomy.model import Field, Structure
-from kafkalog.anatomy.writes import extent_count, writes_of
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.records import decode_records
+from kafkalog.answers.anatomy.dissect import dissect
+from kafkalog.answers.anatomy.meanings import BATCH, MESSAGE, RECORD
+from kafkalog.answers.anatomy.model import Field, Structure
+from kafkalog.answers.anatomy.writes import extent_count, writes_of
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
-from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.log_dir import open_partition
+from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.files.log_dir import open_partition
+from kafkalog.files.payloads.internal_topics import decode
+from kafkalog.files.payloads.kinds import payload_kind_at
+from kafkalog.io.paths.source import Source
+from kafkalog.io.paths.tier_keys import use_keys
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.records import decode_records
+from kafkalog.log.producers import read_producer_snapshot
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
-from kafkalog.paths.tier_keys import use_keys
-from kafkalog.payloads.internal_topics import decode
-from kafkalog.payloads.kinds import payload_kind_at
-from kafkalog.producers import read_producer_snapshot
 from tests import builders
 from tests.sampling import new_seed, sampled, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkalog.anatomy.model import Item
+    from kafkalog.answers.anatomy.model import Item
 
 ALL = 1 << 40
 ORDERS = "examples/log-dir/orders-0"

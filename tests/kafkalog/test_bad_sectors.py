@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docgen.pages import ROOT
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import read_records
-from kafkalog.batches.selection import EVERYTHING
 from kafkalog.check.verify import Verification
-from kafkalog.jit import fast_path
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.jit import fast_path
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.selection import EVERYTHING
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.paths.source import Source
+from kafkalog.node.reader import read_records
 from tests.bad_disk import SECTOR, BadDisk
 from tests.builders import repeated
 from tests.sampling import new_seed

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.files.text_files import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 from kafkalog.model import CheckpointEntry, EpochEntry
-from kafkalog.text_files import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

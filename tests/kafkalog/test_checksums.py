@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.codecs import crc32, crc32c
+from kafkalog.io.codecs import crc32, crc32c
 
 
 def test_both_give_their_published_check_value():

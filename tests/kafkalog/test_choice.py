@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.choice import live_id, paths_of_others
-from kafkalog.cluster_image import ClusterImage
 from kafkalog.errors import UsageError
-from kafkalog.log_dir import PartitionDir, list_partition
+from kafkalog.files.log_dir import PartitionDir, list_partition
 from kafkalog.model import Level
+from kafkalog.node.choice import live_id, paths_of_others
+from kafkalog.node.cluster_image import ClusterImage
 from tests.builders import flip
 from tests.kafkalog_cli.test_identity import (
     DEAD,

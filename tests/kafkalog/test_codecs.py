@@ -21,8 +21,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.codecs import compress, decompress, native
 from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError, UnsupportedError
+from kafkalog.io.codecs import compress, decompress, native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog import view as views
-from kafkalog.batches.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
-from kafkalog.batches.reader import plan_reading
-from kafkalog.batches.selection import Selection, planned_batches, planned_records
-from kafkalog.columns.pipeline import Restored, read_contents
+from kafkalog.answers.search.lookups import look_up
 from kafkalog.errors import DataError
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.log.batches.selection import Selection, planned_batches, planned_records
+from kafkalog.log.columns.pipeline import Restored, read_contents
 from kafkalog.model import Defect, LogView, Record, Special
-from kafkalog.recovery import segment_recovery
-from kafkalog.search.lookups import look_up
-from kafkalog.view import Shown, show
+from kafkalog.node import view as views
+from kafkalog.node.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
+from kafkalog.node.reader import plan_reading
+from kafkalog.node.recovery import segment_recovery
+from kafkalog.node.view import Shown, show
 from tests.builders import batch, frames, message, record
 from tests.sampling import drawn_for, sampled
 

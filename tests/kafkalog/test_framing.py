@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.batches import framing
-from kafkalog.batches.framing import crc_valid, find_batch, read_batch, scan_batches
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches import framing
+from kafkalog.log.batches.framing import crc_valid, find_batch, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Severity, TimestampType
-from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, write_log
 from tests.counted_work import counted_work
 

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.batches.framing import find_batch, scan_batches
-from kafkalog.batches.reader import read_batches, read_records
-from kafkalog.batches.records import decode_records, resolve_batch
-from kafkalog.batches.selection import Selection
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import find_batch, scan_batches
+from kafkalog.log.batches.records import decode_records, resolve_batch
+from kafkalog.log.batches.selection import Selection
 from kafkalog.model import Batch, Defect, Isolation, Record
-from kafkalog.paths.source import Source
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.node.reader import read_batches, read_records
+from kafkalog.node.unified_log import UnifiedLog
 from tests.builders import SEGMENT, batch, message, record
 from tests.conftest import CORPUS
 from tests.sampling import examples

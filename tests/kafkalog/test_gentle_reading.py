@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import UnreadableError, UnsupportedError
-from kafkalog.paths.reading import AS_FAST_AS_IT_GOES, RateLimiter, read_options, reading
-from kafkalog.paths.source import Source
+from kafkalog.io.paths.reading import AS_FAST_AS_IT_GOES, RateLimiter, read_options, reading
+from kafkalog.io.paths.source import Source
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:

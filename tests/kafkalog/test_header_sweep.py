@@ -18,28 +18,28 @@ import pyarrow.parquet as pq
 import pytest
 
 from formats.constants import NO_EPOCH
-from kafkalog.batches.lookup import lookup_offset
-from kafkalog.batches.reader import plan_reading
-from kafkalog.batches.selection import Selection, planned_records
-from kafkalog.columns.pipeline import Restored, read_contents
+from kafkalog.answers.search.run import Search
+from kafkalog.change.rescue import CopiedRange, LostRange, salvage
 from kafkalog.errors import CorruptDataError
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.log.batches.selection import Selection, planned_records
+from kafkalog.log.columns.pipeline import Restored, read_contents
 from kafkalog.model import Defect, Isolation, Record, Replicas, Severity
-from kafkalog.producing.lanes import Lanes
-from kafkalog.producing.model import Position, ReplayListener
-from kafkalog.producing.model import Request as Replay
-from kafkalog.producing.routes import routes_of
-from kafkalog.rescue import CopiedRange, LostRange, salvage
-from kafkalog.search.run import Search
-from kafkalog.server.model import OnDamage, ServeListener, ServeOptions, Watermark
-from kafkalog.server.open_files import OpenFiles
-from kafkalog.server.served_log import OutOfRangeError, ServedLog
-from kafkalog.state.latest import LatestLog, LatestRecords
+from kafkalog.node.lookup import lookup_offset
+from kafkalog.node.reader import plan_reading
+from kafkalog.node.state.latest import LatestLog, LatestRecords
+from kafkalog.node.targets import open_targets
+from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.tables import Bounds, Request, plan_splits, read_split
 from kafkalog.tables.reading import count_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.targets import open_targets
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.wire.producing.lanes import Lanes
+from kafkalog.wire.producing.model import Position, ReplayListener
+from kafkalog.wire.producing.model import Request as Replay
+from kafkalog.wire.producing.routes import routes_of
+from kafkalog.wire.server.model import OnDamage, ServeListener, ServeOptions, Watermark
+from kafkalog.wire.server.open_files import OpenFiles
+from kafkalog.wire.server.served_log import OutOfRangeError, ServedLog
 from tests.builders import batch, flip, frames, message, record, write_log
 from tests.sampling import sampled
 

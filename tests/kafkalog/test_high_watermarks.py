@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from kafkalog.errors import Event, Note
+from kafkalog.files.offsets import OffsetSource
 from kafkalog.model import Isolation
-from kafkalog.offsets import OffsetSource
-from kafkalog.server.catalog import Catalog
-from kafkalog.server.model import ServeListener, ServeOptions
-from kafkalog.targets import open_targets, partitions_of
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.node.targets import open_targets, partitions_of
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.wire.server.catalog import Catalog
+from kafkalog.wire.server.model import ServeListener, ServeOptions
 from tests.builders import batch, record, write_log
 from tests.metadata_logs import value_of
 

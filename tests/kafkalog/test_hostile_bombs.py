@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.batches.records import HEADERS_MAX
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, compress
+from kafkalog.io.codecs import DECOMPRESSED_SIZE_MAX, compress
+from kafkalog.log.batches.records import HEADERS_MAX
 from tests.builders import batch, message, record, varint, write_log
 from tests.sampling import sampled
 from tests.waiting import HANG_S

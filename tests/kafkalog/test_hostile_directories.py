@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import read_records
 from kafkalog.check.verify import Verification
 from kafkalog.errors import CorruptDataError, NotAKafkaFileError, NotFoundError
-from kafkalog.log_dir import open_partition, open_path
+from kafkalog.files.log_dir import open_partition, open_path
+from kafkalog.files.text_files import read_leader_epochs, read_meta_properties, read_quorum_state
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
-from kafkalog.recovery import StartMode, predict_start
-from kafkalog.text_files import read_leader_epochs, read_meta_properties, read_quorum_state
+from kafkalog.node.reader import read_records
+from kafkalog.node.recovery import StartMode, predict_start
 from tests.builders import SEGMENT, batch, record, write_log
 from tests.conftest import Result
 from tests.counted_work import counted_work
@@ -166,7 +166,7 @@ def peak_of(code: str, *argv: object) -> int:
 def test_small_files_that_are_large_take_little_memory(tmp_path: Path):
     """A parsed line break takes five hundred times as much memory as on disk."""
     code = (
-        "import sys\nfrom kafkalog.text_files import read_leader_epochs\n"
+        "import sys\nfrom kafkalog.files.text_files import read_leader_epochs\n"
         "from kafkalog.errors import KafkaLogError\n"
         "try:\n    read_leader_epochs(sys.argv[1])\nexcept KafkaLogError:\n    pass\n"
         "else:\n    sys.exit(1)"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import read_records
 from kafkalog.errors import KafkaLogError, UnreadableError
-from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.files.indexes import OffsetIndex, TimeIndex
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
 from kafkalog.model import Batch, Defect
-from kafkalog.paths.source import Source
+from kafkalog.node.reader import read_records
 from tests.builders import SEGMENT, batch, flip, record, write_log
 from tests.conftest import Result
 from tests.sampling import sampled, tries_everything

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import crc32c as wheel
 import pytest
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import read_records
-from kafkalog.codecs import compress
+from kafkalog.io.codecs import compress
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
 from kafkalog.model import Batch, Defect
-from kafkalog.paths.source import Source
+from kafkalog.node.reader import read_records
 from tests.builders import batch, flip, message, record, write_log
 from tests.conftest import Result
 from tests.counted_work import counted_work

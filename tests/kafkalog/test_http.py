@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import UnreadableError
-from kafkalog.paths import http
-from kafkalog.schema_registry import read_registry
-from tests.kafkalog.server.certificates import write_certificate
+from kafkalog.io.paths import http
+from kafkalog.tables.schema_registry import read_registry
+from tests.kafkalog.wire.server.certificates import write_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

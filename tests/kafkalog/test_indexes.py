@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
 from tests.sampling import examples
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.stores import BATCHES, PREFIX, log_dir
-from kafkalog.batches.segment import offset_at_end
-from kafkalog.engine import in_order
 from kafkalog.errors import FileChangedError, UnreadableError
-from kafkalog.log_dir import LogDirListing, list_partition, open_partition, open_path
+from kafkalog.files.log_dir import LogDirListing, list_partition, open_partition, open_path
+from kafkalog.io.engine import in_order
+from kafkalog.io.paths import file_system, object_store
+from kafkalog.io.paths.object_cache import CONTENT_SIZE_MAX
+from kafkalog.io.paths.requests import requests_counted
+from kafkalog.io.paths.source import Source, read_file
+from kafkalog.log.batches.segment import offset_at_end
 from kafkalog.model import End, Isolation, LogView, computed_once
-from kafkalog.paths import file_system, object_store
-from kafkalog.paths.object_cache import CONTENT_SIZE_MAX
-from kafkalog.paths.requests import requests_counted
-from kafkalog.paths.source import Source, read_file
 from kafkalog.tables import Bounds, Request, plan_splits
 from kafkalog.tables.model import TableName
 from tests.builders import BASE_TIME, batch, record

@@ -13,25 +13,25 @@ from random import Random
 
 import pytest
 
-from kafkalog import living
-from kafkalog.batches.lookup import lookup_special
-from kafkalog.batches.reader import plan_reading, read_records
-from kafkalog.batches.segment import OpenSegment
-from kafkalog.batches.selection import Selection
+from kafkalog.answers.search.scanning import records_of
 from kafkalog.check import moments
 from kafkalog.check.verify import Verification
-from kafkalog.columns.scan import Scan
 from kafkalog.errors import ChangedSinceError, NotFoundError, ReplacedError
-from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.jit import fast_path
-from kafkalog.living import TRIES_MAX, LivingWalk
-from kafkalog.log_dir import PartitionDir, list_partition, open_partition
+from kafkalog.files.indexes import OffsetIndex, TimeIndex
+from kafkalog.files.log_dir import PartitionDir, list_partition, open_partition
+from kafkalog.io.jit import fast_path
+from kafkalog.log import living
+from kafkalog.log.batches.segment import OpenSegment
+from kafkalog.log.batches.selection import Selection
+from kafkalog.log.living import TRIES_MAX, LivingWalk
 from kafkalog.model import Defect, Isolation, Level, Record, Severity, Special
-from kafkalog.search.scanning import records_of
+from kafkalog.node.lookup import lookup_special
+from kafkalog.node.reader import plan_reading, read_records
+from kafkalog.node.scan import Scan
+from kafkalog.node.targets import open_targets, partitions_of
+from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.targets import open_targets, partitions_of
-from kafkalog.unified_log import UnifiedLog
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.underneath import Broker, Row, encoded, time_index
 
@@ -316,7 +316,7 @@ def test_indexes_that_are_opened_one_after_the_other_hide_no_timestamp(
         return open_it
 
     for name, kind in (("OffsetIndex", OffsetIndex), ("TimeIndex", TimeIndex)):
-        monkeypatch.setattr(f"kafkalog.batches.segment.{name}", opened(kind))
+        monkeypatch.setattr(f"kafkalog.log.batches.segment.{name}", opened(kind))
     for end, largest in ((6, 5), (8, 7), (None, 7)):
         with OpenSegment(segment) as one:
             assert one.largest_timestamp(recovered=True, end=end) == (BASE_TIME + largest, largest)

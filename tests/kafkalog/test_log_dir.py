@@ -11,9 +11,9 @@ import pytest
 
 from formats.file_names import DirectoryState, FileKind
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UnreadableError
-from kafkalog.inventory import list_files, list_log_dirs, list_partitions, list_segments
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.model import LogView
+from kafkalog.node.inventory import list_files, list_log_dirs, list_partitions, list_segments
 from tests.builders import SEGMENT, batch, record, write_log
 
 if TYPE_CHECKING:

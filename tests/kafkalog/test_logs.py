@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from kafkalog.batches.reader import read_batches, read_records
-from kafkalog.batches.selection import Selection
+from kafkalog.answers.logs import Wanted, selection_of
 from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError, UsageError
-from kafkalog.jit import fast_path
-from kafkalog.logs import Wanted, selection_of
+from kafkalog.io.jit import fast_path
+from kafkalog.log.batches.selection import Selection
 from kafkalog.model import Batch, Defect, Isolation, LogView, Record
+from kafkalog.node.reader import read_batches, read_records
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.test_view import INTERRUPTED, killed
 
@@ -90,7 +90,7 @@ def test_a_partition_that_cannot_be_listed_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its name is listed; only using it raises the error."""
-    from kafkalog import log_dir as listing
+    from kafkalog.files import log_dir as listing
 
     for name in ("a-0", "b-0"):
         write_log(tmp_path / name, batch(0, [record()]))

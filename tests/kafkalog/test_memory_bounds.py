@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.codecs import compress, crc32c
+from kafkalog.io.codecs import compress, crc32c
 from tests.builders import BASE_TIME, batch, message, record, write_log
 from tests.sampling import sampled, tries_everything
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.lake.model import ExportRequest
-from kafkalog.lake.plan import make_plan
-from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.recovery import (
+from kafkalog.change.lake.model import ExportRequest
+from kafkalog.change.lake.plan import make_plan
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.node.recovery import (
     Consequence,
     NodeDir,
     NodeStart,
@@ -22,9 +22,9 @@ from kafkalog.recovery import (
     nodes_of,
     predict_start,
 )
-from kafkalog.server.catalog import Catalog
-from kafkalog.server.model import ServeListener, ServeOptions
 from kafkalog.tables.model import Bounds, Request
+from kafkalog.wire.server.catalog import Catalog
+from kafkalog.wire.server.model import ServeListener, ServeOptions
 from tests.nodes import METADATA, STATES, Outcome, drawn_node, sizes_of, write_node
 
 if TYPE_CHECKING:

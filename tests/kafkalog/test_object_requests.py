@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.file_names import FileKind
-from kafkalog.log_dir import list_partition
-from kafkalog.paths import chunked, file_system, object_store
-from kafkalog.paths.requests import requests_counted
+from kafkalog.files.log_dir import list_partition
+from kafkalog.io.paths import chunked, file_system, object_store
+from kafkalog.io.paths.requests import requests_counted
 from kafkalog_cli.outcome import show_requests
 from tests.counted_store import counted_store
 from tests.kafkalog.test_tiers import EXAMPLES, packed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.anatomy.dissect import dissect
+from kafkalog.answers.anatomy.dissect import dissect
 from kafkalog.errors import (
     FileChangedError,
     NotAKafkaFileError,
@@ -22,11 +22,11 @@ from kafkalog.errors import (
     UnsupportedError,
     UsageError,
 )
-from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.paths import file_system, object_cache, object_clients, object_store, uris
-from kafkalog.paths.reading import reading
-from kafkalog.paths.retry import Retry, retrying
-from kafkalog.paths.source import Source, read_file
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.io.paths import file_system, object_cache, object_clients, object_store, uris
+from kafkalog.io.paths.reading import reading
+from kafkalog.io.paths.retry import Retry, retrying
+from kafkalog.io.paths.source import Source, read_file
 from tests.conftest import state
 from tests.counted_store import MODIFIED, counted_store
 from tests.stores import BUCKET, KEY, SECRET, Store, hanging_up, running_store

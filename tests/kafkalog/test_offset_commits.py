@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from formats.message_schema import schema
-from kafkalog.batches.reader import read_records
+from kafkalog.files.payloads.internal_topics import decode
+from kafkalog.files.payloads.kinds import PayloadKind
+from kafkalog.files.payloads.offset_commits import commit_key, commit_value
 from kafkalog.model import Record
-from kafkalog.payloads.internal_topics import decode
-from kafkalog.payloads.kinds import PayloadKind
-from kafkalog.payloads.offset_commits import commit_key, commit_value
-from kafkalog.state.offset_columns import commit_keys, commit_values, group_names, partition_names
+from kafkalog.node.reader import read_records
+from kafkalog.node.state.offset_columns import (
+    commit_keys,
+    commit_values,
+    group_names,
+    partition_names,
+)
 from tests.builders import flip
 from tests.conftest import state
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.paths.reading import RateLimiter
+from kafkalog.io.paths.reading import RateLimiter
 
 
 class Clock:

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from formats.message_schema import UNKNOWN_TAGS, by_key, schema
 from kafkalog.errors import CorruptDataError
-from kafkalog.model import Batch, ControlRecord, Record, TimestampType
-from kafkalog.payloads.internal_topics import (
+from kafkalog.files.payloads.internal_topics import (
     Decoded,
     control_record,
     control_text,
     decode,
     kafka_text,
 )
-from kafkalog.payloads.java_text import java_double, java_json, java_text
-from kafkalog.payloads.kinds import PayloadKind, payload_kind
+from kafkalog.files.payloads.java_text import java_double, java_json, java_text
+from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
+from kafkalog.model import Batch, ControlRecord, Record, TimestampType
 from tests.sampling import examples
 
 # Made by running DumpLogSegments of Kafka 4.3.0, see the head of the file.

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog as library
-from kafkalog.batches.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
 from kafkalog.check import remote_segments
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import PartitionDir, list_partition
+from kafkalog.files.log_dir import PartitionDir, list_partition
+from kafkalog.io.paths import chunked, object_store
+from kafkalog.io.paths.tier_keys import use_keys
 from kafkalog.model import Isolation, Special
-from kafkalog.paths import chunked, object_store
-from kafkalog.paths.tier_keys import use_keys
-from kafkalog.remote_logs import joined
-from kafkalog.targets import open_targets, partitions_of
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import show
+from kafkalog.node.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
+from kafkalog.node.remote_logs import joined
+from kafkalog.node.targets import open_targets, partitions_of
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.view import show
 from tests.builders import seconds
 from tests.counted_store import counted_store
 from tests.kafka.tiered import (

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from kafkalog.errors import UnreadableError
-from kafkalog.paths import read_ahead
-from kafkalog.paths.read_ahead import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
+from kafkalog.io.paths import read_ahead
+from kafkalog.io.paths.read_ahead import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
 from tests.waiting import until
 
 

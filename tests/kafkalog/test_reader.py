@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.batches.reader import read_batches, read_records
-from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.log.batches.selection import EVERYTHING, Selection
 from kafkalog.model import Batch, Defect, Isolation, Record
+from kafkalog.node.reader import read_batches, read_records
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, healthy, record, write_log
 from tests.conftest import SCENARIOS, State, state
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.records import decode_records, resolve_batch
-from kafkalog.codecs import compress
 from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError
+from kafkalog.io.codecs import compress
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.records import decode_records, resolve_batch
 from kafkalog.model import Batch, Header, Record, TimestampType
-from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, message, record, varint, write_log
 from tests.kafkalog.test_framing import COMMIT, COMPACTED, EMPTY, TWO_RECORDS
 

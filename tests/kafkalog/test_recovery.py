@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.recovery import (
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.node.recovery import (
     Consequence,
     NodeDir,
     NodeStart,

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columns import chunks, headers
-from kafkalog.columns.headers import batch_columns
-from kafkalog.jit import fast_path
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.jit import fast_path
+from kafkalog.io.paths.source import Source
+from kafkalog.log.columns import chunks, headers
+from kafkalog.log.columns.headers import batch_columns
 from kafkalog.model import Defect, Level
-from kafkalog.paths.source import Source
-from kafkalog.recovery import StartConfig, StartInProgress, StartMode, predict_start, walk
-from kafkalog.recovery.segment_state import SegmentState
+from kafkalog.node.recovery import StartConfig, StartInProgress, StartMode, predict_start, walk
+from kafkalog.node.recovery.segment_state import SegmentState
 from tests.builders import batch, record, write_log
 from tests.kafka.damaged_logs import Damage
-from tests.kafkalog.columns.test_twins import logs
+from tests.kafkalog.log.columns.test_twins import logs
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
 from tests.sampling import sampled, tries_everything
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.recovery import PredictedStart
+    from kafkalog.node.recovery import PredictedStart
     from tests.conftest import State
 
 __all__ = ["scenarios"]

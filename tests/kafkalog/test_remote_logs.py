@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.remote_metadata import RemoteSegment, RemoteSegments, is_within, note
+from kafkalog.files.remote_metadata import RemoteSegment, RemoteSegments, is_within, note
 
 
 def segment(start: int, end: int, *epochs: tuple[int, int]) -> RemoteSegment:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.segment import OpenSegment
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
 from tests.builders import batch, copy_tree, record, write_log
 from tests.conftest import SCENARIOS
 

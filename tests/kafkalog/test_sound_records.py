@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.record_batch import Record
-from kafkalog.batches.sound_records import record_at
+from kafkalog.log.batches.sound_records import record_at
 from kafkalog.model import Header
 from tests.builders import record
 from tests.kafkalog.test_records import BAD_RECORDS
 
 if TYPE_CHECKING:
-    from kafkalog.batches.sound_records import Fields
+    from kafkalog.log.batches.sound_records import Fields
 
 HEADERS_MAX = 5
 DELTAS = st.integers(-(2**31), 2**31 - 1)

@@ -20,8 +20,8 @@ from kafkalog.errors import (
     TemporaryError,
     UnreadableError,
 )
-from kafkalog.paths.kept_files import SIZE_MAX, each_file_once
-from kafkalog.paths.source import WINDOW_SIZE_MAX, WINDOW_SIZE_MIN, Source, read_file
+from kafkalog.io.paths.kept_files import SIZE_MAX, each_file_once
+from kafkalog.io.paths.source import WINDOW_SIZE_MAX, WINDOW_SIZE_MIN, Source, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def test_each_small_file_is_read_once(tmp_path: Path):
 
 def test_few_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A partition of many segments does not fill the memory with its small files."""
-    monkeypatch.setattr("kafkalog.paths.kept_files.FILES_MAX", 1)
+    monkeypatch.setattr("kafkalog.io.paths.kept_files.FILES_MAX", 1)
     paths = [tmp_path / "kept", tmp_path / "read again"]
 
     def steps() -> Iterator[list[bytes]]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.change.journal.backup import Backup
+from kafkalog.change.journal.journal import BEGINS, JOURNAL_NAME
 from kafkalog.errors import (
     CorruptDataError,
     DestinationExistsError,
@@ -16,11 +18,9 @@ from kafkalog.errors import (
     UnreadableError,
     UnwritableError,
 )
-from kafkalog.journal.backup import Backup
-from kafkalog.journal.journal import BEGINS, JOURNAL_NAME
-from kafkalog.server import commits_file
-from kafkalog.server.commits_file import CommitsFile
-from kafkalog.storage import AppendedFile, Attempt, Changes, NewDirectory, NewFile
+from kafkalog.io.storage import AppendedFile, Attempt, Changes, NewDirectory, NewFile
+from kafkalog.wire.server import commits_file
+from kafkalog.wire.server.commits_file import CommitsFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from kafkalog import log_dir as log_dirs
-from kafkalog import parents, targets
-from kafkalog.disk_usage import disk_usage
+from kafkalog.answers.disk_usage import disk_usage
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, UnreadableError
-from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
-from kafkalog.targets import open_targets, partitions_of
+from kafkalog.files import log_dir as log_dirs
+from kafkalog.files import parents
+from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_path
+from kafkalog.node import targets
+from kafkalog.node.targets import open_targets, partitions_of
 from tests.builders import batch, record, write_log
 from tests.stores import running_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.parents import Parent
+    from kafkalog.files.parents import Parent
 
 
 def log_dir(path: Path, *partitions: str, marked: bool = True) -> Path:

@@ -16,8 +16,6 @@ import pytest
 from pyarrow import fs
 
 from formats.constants import ZSTD
-from kafkalog.codecs import compress, decompress, lz4, zstd
-from kafkalog.codecs.output import refused
 from kafkalog.errors import (
     CorruptDataError,
     OutOfMemoryError,
@@ -25,10 +23,12 @@ from kafkalog.errors import (
     UnreadableError,
     contained,
 )
-from kafkalog.paths import object_clients, object_store
-from kafkalog.paths.reading_errors import reading_error
-from kafkalog.paths.retry import Retry, is_busy, retrying, tried
-from kafkalog.paths.source import Source
+from kafkalog.io.codecs import compress, decompress, lz4, zstd
+from kafkalog.io.codecs.output import refused
+from kafkalog.io.paths import object_clients, object_store
+from kafkalog.io.paths.reading_errors import reading_error
+from kafkalog.io.paths.retry import Retry, is_busy, retrying, tried
+from kafkalog.io.paths.source import Source
 from tests.builders import batch, record, write_log
 from tests.command_lines import LINES, OF_THE_RUN, repeatable
 from tests.counted_store import counted_store

@@ -16,9 +16,7 @@ import pytest
 
 from formats.file_names import FileKind
 from kafkalog.errors import CorruptDataError, KafkaLogError, NotAKafkaFileError, NotFoundError
-from kafkalog.model import ProducerState
-from kafkalog.producers import read_producer_snapshot
-from kafkalog.text_files import (
+from kafkalog.files.text_files import (
     PLAIN_PROPERTIES,
     MetaProperties,
     NoTopicIdError,
@@ -29,6 +27,8 @@ from kafkalog.text_files import (
     read_remote_log_file,
     read_topic_id,
 )
+from kafkalog.log.producers import read_producer_snapshot
+from kafkalog.model import ProducerState
 from tests.builders import flip
 from tests.counted_work import counted_work
 

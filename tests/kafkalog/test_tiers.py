@@ -11,11 +11,11 @@ import pytest
 
 from kafkalog import Log
 from kafkalog.errors import NotAKafkaFileError, UnsupportedDataError
-from kafkalog.log_dir import FileEntry, PartitionDir, open_any, open_path
-from kafkalog.parents import Parent
-from kafkalog.paths.source import Source
-from kafkalog.paths.tier_keys import use_keys
-from kafkalog.targets import open_targets
+from kafkalog.files.log_dir import FileEntry, PartitionDir, open_any, open_path
+from kafkalog.files.parents import Parent
+from kafkalog.io.paths.source import Source
+from kafkalog.io.paths.tier_keys import use_keys
+from kafkalog.node.targets import open_targets
 from tests.packed_tiers import TOPIC_ID, Packing, new_key, pack, uploaded
 from tests.stores import running_store
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.batches.lookup import lookup_special
-from kafkalog.batches.reader import read_records
-from kafkalog.batches.selection import Selection
 from kafkalog.errors import NotFoundError, UsageError
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.log.batches.selection import Selection
 from kafkalog.model import EpochEntry, Isolation, Record, Special
+from kafkalog.node.lookup import lookup_special
+from kafkalog.node.reader import read_records
+from kafkalog.node.unified_log import END, UnifiedLog
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.unified_log import END, UnifiedLog
 from tests.builders import batch, healthy, record, write_log
 from tests.conftest import SCENARIOS, State
 

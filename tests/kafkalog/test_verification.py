@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafkalog
-from kafkalog.engine import LocalEngine
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
+from kafkalog.io.engine import LocalEngine
 
 if TYPE_CHECKING:
     from pathlib import Path

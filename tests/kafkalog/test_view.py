@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.batches.lookup import lookup_special
-from kafkalog.batches.reader import plan_reading, read_records
-from kafkalog.batches.selection import Selection
-from kafkalog.broker_lock import is_broker_running
-from kafkalog.log_dir import LogDirListing, open_partition, open_path
+from kafkalog.files.log_dir import LogDirListing, open_partition, open_path
+from kafkalog.io.broker_lock import is_broker_running
+from kafkalog.io.paths.source import Source
+from kafkalog.io.storage import LogDirLock
+from kafkalog.log.batches.selection import Selection
 from kafkalog.model import Defect, Isolation, LogView, Record, Special
-from kafkalog.paths.source import Source
-from kafkalog.storage import LogDirLock
+from kafkalog.node.lookup import lookup_special
+from kafkalog.node.reader import plan_reading, read_records
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.view import show, summary
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import show, summary
 from tests.builders import batch, record, write_log
 from tests.sampling import sampled
 

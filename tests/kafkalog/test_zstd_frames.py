@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
-from kafkalog.codecs import zstd
+from kafkalog.io.codecs import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 
 from docgen import output
 from docgen.pages import ROOT
-from kafkalog.journal import undo
+from kafkalog.change.journal import undo
 from tests.conftest import Result
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from docgen import output
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.node.unified_log import UnifiedLog
 from tests.conftest import Result
 
 if TYPE_CHECKING:

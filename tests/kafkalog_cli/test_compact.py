@@ -15,7 +15,7 @@ from docgen.pages import ROOT
 from kafkalog_cli.output import writer
 from tests.conftest import Result
 from tests.kafka.broker_data import fingerprint
-from tests.kafkalog.compaction.oracle import PARTITION, cleanings, segment_files
+from tests.kafkalog.change.compaction.oracle import PARTITION, cleanings, segment_files
 
 if TYPE_CHECKING:
     from pathlib import Path

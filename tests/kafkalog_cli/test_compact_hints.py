@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import Result
-from tests.kafkalog.compaction.oracle import PARTITION, cleanings, segment_files
+from tests.kafkalog.change.compaction.oracle import PARTITION, cleanings, segment_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["log_dir"]
 
 PLANNED = {
-    "recover": "kafkalog.repair.run.plan_recovery",
-    "rebuild-index": "kafkalog.repair.rebuild.compare_indexes",
-    "compact": "kafkalog.compaction.log_dirs.find_candidate",
-    "apply-retention": "kafkalog.retention.run.plan_trim",
-    "ls": "kafkalog.inventory._partition_row",
-    "simulate-retention": "kafkalog.retention.simulation.judge_partition",
+    "recover": "kafkalog.change.repair.run.plan_recovery",
+    "rebuild-index": "kafkalog.change.repair.rebuild.compare_indexes",
+    "compact": "kafkalog.change.compaction.log_dirs.find_candidate",
+    "apply-retention": "kafkalog.change.retention.run.plan_trim",
+    "ls": "kafkalog.node.inventory._partition_row",
+    "simulate-retention": "kafkalog.change.retention.simulation.judge_partition",
 }
 PERFORMED = {
-    "recover": "kafkalog.repair.run.perform_recovery",
-    "rebuild-index": "kafkalog.repair.rebuild.rebuild_indexes",
-    "compact": "kafkalog.compaction.compact.compact_partition",
-    "apply-retention": "kafkalog.retention.run.perform_trim",
+    "recover": "kafkalog.change.repair.run.perform_recovery",
+    "rebuild-index": "kafkalog.change.repair.rebuild.rebuild_indexes",
+    "compact": "kafkalog.change.compaction.compact.compact_partition",
+    "apply-retention": "kafkalog.change.retention.run.perform_trim",
 }
 READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}
 
@@ -113,7 +113,7 @@ def test_a_partition_that_cannot_be_counted_has_no_profile(
     """Its topic has none either, as its counts would be incomplete; other rows are unchanged."""
     words = ("profile", log_dir, "--engine", "local", "--internal", "--format", "ndjson")
     whole = [json.loads(line) for line in kafkalog(*words).stdout.splitlines()]
-    fail_in(monkeypatch, "kafkalog.profiles.part._read", "orders-0/")
+    fail_in(monkeypatch, "kafkalog.tables.profiles.part._read", "orders-0/")
     done = kafkalog(*words)
     assert_told(done, log_dir / "orders-0")
     wanted = [row for row in whole if row["topic"] != "orders" or row["partition"] == 1]
@@ -128,7 +128,7 @@ def test_an_export_goes_on_after_a_partition_that_fails(
     words = ("export", log_dir, "--engine", "local", "--file-format", "ndjson", "--to")
     assert kafkalog(*words, tmp_path / "whole").status == 0
     with monkeypatch.context() as patch:
-        fail_in(patch, "kafkalog.lake.part.read_split", "orders-0/")
+        fail_in(patch, "kafkalog.change.lake.part.read_split", "orders-0/")
         assert_told(kafkalog(*words, tmp_path / "to"), log_dir / "orders-0")
     files = {
         path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.ndjson")
@@ -150,7 +150,7 @@ def test_a_salvage_goes_on_after_a_partition_that_fails(
     assert whole.status in (0, 1)
     with monkeypatch.context() as patch:
         # its logs are copied by then
-        fail_in(patch, "kafkalog.rescue.partition.rebuild", "orders-0")
+        fail_in(patch, "kafkalog.change.rescue.partition.rebuild", "orders-0")
         done = kafkalog(*words, tmp_path / "to")
     assert_told(done, log_dir / "orders-0")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -182,7 +182,7 @@ def test_a_salvage_of_which_each_partition_fails_leaves_nothing(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
     """There is no result, and nothing half-finished."""
-    fail_in(monkeypatch, "kafkalog.rescue.partition.rebuild", "")
+    fail_in(monkeypatch, "kafkalog.change.rescue.partition.rebuild", "")
     done = kafkalog("salvage", log_dir, "--to", tmp_path / "to")
     assert_told(done, log_dir)
     assert not list(tmp_path.glob("to*"))

@@ -114,7 +114,7 @@ def test_what_cannot_be_opened_or_compared(kafkalog: Run, tmp_path: Path) -> Non
 def test_what_goes_wrong_with_a_partition_ends_only_its_comparison(
     sides: tuple[Path, Path], kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafkalog.comparison import run
+    from kafkalog.check.comparison import run
 
     def failing(partition: Any, view: Any) -> Any:
         if partition.topic == "longer":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.disk_usage import Forecast, disk_usage
+from kafkalog.answers.disk_usage import Forecast, disk_usage
 from kafkalog_cli.output.disk_usage import sparkline
 from tests.builders import BASE_TIME, batch, copy_tree, record, write_log
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columns import pipeline
-from kafkalog.jit import fast_path
-from kafkalog.text import kafka_text, objects
+from kafkalog.io.jit import fast_path
+from kafkalog.log.columns import pipeline
+from kafkalog.log.text import kafka_text, objects
 from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.records import BATCH, RECORD
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
-from tests.kafkalog.columns.test_twins import logs
+from tests.kafkalog.log.columns.test_twins import logs
 from tests.sampling import examples
 
 if TYPE_CHECKING:
@@ -257,9 +257,9 @@ def test_a_segment_that_cannot_be_read_ends_its_partition(
 
 def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """They are printed before the kernels could be loaded; a search may have to read everything."""
-    from kafkalog.batches.reader import plan_reading
-    from kafkalog.batches.selection import Selection
-    from kafkalog.log_dir import open_path
+    from kafkalog.files.log_dir import open_path
+    from kafkalog.log.batches.selection import Selection
+    from kafkalog.node.reader import plan_reading
 
     path = write_log(tmp_path, batch(0, [record(0, None, bytes(5000))]))
     entry: Any = open_path(str(path))

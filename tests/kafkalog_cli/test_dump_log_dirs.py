@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.batches import merged
+from kafkalog.log.batches import merged
 from tests.builders import BASE_TIME, batch, record, write_log
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from kafkalog.check.verify import Verification
-from kafkalog.defects import logs
-from kafkalog.defects.table import REFERENCES
+from kafkalog.log.defects import logs
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Level, Severity
 from kafkalog_cli.app import all_commands
 from kafkalog_cli.output import explanations

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog.columns import arrow_files
-from kafkalog.jit import fast_path
+from kafkalog.io.jit import fast_path
+from kafkalog.tables import arrow_files
 from kafkalog_cli.main import run
 from kafkalog_cli.output import file_dump as command
 from tests.builders import batch, flip, record, write_log

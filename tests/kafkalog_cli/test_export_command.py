@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from kafkalog.change.lake.model import MANIFEST
 from kafkalog.errors import UnsupportedError
-from kafkalog.lake.model import MANIFEST
 from tests.builders import batch, flip, record, write_log
-from tests.kafkalog.lake.exporting import files_of, table_of
+from tests.kafkalog.change.lake.exporting import files_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,9 +137,9 @@ def test_failures_of_the_disk_are_one_error(
 
     with monkeypatch.context() as patched:
         if name == "write":
-            patched.setattr("kafkalog.lake.files.CountedFile.write", fail)
+            patched.setattr("kafkalog.change.lake.files.CountedFile.write", fail)
         else:
-            patched.setattr(f"kafkalog.storage.directories.os.{name}", fail)
+            patched.setattr(f"kafkalog.io.storage.directories.os.{name}", fail)
         done = kafkalog(*words)
     assert done.status == 4
     assert done.stderr.startswith("error: path-unwritable\n× The path cannot be written: ")

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import PARTLY_DONE, OutOfMemoryError
-from kafkalog.paths import retry
+from kafkalog.io.paths import retry
 from tests.command_lines import LINES, OF_THE_RUN, WRITERS, repeatable
 from tests.sampling import new_seed, tries_everything
 from tests.sweeps import small_log

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.jit import fast_path
-from kafkalog.text import kafka_text
+from kafkalog.io.jit import fast_path
+from kafkalog.log.text import kafka_text
 from kafkalog_cli.main import run
 from tests.builders import BASE_TIME, batch, flip, record, write_log
-from tests.kafkalog.columns.test_twins import logs
+from tests.kafkalog.log.columns.test_twins import logs
 from tests.sampling import examples
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFi
 
 def test_a_small_log_needs_no_engine(corpus_dir: Path, capfdbinary: Any):
     """Small logs are printed without it; so is text for decoders or on a terminal."""
-    sys.modules.pop("kafkalog.text.kafka_text", None)
+    sys.modules.pop("kafkalog.log.text.kafka_text", None)
     [path] = sorted((corpus_dir / "kafka-4.3" / "txn").glob("txn-0/*.log"))[:1]
     assert run(["kafka-dump-log", *DEEP, "--files", str(path)]) == 0
-    assert "kafkalog.text.kafka_text" not in sys.modules
+    assert "kafkalog.log.text.kafka_text" not in sys.modules
     capfdbinary.readouterr()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog import view as views
-from kafkalog.recovery import segment_recovery
+from kafkalog.node import view as views
+from kafkalog.node.recovery import segment_recovery
 from tests.builders import batch, record
 from tests.counted_work import counted_work
 

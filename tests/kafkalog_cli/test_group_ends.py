@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from formats.message_schema import schema
-from kafkalog import log_dir as listings
 from kafkalog.errors import UnreadableError
-from kafkalog.state import groups
+from kafkalog.files import log_dir as listings
+from kafkalog.node.state import groups
 from tests.builders import batch, record, write_log
 from tests.metadata_logs import value_of
 

@@ -11,8 +11,8 @@ import pytest
 
 import kafkalog as library
 from kafkalog.errors import UnreadableError
-from kafkalog.paths import source
-from kafkalog.state.model import OffsetLag, total_lag
+from kafkalog.io.paths import source
+from kafkalog.node.state.model import OffsetLag, total_lag
 from tests.builders import batch, copy_tree, flip, frames, record, write_log
 from tests.conftest import state
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog.state.model import Group
+    from kafkalog.node.state.model import Group
     from tests.conftest import Result
 
     Run = Callable[..., Result]

@@ -18,14 +18,14 @@ import pytest
 
 from formats.message_schema import schema
 from kafkalog.errors import KafkaLogError, UsageError
-from kafkalog.server.catalog import Catalog
-from kafkalog.server.model import ServeOptions
 from kafkalog.spark.options import parse_options
 from kafkalog.spark.reading import batch_tasks, columns_of, read_task
+from kafkalog.wire.server.catalog import Catalog
+from kafkalog.wire.server.model import ServeOptions
 from kafkalog_cli.app import _COMMANDS as NAMES
 from tests.builders import batch, record, write_log
-from tests.kafkalog.resurrection.test_resurrect import topic, write_metadata
-from tests.kafkalog.server.protocol import Heard
+from tests.kafkalog.change.resurrection.test_resurrect import topic, write_metadata
+from tests.kafkalog.wire.server.protocol import Heard
 
 TOPICS = ("orders", "__consumer_offsets", "__transaction_state")
 LIVE = {name: f"{letter * 21}A" for name, letter in zip(TOPICS, "KLM", strict=True)}

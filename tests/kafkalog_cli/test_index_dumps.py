@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.batches import index_matches
-from kafkalog.columns import chunks, side_files
-from kafkalog.jit import fast_path
+from kafkalog.io.jit import fast_path
+from kafkalog.log.batches import index_matches
+from kafkalog.log.columns import chunks, side_files
 from kafkalog_cli.main import run
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, message, record, write_log
-from tests.kafkalog.columns.test_twins import logs
+from tests.kafkalog.log.columns.test_twins import logs
 from tests.sampling import examples
 
 if TYPE_CHECKING:

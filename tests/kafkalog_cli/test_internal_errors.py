@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.columns import kernels, record_facts
-from kafkalog.jit import fast_path, library
-from kafkalog.paths import file_system, source
+from kafkalog.io.jit import fast_path, library
+from kafkalog.io.paths import file_system, source
+from kafkalog.log.columns import kernels, record_facts
 from tests.builders import copy_tree
 from tests.sweeps import command_lines, small_log
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.jit import fast_path
+from kafkalog.io.jit import fast_path
 from kafkalog_cli.output import kafka_text
 from tests.builders import batch, record, write_log
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.batches import lookup
+from kafkalog.node import lookup
 from tests.builders import BASE_TIME, batch, record, seconds, write_log
 from tests.conftest import SCENARIOS, State
 
@@ -216,7 +216,7 @@ def test_what_is_appended_between_the_two_ways_is_no_difference(
         return found
 
     monkeypatch.setattr(lookup, "lookup_special", appending)
-    monkeypatch.setattr("kafkalog.unified_log.is_broker_running", lambda _: True)
+    monkeypatch.setattr("kafkalog.node.unified_log.is_broker_running", lambda _: True)
     options = ("--special", special, "--isolation", "log", "--no-index", "--format", "ndjson")
     result = kafkalog("lookup-offset", tmp_path / "orders-0", *options)
     [row] = map(json.loads, result.stdout.splitlines())

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docgen.pages import ROOT
-from kafkalog.storage import Changes
+from kafkalog.io.storage import Changes
 from kafkalog_cli import maintenance
-from tests.kafkalog.compaction.oracle import segment_files
-from tests.kafkalog.journal.test_undo import everything
+from tests.kafkalog.change.compaction.oracle import segment_files
+from tests.kafkalog.change.journal.test_undo import everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

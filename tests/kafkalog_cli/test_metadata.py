@@ -10,7 +10,7 @@ import pytest
 
 import kafkalog as library
 from kafkalog.errors import UnsupportedDataError
-from kafkalog.state.model import Moment
+from kafkalog.node.state.model import Moment
 from tests.builders import batch, copy_tree, flip, record
 from tests.conftest import state
 from tests.metadata_logs import value_of

@@ -15,7 +15,7 @@ import pytest
 from docgen import output
 from docgen.pages import ROOT
 from kafkalog_cli.output.progress import ByteProgress
-from tests.kafkalog.repair.test_recover import files
+from tests.kafkalog.change.repair.test_recover import files
 from tests.kafkalog.test_recovery import Scenario, scenarios
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.overview import page
+from kafkalog.answers.overview import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.server.model import Address
-from tests.kafkalog.server.certificates import write_certificate
-from tests.kafkalog.server.wire import Wire
+from kafkalog.wire.server.model import Address
+from tests.kafkalog.wire.server.certificates import write_certificate
+from tests.kafkalog.wire.server.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

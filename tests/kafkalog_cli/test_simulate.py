@@ -11,7 +11,7 @@ import pytest
 
 from docgen import output
 from docgen.pages import ROOT
-from kafkalog.log_dir import open_partition, open_path
+from kafkalog.files.log_dir import open_partition, open_path
 from tests.conftest import STATES_43, Result, State, state
 
 if TYPE_CHECKING:

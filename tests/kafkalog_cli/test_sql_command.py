@@ -19,8 +19,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from kafkalog.datasets.model import Tables
-from kafkalog.datasets.sql import Database
+from kafkalog.tables.datasets.model import Tables
+from kafkalog.tables.datasets.sql import Database
 from kafkalog_cli import queries
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.text import BytesFormat
@@ -228,7 +228,7 @@ def test_an_hour_of_a_day_reads_a_small_part_of_the_bytes(
     kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of 24 hours in a log of ten megabytes, with and without a promised time order."""
-    from kafkalog.paths.source import Source
+    from kafkalog.io.paths.source import Source
 
     place, base_ms = tmp_path / "orders-0", 1_700_000_000_000
     rows = [record(i, b"k", b"v" * 1000) for i in range(10)]

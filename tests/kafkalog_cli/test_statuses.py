@@ -167,7 +167,7 @@ def test_a_log_directory_in_use_is_refused_and_says_who_has_it(
 
 def test_a_lock_of_this_process_is_no_other(log_dir: Path):
     """POSIX reports only other processes' locks: `struct flock` has the layout of the system."""
-    from kafkalog.storage.locks import _FLOCK
+    from kafkalog.io.storage.locks import _FLOCK
 
     (log_dir / ".lock").touch()
     with (log_dir / ".lock").open("r+b") as file:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.wording import UNSAFE
+from kafkalog.io.wording import UNSAFE
 from tests.builders import SEGMENT, batch, message, record, write_log
 from tests.conftest import Result
 from tests.waiting import HANG_S

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import Result
-from tests.kafkalog.server.protocol import Connected, serving
-from tests.kafkalog.server.test_fetch import fetch
-from tests.kafkalog.server.test_recreated import id_of
+from tests.kafkalog.wire.server.protocol import Connected, serving
+from tests.kafkalog.wire.server.test_fetch import fetch
+from tests.kafkalog.wire.server.test_recreated import id_of
 from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.jit.native import Kernel
+from kafkalog.io.jit.native import Kernel
 from tests.soak.target import Place, Target
 
 if TYPE_CHECKING:

@@ -42,13 +42,13 @@ from formats.text_files import (
     PartitionMetadata,
     QuorumState,
 )
-from kafkalog.codecs import compress, decompress, zstd
 from kafkalog.errors import KafkaLogError
+from kafkalog.files.payloads.control_records import control_record, control_text
+from kafkalog.files.payloads.internal_topics import decode, kafka_text
+from kafkalog.files.payloads.java_text import java_double, java_json, java_text
+from kafkalog.files.payloads.kinds import PayloadKind
+from kafkalog.io.codecs import compress, decompress, zstd
 from kafkalog.model import Batch, Record, TimestampType
-from kafkalog.payloads.control_records import control_record, control_text
-from kafkalog.payloads.internal_topics import decode, kafka_text
-from kafkalog.payloads.java_text import java_double, java_json, java_text
-from kafkalog.payloads.kinds import PayloadKind
 from tests.soak import generated, real
 from tests.soak.mutations import mutated, number
 from tests.soak.target import Place, Target, only

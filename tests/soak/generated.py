@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import crc32c as wheel
 
-from kafkalog.codecs import compress, decompress
 from kafkalog.errors import KafkaLogError
+from kafkalog.io.codecs import compress, decompress
 from tests.builders import BASE_TIME, SEGMENT, batch, message, record
 from tests.soak import real
 from tests.soak.mutations import mutated, number, resealed, with_field_changed

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kafkalog.jit.native import ARRAYS, Kernel
+from kafkalog.io.jit.native import ARRAYS, Kernel
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = mmap.PAGESIZE
@@ -220,8 +220,8 @@ def guard_kernels() -> None:
     """Guard what is allocated for kernels and codecs from now on, and calls if the run says so."""
     if calls_are_guarded():
         guard_calls()
-    names = ["kafkalog.compaction.chunks", "kafkalog.compaction.key_map"]
-    for room in ("kafkalog.columns", "kafkalog.text"):
+    names = ["kafkalog.change.compaction.chunks", "kafkalog.change.compaction.key_map"]
+    for room in ("kafkalog.log.columns", "kafkalog.log.text"):
         package = importlib.import_module(room)
         names += [found.name for found in pkgutil.iter_modules(package.__path__, f"{room}.")]
     for name in names:
@@ -230,5 +230,5 @@ def guard_kernels() -> None:
         module = importlib.import_module(name)
         if getattr(module, "np", None) is np:
             module.np = GuardedNumpy()  # type: ignore[attr-defined]
-    assembly = importlib.import_module("kafkalog.columns.arrow")
+    assembly = importlib.import_module("kafkalog.log.columns.arrow")
     assembly.pa = GuardedArrow()  # type: ignore[attr-defined]

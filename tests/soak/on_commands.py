@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from kafkalog.columns import chunks, headers
-from kafkalog.compaction import offset_map
+from kafkalog.change.compaction import offset_map
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import open_partition
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.files.log_dir import open_partition
+from kafkalog.log.columns import chunks, headers
+from kafkalog.node.unified_log import UnifiedLog
 from tests.kafkalog_cli.test_terminal_safety import is_safe
 from tests.soak import sealed
 from tests.soak.on_directories import outcome, small_steps

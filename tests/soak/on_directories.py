@@ -10,13 +10,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from kafkalog import inventory
 from kafkalog.check.verify import Verification
-from kafkalog.columns import chunks, headers, pipeline, side_files
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.log.columns import chunks, headers, pipeline, side_files
+from kafkalog.log.text import kafka_text, objects
 from kafkalog.model import Level
-from kafkalog.recovery import (
+from kafkalog.node import inventory
+from kafkalog.node.recovery import (
     NodeDir,
     NodeStart,
     StartMode,
@@ -24,7 +25,6 @@ from kafkalog.recovery import (
     predict_start,
     start_line,
 )
-from kafkalog.text import kafka_text, objects
 from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
 from tests.kafkalog_cli.test_terminal_safety import is_safe

@@ -18,14 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.change.compaction.staged import StagedPass, is_whole, plan_of_result, read_result
+from kafkalog.change.journal import Run, undo
+from kafkalog.change.lake import Export, ExportRequest, FileFormat, Writing
 from kafkalog.check.schedule import History
-from kafkalog.codecs import crc32c
-from kafkalog.compaction.staged import StagedPass, is_whole, plan_of_result, read_result
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
-from kafkalog.journal import Run, undo
-from kafkalog.lake import Export, ExportRequest, FileFormat, Writing
-from kafkalog.log_dir import open_partition
-from kafkalog.storage import Changes
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.codecs import crc32c
+from kafkalog.io.storage import Changes
 from kafkalog_cli.main import run
 from tests.soak.edits import PARTITION, ROOT, edited
 from tests.soak.mutations import mutated
@@ -243,7 +243,7 @@ def _asked(root: Path) -> ExportRequest:
 @cache
 def _exports() -> tuple[Files, ...]:
     """Make a finished export, and one that was killed after its first file."""
-    from kafkalog.engine import LocalEngine
+    from kafkalog.io.engine import LocalEngine
 
     with tempfile.TemporaryDirectory() as top:
         root = Path(os.path.realpath(top))
@@ -284,7 +284,7 @@ def export_input(rng: Random) -> Files:
 
 def check_export(files: Files, _rng: Random, place: Place) -> None:
     """Resume or refuse an export; the logs and all other files are only read."""
-    from kafkalog.engine import LocalEngine
+    from kafkalog.io.engine import LocalEngine
 
     root = laid_out(files, place)
     around = seen(root / OUTSIDE), seen(root / "log")

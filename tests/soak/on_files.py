@@ -7,19 +7,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from kafkalog.batches.framing import align, find_batch, scan_batches
-from kafkalog.batches.reader import read_batches, read_records
-from kafkalog.batches.records import decode_records, resolve_batch
-from kafkalog.batches.selection import Selection
-from kafkalog.columns import chunks, headers, side_files
-from kafkalog.columns import scan as columnar
-from kafkalog.columns.header_table import batch_at
-from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.jit import fast_path
+from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.io.jit import fast_path
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import align, find_batch, scan_batches
+from kafkalog.log.batches.records import decode_records, resolve_batch
+from kafkalog.log.batches.selection import Selection
+from kafkalog.log.columns import chunks, headers, side_files
+from kafkalog.log.columns.header_table import batch_at
+from kafkalog.log.columns.headers import batch_columns
 from kafkalog.model import Batch, Defect, Isolation, Level, Record
-from kafkalog.paths.source import Source
+from kafkalog.node import scan as columnar
+from kafkalog.node.reader import read_batches, read_records
 from tests.builders import BASE_TIME, SEGMENT
 from tests.soak import generated, real
 from tests.soak.decoders import text
@@ -141,7 +141,7 @@ def selection(rng: Random) -> Selection:
 
 def check_scan(files: Files, rng: Random, place: Place) -> None:
     """Require that the kernels give the reference decoder's records, as Arrow, and its defects."""
-    from tests.kafkalog.columns.twins import row_of
+    from tests.kafkalog.log.columns.twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
     options = {"batch_rows": rng.choice((1, 3, 1000)), "threads": rng.choice((1, 1, 2))}
@@ -151,7 +151,7 @@ def check_scan(files: Files, rng: Random, place: Place) -> None:
 
 def check_batches(files: Files, rng: Random, place: Place) -> None:
     """Require that batches as Arrow columns equal those of the reference reader."""
-    from tests.kafkalog.columns.test_batch_twins import row_of
+    from tests.kafkalog.log.columns.test_batch_twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
     options = {"batches": True, "batch_rows": 3, "threads": 1}
@@ -232,8 +232,8 @@ def check_hash(files: Files, rng: Random, _place: Place) -> None:
     """Require the hashes of the publication."""
     import numpy as np
 
-    from kafkalog.columns.byte_kernels import hash_keys
-    from tests.kafkalog.columns.test_hash_kernels import reference
+    from kafkalog.log.columns.byte_kernels import hash_keys
+    from tests.kafkalog.log.columns.test_hash_kernels import reference
     from tests.soak.guard import guarded
 
     data, keys, position = only(files), [], 0

@@ -12,8 +12,8 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2
 
 from kafkalog.errors import UsageError
-from kafkalog.typed import Framing, TypedColumn, TypedForm
-from kafkalog.typed.columns import typed_column
+from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog.log.typed.columns import typed_column
 from tests.builders import varint
 from tests.soak.mutations import mutated, number
 from tests.soak.target import Place, Target

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import crc32c as wheel
 
-from kafkalog.codecs import compress
+from kafkalog.io.codecs import compress
 from tests.builders import BASE_TIME, batch, message, record, varint
 from tests.soak.mutations import mutated, number
 

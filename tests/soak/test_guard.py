@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from kafkalog.columns import kernels
-from kafkalog.jit.native import Kernel
+from kafkalog.io.jit.native import Kernel
+from kafkalog.log.columns import kernels
 from tests.soak import guard
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.engine import LocalEngine
+from kafkalog.io.engine import LocalEngine
 from tests.spark import work
 from tests.spark.driver import start_driver, wait_for_files
 

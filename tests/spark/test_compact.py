@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.file_names import staging_name
-from kafkalog.compaction import CompactionRequest, find_candidate
-from kafkalog.configs import ConfigSources
-from kafkalog.log_dir import open_partition
+from kafkalog.change.compaction import CompactionRequest, find_candidate
+from kafkalog.files.log_dir import open_partition
+from kafkalog.node.configs import ConfigSources
 from kafkalog.spark.engine import SparkEngine
 from tests.builders import BASE_TIME
 from tests.conftest import scenario_names
-from tests.kafkalog.compaction.generated import Generator
-from tests.kafkalog.compaction.oracle import PARTITION, cleanings
-from tests.kafkalog.compaction.twins import by_engine, in_one_process, tree
+from tests.kafkalog.change.compaction.generated import Generator
+from tests.kafkalog.change.compaction.oracle import PARTITION, cleanings
+from tests.kafkalog.change.compaction.twins import by_engine, in_one_process, tree
 from tests.sampling import sampled
 from tests.spark.cluster import QUICK
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.compaction import Candidate
+    from kafkalog.change.compaction import Candidate
     from tests.conftest import Result
 
 SEED = 20240607

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.engine import LocalEngine
 from kafkalog.errors import (
     CorruptDataError,
     EngineError,
@@ -14,6 +13,7 @@ from kafkalog.errors import (
     LimitExceededError,
     UsageError,
 )
+from kafkalog.io.engine import LocalEngine
 from kafkalog.spark.engine import SparkEngine, parallelism_of
 from kafkalog.spark.job import errors_as_ours
 from kafkalog.spark.session import spark_session

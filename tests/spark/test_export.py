@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.change.lake import Writing
+from kafkalog.change.lake.model import FileFormat
 from kafkalog.errors import RefusedError
-from kafkalog.lake import Writing
-from kafkalog.lake.model import FileFormat
 from kafkalog.model import Isolation
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.tables import Request, TableName
 from tests.builders import batch, record, write_log
-from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG
-from tests.kafkalog.lake.exporting import export, files_of
-from tests.kafkalog.lake.test_rejects import add, bad, good, grow, in_rejects, in_table
+from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG
+from tests.kafkalog.change.lake.exporting import export, files_of
+from tests.kafkalog.change.lake.test_rejects import add, bad, good, grow, in_rejects, in_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.lake import TableFormat
+    from kafkalog.change.lake import TableFormat
 
 STATES = ("codecs", "txn-v0", "crash-1-torn", "compact-1-first-pass", "jbod-live")
 COMMITTED = Request(isolation=Isolation.READ_COMMITTED, split_bytes=1 << 16)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.builders import BASE_TIME, batch, record, write_log
-from tests.kafkalog.lake.appending import DELTA, ICEBERG
-from tests.kafkalog.lake.test_evolution import FIRST, SECOND, framed, run
+from tests.kafkalog.change.lake.appending import DELTA, ICEBERG
+from tests.kafkalog.change.lake.test_evolution import FIRST, SECOND, framed, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.lake.model import TableFormat
+    from kafkalog.change.lake.model import TableFormat
 
 VERSION: Final = "4.1.3"
 """The newest Spark for which both have a release."""
@@ -86,7 +86,9 @@ class Source:
         return BASE_TIME + first * 10 * HOUR_MS
 
 
-@pytest.mark.thorough("tests/kafkalog/lake/test_iceberg.py::test_other_programs_read_the_rows")
+@pytest.mark.thorough(
+    "tests/kafkalog/change/lake/test_iceberg.py::test_other_programs_read_the_rows"
+)
 @pytest.mark.parametrize("form", [DELTA, ICEBERG])
 def test_spark_reads_what_is_appended(home: Path, tmp_path: Path, form: TableFormat) -> None:
     """Rows of several runs, of which the second adds fields and leaves one out, equal those of the

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.stores import BATCHES, PREFIX, log_dir
-from kafkalog.profiles.run import profile_logs
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.tables import Request
+from kafkalog.tables.profiles.run import profile_logs
 from tests.conftest import state
 from tests.counted_store import counted_store
 from tests.spark.test_source import load, sums

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog.paths import tier_keys
+from kafkalog.io.paths import tier_keys
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.options import parse_options
 from tests.kafkalog.test_tiers import EXAMPLES

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.compaction import compact_partition, find_candidate
-from kafkalog.compaction.candidates import find_cleanable
-from kafkalog.compaction.cleaning import Pass
-from kafkalog.compaction.columns import ColumnPass
-from kafkalog.compaction.model import Dropped
+from kafkalog.change.compaction import compact_partition, find_candidate
+from kafkalog.change.compaction.candidates import find_cleanable
+from kafkalog.change.compaction.cleaning import Pass
+from kafkalog.change.compaction.columns import ColumnPass
+from kafkalog.change.compaction.model import Dropped
+from kafkalog.change.journal.run import Run
 from kafkalog.errors import KafkaLogError
-from kafkalog.journal.run import Run
-from kafkalog.log_dir import open_partition
-from kafkalog.producers import LastRecord
-from kafkalog.recovery import RemoveFile, StartConfig, StartMode, predict_start
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.files.log_dir import open_partition
+from kafkalog.log.producers import LastRecord
+from kafkalog.node.recovery import RemoveFile, StartConfig, StartMode, predict_start
+from kafkalog.node.unified_log import UnifiedLog
 from tests.kafka.differential import images
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.compaction.model import Cleanable, Tally
-    from kafkalog.recovery import PredictedStart
+    from kafkalog.change.compaction.model import Cleanable, Tally
+    from kafkalog.node.recovery import PredictedStart
     from tests.kafka.differential.outcome import Outcome
     from tests.kafka.differential.rounds import Round
 

@@ -7,20 +7,20 @@ import struct
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.records import decode_records
-from kafkalog.compaction.swap import NewSegment
-from kafkalog.log_dir import open_partition
+from kafkalog.change.compaction.swap import NewSegment
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.records import decode_records
 from kafkalog.model import Batch
-from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.compaction.cleaning import Pass
-    from kafkalog.compaction.columns import ColumnPass
+    from kafkalog.change.compaction.cleaning import Pass
+    from kafkalog.change.compaction.columns import ColumnPass
     from kafkalog.model import AbortedTransaction
 
 DATA, OFFSETS, TIMES, ABORTED = SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")

@@ -8,9 +8,9 @@ import random
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.configs import ConfigSources
-from kafkalog.log_dir import open_partition
-from kafkalog.retention import Reason, judge_partition
+from kafkalog.change.retention import Reason, judge_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.node.configs import ConfigSources
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.oracle import config_words
 

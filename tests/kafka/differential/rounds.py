@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.compaction.model import CompactionConfig, CompactionRequest
-from kafkalog.configs import ConfigSources
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.change.compaction.model import CompactionConfig, CompactionRequest
+from kafkalog.node.configs import ConfigSources
+from kafkalog.node.unified_log import UnifiedLog
 from tests.kafka.oracle import config_words
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from kafkalog.configs import TopicConfigs
-    from kafkalog.unified_log import OpenTransaction
+    from kafkalog.node.configs import TopicConfigs
+    from kafkalog.node.unified_log import OpenTransaction
     from tests.kafka.differential.logs import LogWriter
 
 SLOT_SIZE = 24

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.recovery import PredictedStart, StartConfig, StartMode
+from kafkalog.node.recovery import PredictedStart, StartConfig, StartMode
 from tests.kafka.damaged_logs import CONFIG, START_MS, Damage, workload
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.retentions import PARTITION, written

@@ -17,10 +17,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.server.model import Address
+from kafkalog.wire.server.model import Address
 from tests.kafka.booted import Life
 from tests.kafka.serve.drawn_requests import Log
-from tests.kafkalog.server.wire import Wire
+from tests.kafkalog.wire.server.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

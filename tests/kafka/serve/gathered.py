@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.file_names import DirectoryState, parse_directory_name
-from kafkalog.text_files import read_offset_checkpoint
+from kafkalog.files.text_files import read_offset_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.model import Address
+from kafkalog.wire.server.model import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.server.model import Address
+    from kafkalog.wire.server.model import Address
     from tests.kafka.booted import Brokers
     from tests.kafka.serve.gathered import Gathered
     from tests.kafka.serve.served import Server

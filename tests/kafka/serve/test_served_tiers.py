@@ -11,7 +11,7 @@ import pytest
 from tests.kafka.serve.readers import ISOLATIONS, java_command, python_command, run
 from tests.kafka.serve.served import running_serve
 from tests.kafka.tiered import PARTITIONS, Tiered
-from tests.kafkalog.server.wire import Wire
+from tests.kafkalog.wire.server.wire import Wire
 from tests.packed_tiers import Packing, new_key, pack
 
 if TYPE_CHECKING:

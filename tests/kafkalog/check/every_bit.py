@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import cluster_image
 from kafkalog.check.verify import Verification
-from kafkalog.configs import sources
 from kafkalog.model import Level
+from kafkalog.node import cluster_image
+from kafkalog.node.configs import sources
 from tests.kafkalog.check.file_fields import Place, places
 from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
 from tests.kafkalog.check.undetectable import class_of
@@ -30,9 +30,9 @@ from tests.kafkalog.check.undetectable import class_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kafkalog.cluster_image import ClusterImage
-    from kafkalog.log_dir import LogDir
+    from kafkalog.files.log_dir import LogDir
     from kafkalog.model import Defect
+    from kafkalog.node.cluster_image import ClusterImage
 
 _clock = itertools.count(1_800_000_000_000_000_000, 1_000_000_000)
 

@@ -19,17 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.constants import RECORD_BATCH_OVERHEAD
-from kafkalog.batches.framing import scan_batches
 from kafkalog.check.verify import Verification
-from kafkalog.codecs import crc32c
-from kafkalog.columns import chunks, headers, side_files
-from kafkalog.columns.header_table import batch_at
-from kafkalog.columns.headers import batch_columns
-from kafkalog.jit import fast_path
+from kafkalog.io.codecs import crc32c
+from kafkalog.io.jit import fast_path
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.columns import chunks, headers, side_files
+from kafkalog.log.columns.header_table import batch_at
+from kafkalog.log.columns.headers import batch_columns
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, write_log
-from tests.kafkalog.columns.test_twins import logs
+from tests.kafkalog.log.columns.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
 from tests.sampling import drawn_for, examples, tries_everything
 
@@ -364,7 +364,7 @@ def test_small_logs_load_no_kernels(corpus_dir: Path):
     code = (
         "import sys, kafkalog\n"
         "found = list(kafkalog.verify(sys.argv[1]))\n"
-        "assert 'numba' not in sys.modules and 'kafkalog.columns.kernels' not in sys.modules"
+        "assert 'numba' not in sys.modules and 'kafkalog.log.columns.kernels' not in sys.modules"
     )
     path = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
     subprocess.run([sys.executable, "-c", code, path], check=True)

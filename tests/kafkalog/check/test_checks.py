@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import crc32c as wheel
 import pytest
 
-from kafkalog.batches.reader import read_records
 from kafkalog.check.verify import Verification
-from kafkalog.codecs import compress, decompress
-from kafkalog.defects.table import REFERENCES
+from kafkalog.io.codecs import compress, decompress
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Defect, Level, Severity
+from kafkalog.node.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
 from tests.kafkalog.check import test_log_dir_checks
 from tests.kafkalog.check.test_next_start import BY_START
@@ -360,7 +360,7 @@ def test_each_finding_of_a_command_has_its_name(
     def limited(data: bytes, codec: int, *, magic: int, limit: int) -> bytes:
         return decompress(data, codec, magic=magic, limit=min(limit, 1 << 20))
 
-    monkeypatch.setattr("kafkalog.batches.records.decompress", limited)
+    monkeypatch.setattr("kafkalog.log.batches.records.decompress", limited)
     result = kafkalog(*BY_COMMAND[reference](tmp_path))
     assert reference in result.stdout.decode() + result.stderr
     assert result.status == (7 if reference == "limit-exceeded" else 1)

@@ -13,7 +13,7 @@ from kafkalog.check import registry
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walk
 from kafkalog.model import Level
-from kafkalog.recovery import StartInProgress, StartMode, Verdict, predict_start
+from kafkalog.node.recovery import StartInProgress, StartMode, Verdict, predict_start
 from tests.builders import copy_tree, flip, message, write_log
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.defects.table import REFERENCES
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Level
 from tests.builders import batch, copy_tree, flip, frames, message, write_log
 from tests.kafkalog.check.every_bit import metadata_read_once

@@ -11,14 +11,14 @@ import pytest
 
 from kafkalog.check.next_start import unexplained
 from kafkalog.check.verify import Verification
-from kafkalog.jit import fast_path
-from kafkalog.log_dir import open_partition
+from kafkalog.files.log_dir import open_partition
+from kafkalog.io.jit import fast_path
 from kafkalog.model import Level, Severity
-from kafkalog.recovery import NextStart, StartMode, Verdict, predict_start
+from kafkalog.node.recovery import NextStart, StartMode, Verdict, predict_start
 from tests.builders import BASE_TIME, batch, copy_tree, record, write_log
-from tests.kafkalog.configs.test_metadata_configs import config, topic
-from tests.kafkalog.configs.test_metadata_configs import log_dir as write_metadata
-from tests.kafkalog.repair.test_recover import files
+from tests.kafkalog.change.repair.test_recover import files
+from tests.kafkalog.node.configs.test_metadata_configs import config, topic
+from tests.kafkalog.node.configs.test_metadata_configs import log_dir as write_metadata
 from tests.kafkalog.test_recovery import PARTITION, Scenario, scenarios
 from tests.sampling import sampled
 

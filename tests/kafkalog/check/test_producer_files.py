@@ -10,11 +10,11 @@ import pytest
 
 from kafkalog.check import snapshots
 from kafkalog.check.producer_states import SNAPSHOT_FIELDS
-from kafkalog.columns.side_files import snapshot_columns
-from kafkalog.defects.logs import PRODUCERS as OF_PRODUCERS
-from kafkalog.defects.table import REFERENCES
+from kafkalog.log.columns.side_files import snapshot_columns
+from kafkalog.log.defects.logs import PRODUCERS as OF_PRODUCERS
+from kafkalog.log.defects.table import REFERENCES
+from kafkalog.log.producers import read_producer_snapshot
 from kafkalog.model import Level, Severity
-from kafkalog.producers import read_producer_snapshot
 from tests.builders import copy_tree, flip, frames, healthy, write_log
 from tests.kafkalog.check.test_producer_checks import (
     ABORT,

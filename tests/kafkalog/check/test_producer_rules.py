@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.constants import ABORT, INT32_MAX, INT64_MAX
-from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.records import decode_records
 from kafkalog.check import producers
 from kafkalog.check.producer_states import SNAPSHOT_FIELDS
 from kafkalog.check.verify import Verification
-from kafkalog.columns import headers
 from kafkalog.errors import CorruptDataError
-from kafkalog.jit import fast_path
+from kafkalog.files.payloads.control_records import control_record
+from kafkalog.io.jit import fast_path
+from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.records import decode_records
+from kafkalog.log.columns import headers
+from kafkalog.log.producers import AppendInfo
 from kafkalog.model import Batch, Level
-from kafkalog.paths.source import Source
-from kafkalog.payloads.control_records import control_record
-from kafkalog.producers import AppendInfo
 from tests.builders import flip, write_log
 from tests.kafkalog.check.test_producer_checks import data, emptied_marker, marker
 from tests.sampling import examples
@@ -72,7 +72,7 @@ def log_of(steps: list[Step]) -> list[bytes]:
 
 
 def by_the_rules(path: Path) -> dict[int, ProducerState]:
-    """Apply `kafkalog.producers` to the believable batches of a log, one by one."""
+    """Apply `kafkalog.log.producers` to the believable batches of a log, one by one."""
     infos: dict[int, AppendInfo] = {}
     with Source(str(path)) as source:
         for one, marker_record in believed(source):

@@ -12,7 +12,7 @@ import pytest
 from kafkalog.check.schedule import History, Sample, Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.errors import CorruptDataError, NotAKafkaFileError
-from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level, Severity
 from tests.builders import BASE_TIME, batch, copy_tree, flip, record, write_log
 

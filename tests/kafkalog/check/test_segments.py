@@ -11,7 +11,7 @@ import pytest
 
 from docgen.pages import ROOT
 from kafkalog.check.verify import Verification
-from kafkalog.defects.table import REFERENCES
+from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Level, Severity
 from tests.builders import BASE_TIME, batch, flip, message, record
 

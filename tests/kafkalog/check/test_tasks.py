@@ -14,8 +14,8 @@ from kafkalog.check.batches import CheckedLog
 from kafkalog.check.schedule import Sample
 from kafkalog.check.walk import PrecomputedColumns, read_range
 from kafkalog.errors import UnreadableError
+from kafkalog.io.paths.source import Source
 from kafkalog.model import Level
-from kafkalog.paths.source import Source
 from tests.builders import batch, copy_tree, flip, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.check.twins_by_tasks import JsonEngine, verdict

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.jit import fast_path
+from kafkalog.io.jit import fast_path
 from kafkalog.model import Defect, Level
 from tests.bad_disk import SECTOR, BadDisk
 from tests.builders import batch, record, write_log

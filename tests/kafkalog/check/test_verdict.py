@@ -15,7 +15,7 @@ from docgen.pages import ROOT
 from kafkalog.check.verdict import Looked, verdict
 from kafkalog.model import Level, Severity
 from tests.builders import batch, record
-from tests.kafkalog.compaction.test_edges import write
+from tests.kafkalog.change.compaction.test_edges import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.tasks import ReadOptions, WalkedByTasks
 from kafkalog.check.verify import Verification
-from kafkalog.engine import LocalEngine
-from kafkalog.log_dir import open_path
+from kafkalog.files.log_dir import open_path
+from kafkalog.io.engine import LocalEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     from kafkalog.check.schedule import Sample
-    from kafkalog.engine import Engine, Gathering, PieceWork, Task
+    from kafkalog.io.engine import Engine, Gathering, PieceWork, Task
     from kafkalog.model import Defect, Level
 
 Verdict = tuple[list["Defect"], object]

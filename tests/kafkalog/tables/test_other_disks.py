@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog import sightings
 from kafkalog.errors import ChangedSinceError, UnreadableError
 from kafkalog.model import Isolation
+from kafkalog.node import sightings
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
 from kafkalog.tables.moved import Losses, splits_now
 from kafkalog.tables.schemas import table_schema

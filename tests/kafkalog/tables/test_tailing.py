@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog import view
 from kafkalog.errors import RefusedError, UsageError
 from kafkalog.model import Replicas
+from kafkalog.node import view
 from kafkalog.tables import Request, read_split
 from kafkalog.tables.model import TableName, log_of
 from kafkalog.tables.schemas import table_schema
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables.planning import Target
-    from kafkalog.unified_log import UnifiedLog
 
 SECOND = f"{60:020}.log"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.stores import PREFIX, log_dir
+from kafkalog.io.paths import file_system
 from kafkalog.model import Replicas
-from kafkalog.paths import file_system
 from kafkalog.tables import Bounds, Request
 from kafkalog.tables.model import TableName
 from kafkalog.tables.planning import find_targets, targets_among

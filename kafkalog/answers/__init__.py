@@ -1,0 +1,1 @@
+"""What people ask: searches, sizes, reports, bytes explained."""

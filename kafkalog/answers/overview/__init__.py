@@ -1,0 +1,82 @@
+"""The report about log directories: its facts, and the page that shows them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.answers.overview.gathering import Report
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Level
+    from kafkalog.node.configs import ConfigSources
+    from kafkalog.node.view import Difference
+    from kafkalog.tables.profiles.model import Profile
+
+__all__ = ["report"]
+
+
+def report(
+    *paths: str | os.PathLike[str],
+    level: Level | str = "standard",
+    records: bool = False,
+    hot_keys: int = 10,
+    configs: Mapping[str, str] | ConfigSources | None = None,
+    now_ms: int | None = None,
+    threads: int | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Gather what there is to know about log directories, for people; `to_html` gives the page.
+
+    Args:
+        paths: log directories and partitions: those of all brokers together say most.
+        level: how much the checks read: `quick`, `standard` or `deep`.
+        records: whether to read all records, too: tombstones, distinct and hot keys.
+        hot_keys: maximum number of hot keys per topic.
+        configs: configs of topics by name, or their sources.
+        now_ms: the clock that retention and ages are judged by; None for the clock's time.
+        threads: number of checking threads; None for one per processor, up to 8.
+        failed: called with what stops the work on one thing, while everything else is reported;
+            without it the first such error is raised.
+        progress: called with numbers of bytes as they are checked.
+
+    Raises:
+        KafkaLogError: a path cannot be read, without `failed`.
+        UnsupportedError: `records` is given, and an optional part is missing.
+
+    Cost:
+        That of `kafkalog.verify`, and with `records` of `kafkalog.profile`. A row per segment in
+        memory.
+    """
+    from kafkalog.answers.overview.gathering import Gathering
+    from kafkalog.model import Level, present_ms
+    from kafkalog.node.configs import ConfigSources
+
+    places = [os.fspath(path) for path in paths]
+    gathering = Gathering(
+        places,
+        Level(level),
+        ConfigSources.of(configs),
+        present_ms() if now_ms is None else now_ms,
+        threads=threads,
+        failed=failed or _raised,
+        progress=progress or (lambda _: None),
+    )
+
+    def profiles() -> Sequence[Profile]:
+        from kafkalog.tables.profiles import profile
+
+        return profile(*places, hot_keys=hot_keys, failed=failed, differences=_passed_over)
+
+    return gathering.report(profiles if records else None)
+
+
+def _raised(error: KafkaLogError) -> None:
+    raise error
+
+
+def _passed_over(_: Difference) -> None:
+    """Ignore that a view differs: the checks report it."""

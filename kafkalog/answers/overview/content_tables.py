@@ -1,0 +1,226 @@
+"""The tables of what the logs hold: codecs, records and keys, groups and transactions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.answers.overview.charts import codecs_of
+from kafkalog.answers.overview.html import (
+    Cell,
+    Table,
+    badge,
+    escaped,
+    number_cell,
+    share_cell,
+    size_cell,
+    size_text,
+    text_cell,
+    time_cell,
+    topics_by_size,
+)
+from kafkalog.io.wording import bytes_text
+from kafkalog.node.state.transactions import abort_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.answers.overview.gathering import Report
+    from kafkalog.answers.overview.model import PartitionFacts
+    from kafkalog.tables.profiles.model import Profile
+
+
+def codec_table(report: Report) -> Table:
+    """Return codecs and batch fill by topic."""
+    by_topic: defaultdict[str, list[PartitionFacts]] = defaultdict(list)
+    for one in report.partitions:
+        by_topic[one.listed.topic].append(one)
+    rows = []
+    for topic in topics_by_size(report):
+        parts = [part for one in by_topic[topic] for part in one.contents]
+        batches = sum(part.batches for part in parts)
+        if not batches:
+            continue
+        size = sum(part.size_bytes for part in parts)
+        records = sum(part.records for part in parts)
+        codecs = Counter(
+            {name: used for name, (_, used) in codecs_of(by_topic[topic]).items()}
+        ).most_common()
+        rows.append((
+            text_cell(topic, "k"),
+            text_cell(", ".join(f"{name} {used / size * 100:.0f} %" for name, used in codecs)),
+            number_cell(batches),
+            number_cell(records),
+            Cell(f"{records / batches:.1f}", round(records / batches, 3), "n"),
+            Cell(escaped(size_text(size / batches)), round(size / batches, 3), "n"),
+            size_cell(max(part.batch_size_max for part in parts)),
+            number_cell(sum(part.control_batches for part in parts)),
+        ))  # fmt: skip
+    columns = (
+        ("Topic", "Topic"), ("Codecs", "Share of the bytes"), ("Batches", "Batches with data"),
+        ("Records", "By the headers of their batches"),
+        ("Records per batch", "Few of them cost space and requests"),
+        ("Bytes per batch", "On disk, compressed"), ("Largest batch", "On disk, compressed"),
+        ("Control batches", "Transaction markers and the like"),
+    )  # fmt: skip
+    return Table("codec-table", "Batches by topic", columns, rows, (2, "desc"))
+
+
+def _by_topic(report: Report) -> Iterator[Profile]:
+    """Yield a profile per topic: that of its only partition if it has no other."""
+    whole = {one.topic for one in report.profiles if one.partition is None}
+    for one in report.profiles:
+        if one.partition is None or one.topic not in whole:
+            yield one
+
+
+def profile_table(report: Report) -> Table:
+    """Return what the records of each topic say."""
+    rows = [
+        (
+            text_cell(one.topic, "k"),
+            number_cell(one.records),
+            number_cell(one.tombstones),
+            share_cell(one.tombstones / one.records if one.records else 0),
+            number_cell(one.null_keys),
+            number_cell(one.keys),
+            size_cell(one.data_bytes),
+            number_cell(one.defects),
+        )
+        for one in _by_topic(report)
+    ]
+    columns = (
+        ("Topic", "Topic"), ("Records", "That a consumer gets"),
+        ("Tombstones", "Records with a key and no value"), ("Share", "Share of the records"),
+        ("Null keys", "Records without a key"), ("Keys", "Distinct keys, an estimate"),
+        ("Data", "Keys, values and headers, uncompressed"),
+        ("Skipped", "Defects that were passed over"),
+    )  # fmt: skip
+    return Table("profile-table", "Records by topic", columns, rows, (1, "desc"))
+
+
+def hot_key_table(report: Report) -> Table:
+    """Return the most frequent keys of each topic."""
+    rows = [
+        (
+            text_cell(one.topic, "k"),
+            Cell(f"<code>{escaped(bytes_text(key.key))}</code>", None, "w"),
+            number_cell(key.at_least),
+            number_cell(key.at_most),
+            share_cell(key.at_least / one.records),
+        )
+        for one in _by_topic(report)
+        for key in one.hot_keys
+    ]
+    columns = (
+        ("Topic", "Topic"), ("Key", "Text if it is printable"), ("At least", "Records with it"),
+        ("At most", "Records with it"), ("Share", "Share of the topic's records"),
+    )  # fmt: skip
+    return Table("hot-key-table", "Most frequent keys", columns, rows, (2, "desc"))
+
+
+_SERVER: Final = "HOST:PORT"
+_OFFSETS_MAX: Final = 2000
+"""At most this many committed offsets are listed, those with the largest lag."""
+
+
+def group_table(report: Report) -> Table:
+    """Return the groups by lag."""
+    rows = [
+        (
+            text_cell(one.group.name, "k"),
+            text_cell(one.group.kind),
+            text_cell(one.group.state),
+            number_cell(len(one.group.members)),
+            number_cell(sum(not offset.commit.is_pending for offset in one.offsets)),
+            number_cell(one.lag),
+            time_cell(max((offset.commit.committed_ms for offset in one.offsets), default=None)),
+        )
+        for one in report.groups
+    ]
+    columns = (
+        ("Group", "Group id"), ("Type", "classic, consumer, share or streams"),
+        ("State", "As an admin client sees it"), ("Members", "Members"),
+        ("Offsets", "Committed offsets"), ("Lag", "Records up to the high watermarks"),
+        ("Last commit", "When it committed last"),
+    )  # fmt: skip
+    return Table("group-table", "Groups", columns, rows, (5, "desc"))
+
+
+def lag_table(report: Report) -> Table:
+    """Return the committed offsets by lag."""
+    offsets = sorted(
+        (offset for one in report.groups for offset in one.offsets),
+        key=lambda one: -(-1 if one.lag is None else one.lag),  # unknown lags last
+    )
+    rows = [
+        (
+            text_cell(one.commit.group, "k"),
+            text_cell(one.commit.topic, "k"),
+            number_cell(one.commit.partition),
+            number_cell(one.commit.offset),
+            number_cell(one.end_offset),
+            number_cell(one.lag),
+            time_cell(one.commit.committed_ms),
+            text_cell("open transaction" if one.commit.is_pending else ""),
+        )
+        for one in offsets[:_OFFSETS_MAX]
+    ]
+    columns = (
+        ("Group", "Group id"), ("Topic", "Topic"), ("Partition", "Partition"),
+        ("Offset", "The next offset to read"), ("End", "High watermark of the partition"),
+        ("Lag", "Records from offset to end"), ("Committed", "By the coordinator's clock"),
+        ("Notes", "Whether it counts yet"),
+    )  # fmt: skip
+    caption = "Committed offsets"
+    if len(offsets) > _OFFSETS_MAX:
+        caption += f": {_OFFSETS_MAX} of {len(offsets)}, those with the largest lag"
+    return Table("lag-table", caption, columns, rows, (5, "desc"))
+
+
+def open_table(report: Report) -> Table:
+    """Return the open transactions, hanging ones first."""
+    rows = []
+    for one in report.open_transactions:
+        abort = ""
+        if one.hanging is not None:
+            # The form since Kafka 2.8.
+            abort = f"<code>{escaped(abort_commands(one, _SERVER)[0])}</code>"
+        rows.append((
+            badge("hanging" if one.hanging else "open"),
+            text_cell(f"{one.topic}-{one.partition}", "k"),
+            number_cell(one.open.first_offset),
+            number_cell(one.open.producer_id),
+            number_cell(one.open.producer_epoch),
+            text_cell("–" if one.owner is None else one.owner.name, "k"),
+            time_cell(one.open.last_timestamp),
+            Cell(escaped(one.hanging or "") + abort, None, "w"),
+        ))  # fmt: skip
+    rows.sort(key=lambda row: "hanging" not in row[0].shown)
+    columns = (
+        ("State", "Whether its coordinator will end it"), ("Partition", "Topic and partition"),
+        ("First offset", "Read_committed consumers stop here"), ("Producer", "Producer id"),
+        ("Epoch", "Producer epoch"), ("Transactional id", "Of the producer, if known"),
+        ("Last batch", "Of this producer"), ("Why, and what ends it", "With Kafka's own tool"),
+    )  # fmt: skip
+    return Table("open-table", "Open transactions", columns, rows)
+
+
+def transactional_id_table(report: Report) -> Table:
+    rows = [
+        (
+            text_cell(one.name, "k"),
+            text_cell(one.state),
+            number_cell(one.producer_id),
+            number_cell(one.producer_epoch),
+            time_cell(one.updated_ms),
+            number_cell(len(one.partitions)),
+        )
+        for one in report.transactional_ids
+    ]
+    columns = (
+        ("Transactional id", "transactional.id"), ("State", "At its coordinator"),
+        ("Producer", "Producer id"), ("Epoch", "Producer epoch"),
+        ("Last change", "When its state changed"), ("Partitions", "That its transaction wrote to"),
+    )  # fmt: skip
+    return Table("transactional-id-table", "Transactional ids", columns, rows, (4, "desc"))

@@ -1,0 +1,200 @@
+"""A search in all partitions of some places."""
+
+from __future__ import annotations
+
+import heapq
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Unpack
+
+from formats.late_classes import dataclass
+from kafkalog.answers.logs import Wanted, selection_of
+from kafkalog.answers.search.scanning import (
+    Found,
+    is_bulk,
+    logs_of,
+    missing_in,
+    plans_of,
+    records_of,
+)
+from kafkalog.errors import DataError, GoneError, KafkaLogError, ShortageError, UsageError, raised
+from kafkalog.files.offsets import name_of
+from kafkalog.io.paths import file_system
+from kafkalog.io.wording import some_of
+from kafkalog.log.defects import raise_defect
+from kafkalog.model import Defect, LogView, Record, Replicas
+from kafkalog.node.state.transactions import owners
+from kafkalog.node.targets import open_targets
+from kafkalog.tables.model import Request, log_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from kafkalog.answers.search.scanning import Failed, Progress
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.log.batches.selection import Selection
+    from kafkalog.tables.planning import Target
+
+
+@dataclass
+class Search:
+    """A search: where, for what, and who hears of what is in the way.
+
+    Attributes:
+        targets: log directories, partition directories and single logs.
+        selection: the records that are wanted, and the view they are read in; `limit` holds for
+            each partition.
+        topics: only these; None for all.
+        replicas: how several copies of a partition are handled.
+        failed: called with the error of a log that cannot be read; the others are searched.
+        progress: called with numbers of bytes as they are read.
+        below_start: the logs that have records below the log start offset, which are left out,
+            with that offset; those searched so far.
+    """
+
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry]
+    selection: Selection
+    topics: Collection[str] | None = None
+    replicas: Replicas = Replicas.BEST
+    failed: Failed = raised
+    progress: Progress | None = None
+    below_start: dict[str, int] = field(default_factory=dict, init=False)
+    _owners: dict[int, str] | None = field(default=None, repr=False)
+
+    @cached_property
+    def logs(self) -> list[Target]:
+        """The logs that are searched, by topic, partition and path."""
+        with file_system.listings_held(one.path for one in self.targets):
+            return logs_of(
+                self.targets,
+                self.selection.view,
+                topics=self.topics,
+                replicas=self.replicas,
+                failed=self.failed,
+            )
+
+    @cached_property
+    def bulk(self) -> bool:
+        """Whether the kernels are used."""
+        return is_bulk(self.logs)
+
+    def found(self) -> Iterator[Found | Defect]:
+        """Yield the records by topic, partition and offset, and defects where they were met."""
+        for target in self.logs:
+            try:
+                wanted = self._above_start(target)
+                yield from self._in(target, wanted)
+                yield from missing_in(target, wanted)
+            except ShortageError:
+                raise
+            except GoneError:
+                pass  # a broker has deleted it meanwhile
+            except KafkaLogError as error:
+                self.failed(error)
+
+    def _in(self, target: Target, wanted: Selection) -> Iterator[Found | Defect]:
+        left, notes = wanted.limit, list[Defect]()
+        for plan in plans_of(target, wanted, notes.append):
+            yield from notes  # met while planning, so before the records of the plan
+            notes.clear()
+            for record in records_of(plan, self.progress, bulk=self.bulk):
+                if isinstance(record, Defect):
+                    yield record
+                    continue
+                yield self.of(target, record)
+                if left is not None and (left := left - 1) == 0:
+                    return
+        yield from notes
+
+    def _above_start(self, target: Target) -> Selection:
+        """Return what is wanted of a log: of what a broker serves, from the log start offset on."""
+        wanted = self.selection
+        if target.is_file or wanted.view == LogView.ALL:
+            return wanted
+        log = log_of(target, Request(view=wanted.view))
+        start, first = log.log_start_offset, wanted.from_offset or 0
+        if max(first, log.first_offset) >= start:
+            return wanted
+        name = name_of(target.partition.topic, target.partition.partition)
+        self.below_start[name] = start
+        return replace(wanted, from_offset=start)
+
+    def beyond(self) -> list[str]:
+        """Say which logs were searched beyond what consumers get yet; not of a part of each log."""
+        wanted = self.selection
+        if wanted.view == LogView.ALL or wanted.limit is not None:
+            return []
+        names = []
+        for target in (one for one in self.logs if not one.is_file):
+            with suppress(DataError):  # the search has reported it
+                mark = log_of(target, Request(view=wanted.view)).offsets.high_watermark
+                if mark.above and (wanted.to_offset is None or wanted.to_offset > mark.known):
+                    partition = target.partition
+                    name = name_of(partition.topic, partition.partition)
+                    names.append(f"{name} from {mark.known}")
+        return [f"also searched above the high watermark: {some_of(names)}"] if names else []
+
+    def of(self, target: Target, record: Record) -> Found:
+        """Return a record with its place and its writer."""
+        partition = target.partition
+        return Found(partition.topic, partition.partition, record, self.owner_of(record))
+
+    def owner_of(self, record: Record) -> str | None:
+        """Return the transactional id that wrote a record; None if it is not known."""
+        if not record.batch.is_transactional:
+            return None
+        if self._owners is None:
+            self._owners = owners(self.targets, failed=self.failed)
+        return self._owners.get(record.batch.producer_id)
+
+
+def latest(found: Iterable[Found | Defect], number: int) -> Iterator[Found | Defect]:
+    """Yield defects as they come, then the records with the latest timestamps, oldest first."""
+    kept: list[tuple[int, int, Found]] = []
+    numbers = count()  # breaks ties in the heap: records have no order
+    for one in found:
+        if isinstance(one, Defect):
+            yield one
+        elif len(kept) < number:
+            heapq.heappush(kept, (one.record.timestamp, next(numbers), one))
+        elif kept:
+            heapq.heappushpop(kept, (one.record.timestamp, next(numbers), one))
+    for _, _, one in sorted(kept, key=lambda item: item[:2]):
+        yield one
+
+
+def find(
+    *paths: str | os.PathLike[str],
+    topics: Collection[str] | None = None,
+    replicas: Replicas | str = Replicas.BEST,
+    on_defect: Callable[[Defect], object] | None = None,
+    **wanted: Unpack[Wanted],
+) -> Iterator[Found]:
+    """Yield the records in all partitions of some places that have a key, a producer, a header ….
+
+    Args:
+        paths: log directories, partition directories, and single logs.
+        topics: only these topics.
+        replicas: `best` reads the most complete copy of a partition, `all` reads every copy.
+        on_defect: is passed each defect; without it the first grave one is raised.
+        wanted: which records, as in `Log.records`; `limit` holds for each partition.
+
+    Raises:
+        UsageError: an argument has an invalid value.
+        KafkaLogError: what is at a path cannot be read.
+    """
+    try:
+        copies = Replicas(replicas)
+    except ValueError:
+        hint = f"There are {', '.join(Replicas)}."
+        raise UsageError(f"{replicas!r} is not known.", hint=hint) from None
+    search = Search(open_targets(paths), selection_of(wanted), topics, copies)
+    take = on_defect or raise_defect
+    for one in search.found():
+        if isinstance(one, Defect):
+            take(one)
+        else:
+            yield one

@@ -1,0 +1,85 @@
+"""Records that were found, as columns: those whose value does not decode, and a Parquet file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import pyarrow as pa
+
+from kafkalog.log.columns.arrow import SCHEMA, Paths, table_of, text_of
+from kafkalog.log.columns.budget import SIZE_AT_ONCE, record_size
+from kafkalog.log.typed.columns import failure
+from kafkalog.model import Defect
+from kafkalog.tables.arrow_files import parquet_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.answers.search.scanning import Found
+    from kafkalog.log.typed import TypedColumn
+
+
+def undecodable(found: Iterator[Found | Defect], column: TypedColumn) -> Iterator[Found | Defect]:
+    """Yield the records whose value does not decode, with the reason, and all defects.
+
+    A null value decodes: it is a tombstone. `export` with the same schema leaves the same values
+    null.
+
+    Raises:
+        UsageError: the schema is malformed.
+        UnsupportedError: a package is missing.
+    """
+    decoder = column.decoder()
+    for one in found:
+        if isinstance(one, Defect):
+            yield one
+        elif (reason := failure(column, decoder, one.record.value)) is not None:
+            yield replace(one, reason=reason)
+
+
+FOUND_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32()),
+        *SCHEMA,
+        pa.field("transactional_id", pa.string()),
+        pa.field("reason", pa.string()),
+    ]
+)
+"""The columns of a scan, with the partition of a record, who wrote it, why it does not decode."""
+
+_ROWS_AT_ONCE: Final = 1 << 14
+
+
+def write_parquet(file: BinaryIO, found: Iterator[Found]) -> int:
+    """Write records to a Parquet file, in bounded memory; return how many there were."""
+    paths, rows = Paths([]), 0
+    with parquet_writer(file, FOUND_SCHEMA) as writer:
+        while some := list(_some(found)):
+            writer.write_batch(_table(some, paths))
+            rows += len(some)
+    return rows
+
+
+def _some(found: Iterator[Found]) -> Iterator[Found]:
+    """Yield a limited number of records, of limited size."""
+    size = 0
+    for one in islice(found, _ROWS_AT_ONCE):
+        yield one
+        size += record_size(one.record)
+        if size >= SIZE_AT_ONCE:
+            return
+
+
+def _table(found: Sequence[Found], paths: Paths) -> Any:
+    records = table_of([one.record for one in found], SCHEMA, paths)
+    arrays = [
+        pa.array([text_of(one.topic) for one in found], pa.string()),
+        pa.array([one.partition for one in found], pa.int32()),
+        *records.columns,
+        pa.array([one.transactional_id for one in found], pa.string()),
+        pa.array([one.reason for one in found], pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=FOUND_SCHEMA)

@@ -1,9 +1,0 @@
-"""Audits whether a log was compacted correctly: a proof, or counterexamples.
-
-Follows the rules of `Cleaner` of Kafka 4.3; it judges Kafka's results as well as ours.
-"""
-
-from kafkalog.audit.log_walk import Finding, Reason
-from kafkalog.audit.run import Audit, audit_partition
-
-__all__ = ["Audit", "Finding", "Reason", "audit_partition"]

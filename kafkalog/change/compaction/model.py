@@ -1,0 +1,286 @@
+"""The inputs and the results of a compaction.
+
+Follows `CleanerConfig`, `LogToClean` and `CleanerStats` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal
+
+from formats.late_classes import dataclass
+from kafkalog.errors import CorruptDataError
+from kafkalog.log.defects import corrupt_data
+from kafkalog.log.producers import EXPIRATION_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import LogOffset
+    from kafkalog.model import Defect
+    from kafkalog.node.configs import ConfigValue
+
+MAP_SLOT_SIZE: Final = 24
+"""Bytes of a slot in Kafka's offset map: an MD5 digest and an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionConfig:
+    """The configs that affect the result; the defaults are Kafka's, but for the map.
+
+    Attributes:
+        segment_bytes: `segment.bytes` of the topic.
+        segment_index_bytes: `segment.index.bytes` of the topic.
+        index_interval_bytes: `index.interval.bytes` of the topic.
+        delete_retention_ms: `delete.retention.ms` of the topic.
+        min_compaction_lag_ms: `min.compaction.lag.ms` of the topic.
+        min_cleanable_dirty_ratio: `min.cleanable.dirty.ratio` of the topic.
+        producer_id_expiration_ms: `producer.id.expiration.ms` of the broker.
+        map_memory: bytes of the offset map, 24 per slot; None for as many as are needed.
+        load_factor: `log.cleaner.io.buffer.load.factor`, how far the map is filled.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    min_cleanable_dirty_ratio: float = 0.5
+    producer_id_expiration_ms: int = EXPIRATION_MS
+    map_memory: int | None = None
+    load_factor: float = 0.9
+
+    @property
+    def keys_max(self) -> int | None:
+        """Number of keys that the map takes, None without a limit."""
+        if self.map_memory is None:
+            return None
+        # As SkimpyOffsetMap.slots and Cleaner.buildOffsetMap: whole slots first, then the load
+        # factor.
+        return int(self.map_memory // MAP_SLOT_SIZE * self.load_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequest:
+    """What is requested, apart from the configs.
+
+    Attributes:
+        now_ms: the clock, milliseconds.
+        map_memory: bytes of the offset map, 24 per slot; None for as many as are needed.
+        load_factor: how far the map is filled.
+        high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
+        first_dirty_offset: overrides the checkpoint's.
+        up_to_offset: the segment that holds it and later ones are not cleaned.
+        single_pass: stop after one pass, even if a full map left some to clean.
+        old_formats: whether messages of magic 0 and 1 may become batches of magic 2, as a broker
+            makes them.
+    """
+
+    now_ms: int
+    map_memory: int | None = None
+    load_factor: float = 0.9
+    high_watermark: int | Literal["end"] | None = None
+    first_dirty_offset: int | None = None
+    up_to_offset: int | None = None
+    single_pass: bool = False
+    old_formats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanable:
+    """The dirty part of a log, and its size: `LogToClean`.
+
+    Attributes:
+        first_dirty_offset: where the dirty part begins.
+        first_uncleanable_offset: base offset of the first segment that stays as it is.
+        clean_bytes: bytes of the segments below the dirty part.
+        cleanable_bytes: bytes of the segments of the dirty part that can be cleaned.
+        checkpoint_is_wrong: the checkpoint is outside the log, and the dirty part begins elsewhere.
+    """
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    checkpoint_is_wrong: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """The dirty share of the bytes, 0 if there are none."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+
+class MapOutgrownError(Exception):
+    """The map of all keys needs more memory than allowed: another method is required.
+
+    The log is not at fault, so code that judges logs and continues after errors lets this through.
+    """
+
+
+class Dropped(StrEnum):
+    """Why a record is not kept."""
+
+    SUPERSEDED = "superseded"
+    TOMBSTONE = "tombstone"
+    ABORTED = "aborted"
+    NO_KEY = "no_key"
+    MARKER = "marker"
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of what was read and kept: `CleanerStats`.
+
+    Attributes:
+        cleaner_gives_up: the first failure that a broker's cleaner would have had; None without.
+    """
+
+    records_read: int = 0
+    records_kept: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    dropped: Counter[Dropped] = field(default_factory=Counter)
+    cleaner_gives_up: str | None = None
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of another pass."""
+        self.records_read += other.records_read
+        self.records_kept += other.records_kept
+        self.bytes_read += other.bytes_read
+        self.bytes_written += other.bytes_written
+        self.dropped.update(other.dropped)
+        self.note_refusal(other.cleaner_gives_up)
+
+    def note_refusal(self, why: str | None) -> None:
+        """Record why a broker's cleaner would fail; the first reason counts."""
+        if self.cleaner_gives_up is None:
+            self.cleaner_gives_up = why
+
+
+class Action(StrEnum):
+    """What a pass makes of a batch."""
+
+    COPIED = "copied"
+    """It stays byte for byte."""
+    REWRITTEN = "rewritten"
+    """It loses records, or gets a delete horizon."""
+    EMPTIED = "emptied"
+    """It loses all records, and stays for the offsets and sequences in its header."""
+    DROPPED = "dropped"
+    """Nothing of it stays."""
+
+
+class Skip(StrEnum):
+    """Why a partition is not compacted, although nothing is wrong with it."""
+
+    METADATA = "the metadata log is compacted by snapshots"
+    NOT_LIVE = "the directory is not a live partition"
+    NOT_COMPACTED = "cleanup.policy is not known to contain compact"
+    REMOTE = "remote.storage.enable is set"
+    NO_HIGH_WATERMARK = "no high watermark is known"
+    NOTHING = "nothing to clean"
+    CLEAN_ENOUGH = "not above min.cleanable.dirty.ratio"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A partition, and the part of it that can be cleaned.
+
+    Attributes:
+        partition: the directory.
+        config: the configs that affect the result.
+        configs: every config that was looked up, with its source.
+        marks: log start offset, high watermark and cleaner offset, with their sources.
+        high_watermark: up to where the log is replicated; None if not recorded.
+        cleanable: the dirty part; None if it was not requested.
+        delay_ms: how long the cleaning is overdue by max.compaction.lag.ms.
+        skip: why it is not compacted, None if it is.
+    """
+
+    partition: PartitionDir
+    config: CompactionConfig
+    configs: tuple[ConfigValue, ...]
+    marks: tuple[LogOffset, ...] = ()
+    high_watermark: int | None = None
+    cleanable: Cleanable | None = None
+    delay_ms: int = 0
+    skip: Skip | None = None
+
+    @property
+    def why_skipped(self) -> str | None:
+        """Why it is not compacted, with the threshold that is decisive; None if it is."""
+        if self.skip == Skip.CLEAN_ENOUGH:
+            return f"{self.skip} {self.config.min_cleanable_dirty_ratio:g}"
+        return None if self.skip is None else str(self.skip)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Segments that became one.
+
+    Attributes:
+        base_offset: base offset of the new segment.
+        sources: base offsets of the segments it is made of.
+        bytes_before: total size of their logs.
+        bytes_after: size of its log.
+    """
+
+    base_offset: int
+    sources: Sequence[int]
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The result of a compaction, actual or predicted.
+
+    Attributes:
+        candidate: the partition as it was.
+        is_done: whether anything was written.
+        passes: number of passes.
+        keys: number of keys in the offset maps of all passes.
+        tally: what was read and kept in all passes.
+        next_dirty_offset: where the next cleaning begins; None if nothing was examined.
+        bytes_before: size of all logs of the partition.
+        bytes_after: their size afterwards.
+        groups: the new segments, pass after pass.
+    """
+
+    candidate: Candidate
+    is_done: bool
+    passes: int
+    keys: int
+    tally: Tally
+    next_dirty_offset: int | None
+    bytes_before: int
+    bytes_after: int
+    groups: tuple[Group, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing cleanable is left."""
+        cleanable = self.candidate.cleanable
+        if cleanable is None or self.next_dirty_offset is None:
+            return True
+        return self.next_dirty_offset >= cleanable.first_uncleanable_offset
+
+
+def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:
+    """Return the error for a log that was sound when it was judged, and now reads otherwise.
+
+    Args:
+        path: the log.
+        defect: the defect found now, if the reference reader reports one.
+    """
+    if defect is None:
+        return CorruptDataError(
+            "The log was sound when it was judged, and no longer is, or cannot be read.",
+            reference="bytes-unreadable",
+            path=path,
+        )
+    return corrupt_data(defect, note="The log was sound when it was judged.")

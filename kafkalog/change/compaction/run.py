@@ -1,0 +1,313 @@
+"""A run of `compact`: selects partitions, checks them, and cleans them in place or in a copy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from formats.late_classes import dataclass
+from kafkalog.change.compaction.model import (
+    Candidate,
+    Cleanable,
+    Compaction,
+    CompactionRequest,
+    Tally,
+)
+from kafkalog.change.journal import Run
+from kafkalog.change.journal.run import Maintenance, target_at
+from kafkalog.errors import KafkaLogError, Note, UsageError, contained
+from kafkalog.files.log_dir import LogDirListing, PartitionDir
+from kafkalog.model import present_ms
+from kafkalog.node.configs import ConfigSources
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import ExitStack
+
+    from kafkalog.errors import Listener
+    from kafkalog.io.engine import Engine
+
+
+@dataclass(frozen=True)
+class CompactedPartition:
+    """A partition and the result for it, or the error that stopped the work on it.
+
+    Attributes:
+        partition: the directory as it was before.
+        compaction: the plan or the result; None after an error.
+        error: why it failed; None if it did not.
+    """
+
+    partition: PartitionDir
+    compaction: Compaction | None
+    error: KafkaLogError | None = None
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """The facts determined before reading it; None if it was not examined."""
+        return None if self.compaction is None else self.compaction.candidate
+
+    @property
+    def cleanable(self) -> Cleanable | None:
+        """The part of its log that can be cleaned; None if it was not examined."""
+        return None if self.candidate is None else self.candidate.cleanable
+
+    @property
+    def tally(self) -> Tally:
+        """Counts of what was read and kept; all zero if it was not examined."""
+        return Tally() if self.compaction is None else self.compaction.tally
+
+    @property
+    def left_overs(self) -> list[str]:
+        """Names of files left by earlier deletions, which are removed as well."""
+        if self.skipped is not None:
+            return []
+        return [entry.name.name for entry in self.partition.left_overs]
+
+    @property
+    def skipped(self) -> str | None:
+        """Reason for skipping it; None if it is not skipped."""
+        if self.error is not None:
+            return f"{self.error.reference}: {self.error.message}"
+        return None if self.candidate is None else self.candidate.why_skipped
+
+
+class CompactionRun(Maintenance):
+    """One run over a partition, or over those that a broker would clean in a log directory.
+
+    Args:
+        path: path of the log directory or partition.
+        request: the options of the run, except the configs.
+        sources: the sources of the configs.
+        to: a new directory; `apply` makes a copy there and changes only that.
+        take_all: also compact partitions that are too clean for a broker to choose.
+        engine: opens the engine whose tasks do the work; None to do it in this process.
+        task_memory: maximum size of the offset map of a task in bytes.
+        keeps_clock: continue a killed distributed run with its clock, so that the work that its
+            tasks finished is not repeated.
+        options: the other arguments of `Maintenance`.
+
+    Attributes:
+        request: the options, with the clock that is used.
+
+    Raises:
+        UsageError: the arguments contradict each other.
+        KafkaLogError: as `Maintenance` and `working_copy`, when the block is entered.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        request: CompactionRequest,
+        sources: ConfigSources,
+        *,
+        in_place: bool = False,
+        to: str | None = None,
+        take_all: bool = False,
+        engine: Callable[[], Engine] | None = None,
+        task_memory: int | None = None,
+        keeps_clock: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, "compact", sources, in_place=in_place, **options)
+        self._to = to
+        self._take_all = take_all
+        self._engine = engine
+        self._task_memory = task_memory
+        self._failures: list[CompactedPartition] = []
+        self._has_told = False
+        if not 0 < request.load_factor <= 1:
+            raise UsageError("A load factor lies above 0 and is at most 1.")
+        if in_place and to is not None:
+            raise UsageError("A partition is compacted in place or as a copy, not both.")
+        self.target = target_at(self._path)
+        self.request = request
+        # Only then is there a staging directory whose results another clock would make useless.
+        if keeps_clock and in_place and engine is not None:
+            self.request = self._continued(request)
+        _require_one_partition(self.target, request)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """The partitions in the order in which a cleaner takes them, including skipped ones."""
+        from kafkalog.change.compaction.log_dirs import find_candidates, named_candidate
+
+        if isinstance(self.target, LogDirListing):
+            return find_candidates(
+                self._partitions(),
+                self.configs.of_topic,
+                self.request,
+                take_all=self._take_all,
+                failed=lambda *of: self._failures.append(CompactedPartition(of[0], None, of[1])),
+            )
+        return [
+            named_candidate(one, self.configs.of_topic(one.topic), self.request)
+            for one in self._partitions()
+        ]
+
+    @property
+    def wanted(self) -> list[Candidate]:
+        """Candidates that are not skipped."""
+        return [one for one in self.candidates if one.skip is None]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was changed or written."""
+        return self._to is not None or super().has_changed
+
+    @property
+    def is_concerned(self) -> bool:
+        """Whether there was a partition to compact, or one that could not be judged."""
+        return self._to is not None or bool(self.wanted or self._failures)
+
+    def plan(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
+        """Yield the exact result for each partition without writing anything.
+
+        Args:
+            progress: called with the number of bytes read since the last call; each log is read up
+                to three times.
+
+        Raises:
+            KafkaLogError: the named partition cannot be compacted.
+        """
+        return self._results(None, progress)
+
+    def apply(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
+        """Compact each partition and yield the result; arguments and errors are those of `plan`.
+
+        The whole log is read and checked before any of it is changed. After a crash at any moment,
+        the next run, or the next start of a broker, finds either the old segments or the new ones.
+        """
+        return self._results(self._changing(), progress)
+
+    def _results(
+        self, run: Run | None, progress: Callable[[int], None] | None
+    ) -> Iterator[CompactedPartition]:
+        for candidate, found in self._compacted(run, progress):
+            if not isinstance(found, KafkaLogError):
+                yield CompactedPartition(candidate.partition, found)
+            elif self.is_one and not (run is not None and run.has_changed):
+                raise found
+            else:
+                yield CompactedPartition(candidate.partition, None, found)
+        if not self._has_told:
+            self._has_told = True
+            yield from self._failures
+
+    def _compacted(
+        self, run: Run | None, progress: Callable[[int], None] | None
+    ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
+        """Yield each partition with its result."""
+        from kafkalog.change.compaction.compact import compact_partition
+        from kafkalog.change.compaction.distributed import compact_partitions
+
+        if self._engine is not None and self.wanted:
+            yield from compact_partitions(
+                self.candidates,
+                self.request,
+                self._engine(),
+                run,
+                progress,
+                task_memory=self._task_memory,
+            )
+            return
+        for candidate in self.candidates:
+            found: list[Compaction | KafkaLogError] = []
+            with contained(candidate.partition.path, found.append):
+                found.append(compact_partition(candidate, self.request, run, progress))
+            yield candidate, found[0]
+
+    def _hold(self, held: ExitStack) -> None:
+        if self._to is None:
+            super()._hold(held)
+            return
+        from kafkalog.change.compaction.log_dirs import working_copy
+
+        self._configure()
+        copy = held.enter_context(working_copy(self.target, self._to))
+        # On the copy no backup is needed: the source is the backup.
+        self._run = held.enter_context(Run(copy.path))
+        self.log_dir = copy.path
+        self.target = copy.partitions[0] if self.is_one else copy
+
+    def _continued(self, request: CompactionRequest) -> CompactionRequest:
+        """Return the request with the clock of a killed run, if there is one to continue."""
+        from kafkalog.change.compaction.distributed import clock_of_stopped_run
+
+        stopped = clock_of_stopped_run(self.target, request.now_ms)
+        if stopped is None:
+            return request
+        self._listener.hear(Note(f"continuing a killed run, with its time: --now {stopped}"))
+        return replace(request, now_ms=stopped)
+
+
+def compact(
+    path: str | os.PathLike[str],
+    *,
+    in_place: bool = False,
+    to: str | None = None,
+    backup: str | None = None,
+    take_all: bool = False,
+    configs: Mapping[str, str] | ConfigSources | None = None,
+    now_ms: int | None = None,
+    engine: Engine | None = None,
+    task_memory: int | None = None,
+    listener: Listener | None = None,
+    **request: Any,
+) -> list[CompactedPartition]:
+    """Compact partitions as a broker's cleaner does, or compute exactly what the result would be.
+
+    Without `in_place` or `to`, nothing is written.
+
+    Args:
+        path: a partition; or a log directory, to compact the partitions a broker would choose.
+        in_place: change the logs themselves.
+        to: a new directory; compact a copy made there.
+        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
+        take_all: also compact partitions that are too clean for a broker to choose.
+        configs: configs of topics by name, or their sources.
+        now_ms: the clock in milliseconds; None for the current time.
+        engine: runs a task per partition; None to do the work in this process.
+        task_memory: maximum size of the offset map of a task in bytes.
+        listener: receives everything reported besides the results.
+        request: the other fields of `CompactionRequest`.
+
+    Returns:
+        One result per partition. In a log directory, a partition that fails has an `error`, and
+        the others are still compacted.
+
+    Raises:
+        KafkaLogError: the named partition must not or cannot be compacted, or a broker is using
+            the log directory.
+    """
+    with CompactionRun(
+        path,
+        CompactionRequest(present_ms() if now_ms is None else now_ms, **request),
+        ConfigSources.of(configs),
+        in_place=in_place,
+        to=to,
+        backup=backup,
+        take_all=take_all,
+        engine=None if engine is None else lambda: engine,
+        task_memory=task_memory,
+        keeps_clock=now_ms is None,
+        listener=listener,
+    ) as run:
+        return list(run.plan() if run.is_plan else run.apply())
+
+
+def _require_one_partition(
+    target: LogDirListing | PartitionDir, request: CompactionRequest
+) -> None:
+    """Raise `UsageError` if offsets are given for a log directory."""
+    given = (request.first_dirty_offset, request.up_to_offset)
+    if isinstance(target, LogDirListing) and (
+        any(one is not None for one in given) or isinstance(request.high_watermark, int)
+    ):
+        raise UsageError(
+            "Offsets can only be given for one partition.",
+            path=target.path,
+            hint="Name the partition directory; --high-watermark end may stand for all.",
+        )

@@ -1,0 +1,147 @@
+"""Exports tables of log directories to files for other programs: planned, resumable, exactly once.
+
+export("/var/lib/kafka", to="lake").rows
+
+Names are loaded on first use: reading the options loads no pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.change.lake.append import Append as Append
+    from kafkalog.change.lake.iceberg_append import IcebergAppend as IcebergAppend
+    from kafkalog.change.lake.model import Codec as Codec
+    from kafkalog.change.lake.model import ExportedPart as ExportedPart
+    from kafkalog.change.lake.model import ExportRequest as ExportRequest
+    from kafkalog.change.lake.model import ExportSummary as ExportSummary
+    from kafkalog.change.lake.model import FileFormat as FileFormat
+    from kafkalog.change.lake.model import TableFormat as TableFormat
+    from kafkalog.change.lake.model import Writing as Writing
+    from kafkalog.change.lake.model import local_catalog as local_catalog
+    from kafkalog.change.lake.run import Export as Export
+    from kafkalog.io.engine import Engine
+    from kafkalog.tables.model import Failed
+
+_MODULES = {
+    "append": ("Append",),
+    "iceberg_append": ("IcebergAppend",),
+    "model": (
+        "Codec",
+        "ExportRequest",
+        "ExportSummary",
+        "ExportedPart",
+        "FileFormat",
+        "TableFormat",
+        "Writing",
+        "local_catalog",
+    ),
+    "run": ("Export",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = sorted([*_HOMES, "appending", "export"])  # noqa: PLE0605 # computed from the table above
+
+
+def appending(
+    asked: ExportRequest,
+    to: str,
+    *,
+    fail_fast: bool = False,
+    allow_gaps: bool = False,
+    catalog: Mapping[str, str] | None = None,
+    max_rejects: int = 0,
+    failed: Failed | None = None,
+) -> Append | IcebergAppend:
+    """Return a run that adds to a table; use it as a context manager.
+
+    Args:
+        asked, to, fail_fast, allow_gaps, max_rejects, failed: as for `Append`, or `IcebergAppend`.
+        catalog: properties of the catalog of an Iceberg table.
+
+    Raises:
+        UnsupportedError: `pyiceberg` is not installed.
+        as `Append` or `IcebergAppend`.
+    """
+    from kafkalog.change.lake.append import Append
+    from kafkalog.change.lake.model import TableFormat
+    from kafkalog.errors import UnsupportedError
+    from kafkalog.tables.model import fail
+
+    failed = failed or fail
+    if asked.table_format != TableFormat.ICEBERG:
+        return Append(
+            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, max_rejects=max_rejects,
+            failed=failed,
+        )  # fmt: skip
+    try:
+        from kafkalog.change.lake.iceberg_append import IcebergAppend
+    except ImportError as error:
+        raise UnsupportedError(
+            "Iceberg tables are written by pyiceberg, which is not installed.",
+            hint="pip install 'kafkalog[iceberg]'",
+        ) from error
+    return IcebergAppend(
+        asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
+        max_rejects=max_rejects, failed=failed,
+    )  # fmt: skip
+
+
+def export(
+    *paths: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    engine: Engine | None = None,
+    fail_fast: bool = False,
+    allow_gaps: bool = False,
+    catalog: Mapping[str, str] | None = None,
+    max_rejects: int = 0,
+    **options: Any,
+) -> ExportSummary:
+    """Write the records of logs, or other tables of them, to files: whole, or continued later.
+
+    Args:
+        paths: log directories, partition directories or logs.
+        to: a local directory, a URI of an object store, or `CATALOG.NAMESPACE.TABLE`.
+        engine: runs the parts; None for threads of this process.
+        fail_fast: whether damage ends the export; otherwise it is skipped and counted.
+        allow_gaps: with `append`, whether to commit although records are gone; the summary names
+            them.
+        catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
+        max_rejects: how many records whose key or value does not decode may go to the table of
+            rejects; if there are more, nothing is exported.
+        options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
+
+    Returns:
+        The result; with `append` that of the last commit.
+
+    Raises:
+        as `Export`, or with `append` as `appending`.
+    """
+    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.run import Export
+    from kafkalog.io.engine import LocalEngine
+
+    asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
+    # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
+    while asked.append:
+        with appending(
+            asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
+            max_rejects=max_rejects,
+        ) as commit:  # fmt: skip
+            commit.run(engine or LocalEngine())
+            if not commit.is_continued:
+                return commit.summary()
+    with Export(asked, os.fspath(to), fail_fast=fail_fast, max_rejects=max_rejects) as run:
+        run.run(engine or LocalEngine())
+        return run.summary()
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kafkalog.change.lake' has no attribute {name!r}")
+    return getattr(import_module(f"kafkalog.change.lake.{_HOMES[name]}"), name)

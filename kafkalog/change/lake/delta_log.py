@@ -1,0 +1,275 @@
+"""The log of a Delta table, which names the files of an export.
+
+The package `deltalake`, which is not part of kafkalog, writes it: a commit adds files, with topic
+and partition as partition values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kafkalog.change.lake.evolution import Evolution
+from kafkalog.change.lake.files import as_text
+from kafkalog.change.lake.model import Codec, Merged
+from kafkalog.errors import (
+    DestinationExistsError,
+    KafkaLogError,
+    UnreadableError,
+    UnsupportedError,
+    UnwritableError,
+)
+from kafkalog.io.storage import sync_file_system
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deltalake import DeltaTable
+
+    from kafkalog.change.lake.model import ExportedPart, Increment, Writing
+
+_BY_PATH: Final = ["topic", "partition"]
+_APP: Final = "kafkalog"
+_CODECS: Final[dict[Codec, Any]] = {
+    Codec.SNAPPY: "SNAPPY",
+    Codec.ZSTD: "ZSTD",
+    Codec.LZ4: "LZ4_RAW",  # Parquet's older LZ4 is read differently by each program
+    Codec.GZIP: "GZIP",
+    Codec.NONE: "UNCOMPRESSED",
+}
+_NO_TOPIC: Final = "/"
+"""No directory of a topic has this name."""
+
+
+def delta_schema(place: str, schema: Any) -> Any:
+    """Return the table's schema (a `pyarrow.Schema`, with topic and partition).
+
+    Raises:
+        UnsupportedError: `deltalake` is not installed or cannot name the directory, or Delta has
+            no such type.
+    """
+    # Delta's log is JSON: a name that is not UTF-8 cannot be written there.
+    if as_text(place) != place:
+        raise UnsupportedError(
+            "Delta tables need names in UTF-8.", path=place, hint="Choose another directory."
+        )
+    try:
+        from deltalake import Schema
+    except ImportError as error:
+        raise UnsupportedError(
+            "Delta tables are written by deltalake, which is not installed.",
+            hint="pip install 'kafkalog[delta]'",
+        ) from error
+    try:
+        return Schema.from_arrow(schema)
+    except Exception as error:  # deltalake and arro3 raise bare `Exception`, too
+        raise UnsupportedError(
+            f"Delta cannot have these columns: {_words(error)}.",
+            hint="Choose others with --columns.",
+        ) from error
+
+
+def require_fitting(place: str, schema: Any) -> None:
+    """Raise unless rows of a schema, as returned by `delta_schema`, can be added to a table.
+
+    Raises:
+        DestinationExistsError: a column has another type in the table.
+        UnreadableError: its log cannot be read.
+    """
+    from deltalake import DeltaTable
+
+    with _failing(UnreadableError, place, "read"):
+        if _is_table(place):
+            _with_columns(DeltaTable(place), schema, place)
+
+
+def _with_columns(table: DeltaTable, schema: Any, place: str) -> Any:
+    """Return the schema of a table with the columns of a run.
+
+    Types stay: readers know files with narrower ones only by a feature that deltalake lacks.
+    """
+    from deltalake import Schema
+
+    found = table.schema()
+    here = pa.schema(found.to_arrow())
+    merged = Evolution(here, pa.schema(schema.to_arrow()), place, widens=False).schema
+    if merged == here:
+        return found
+    # deltalake cannot keep comments and generated columns on the way to Arrow and back.
+    if Schema.from_arrow(here) != found:
+        raise DestinationExistsError(
+            "Columns cannot be added: the table has notes about columns that would be lost.",
+            path=place,
+            hint="Add them with the program that made the notes.",
+        )
+    return Schema.from_arrow(merged)
+
+
+def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None:
+    """Make a directory a Delta table of the files of these parts; an existing table is left alone.
+
+    On disk after a crash: no table, or the whole table.
+
+    Args:
+        place: a local directory.
+        schema: as returned by `delta_schema`.
+        parts: the parts of an export, all written.
+
+    Raises:
+        DestinationExistsError: there is a table of other files.
+        UnwritableError: its log cannot be written or read.
+    """
+    from deltalake import DeltaTable
+    from deltalake.transaction import create_table_with_add_actions
+
+    with _failing(UnwritableError, place, "created"):
+        if _is_table(place):
+            # A killed run may have made the table: it is done if the files are the same.
+            found = {os.path.relpath(uri, place) for uri in _local(DeltaTable(place).file_uris())}
+            if found != {part.file for part in parts if part.file is not None}:
+                raise DestinationExistsError(
+                    "There is already a Delta table of other files.", path=place
+                )
+            return
+        create_table_with_add_actions(place, schema, _adds(place, parts), partition_by=_BY_PATH)
+
+
+def delta_commit(place: str) -> int | None:
+    """Return the number of the last commit of ours in a Delta table.
+
+    None if there is no table, or it has no commit of an appending export.
+
+    Raises:
+        UnreadableError: its log cannot be read.
+    """
+    from deltalake import DeltaTable
+
+    with _failing(UnreadableError, place, "read"):
+        return DeltaTable(place).transaction_version(_APP) if _is_table(place) else None
+
+
+def append_delta(
+    place: str, schema: Any, parts: Sequence[ExportedPart], increment: Increment
+) -> None:
+    """Add the files of an increment to a Delta table in one commit, or create it with them.
+
+    The commit has the number of the increment as the version of the application `kafkalog`, and the
+    next offset of each partition as that of `kafkalog TOPIC-PARTITION@TOPICID`.
+
+    On disk after a crash: the table before, or after the commit.
+
+    Raises:
+        UnwritableError: its log cannot be written or read.
+    """
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake.transaction import create_table_with_add_actions
+
+    # Only partitions that moved get a new version: there is one action for each.
+    moved = {
+        key: offset
+        for key, (offset, _) in increment.end.items()
+        if increment.start.get(key, [None])[0] != offset
+    }
+    # Delta's `txn` actions: for each application the last version, in the same atomic commit.
+    properties = CommitProperties(
+        app_transactions=[
+            Transaction(_APP, increment.number),
+            *(Transaction(f"{_APP} {as_text(key)}", offset) for key, offset in moved.items()),
+        ]
+    )
+    adds = _adds(place, parts)
+    with _failing(UnwritableError, place, "changed"):
+        if _is_table(place):
+            table = DeltaTable(place)
+            merged = _with_columns(table, schema, place)
+            # Only a commit that overwrites can change columns: here it overwrites nothing.
+            is_same = merged == table.schema()
+            table.create_write_transaction(
+                adds,
+                "append" if is_same else "overwrite",
+                merged,
+                _BY_PATH,
+                None if is_same else [("topic", "=", _NO_TOPIC)],
+                commit_properties=properties,
+            )
+        else:
+            create_table_with_add_actions(
+                place, schema, adds, partition_by=_BY_PATH, commit_properties=properties
+            )
+
+
+def merge_small(place: str, size: int, writing: Writing) -> Merged:
+    """Merge files that are smaller into files of about this size, in one commit without new rows.
+
+    The files before stay until they are removed as `DeltaTable.vacuum` does. If another program
+    changes the same files meanwhile, nothing is merged.
+
+    On disk after a crash: the table before, or after the commit, and perhaps files of no table.
+
+    Raises:
+        UnwritableError: files or log cannot be written.
+    """
+    from deltalake import DeltaTable, WriterProperties
+    from deltalake.exceptions import CommitFailedError
+
+    codec = _CODECS.get(writing.codec or Codec.NONE)
+    properties = WriterProperties(compression=codec, max_row_group_size=writing.row_group_rows)
+    with _failing(UnwritableError, place, "changed"):
+        if not _is_table(place):
+            return Merged()
+        try:
+            done = DeltaTable(place).optimize.compact(
+                target_size=size, writer_properties=properties
+            )
+        # Another writer came first: the small files stay, and the next run tries again.
+        except CommitFailedError:
+            return Merged()
+        sync_file_system(place)  # deltalake syncs nothing
+        return Merged(done["numFilesRemoved"], done["numFilesAdded"])
+
+
+def _is_table(place: str) -> bool:
+    from deltalake import DeltaTable
+
+    return bool(DeltaTable.is_deltatable(place))
+
+
+def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
+    """Return the actions that add the files of these parts."""
+    from deltalake.transaction import AddAction
+
+    return [
+        AddAction(
+            part.file,  # unencoded: deltalake encodes it
+            part.size_bytes,
+            {"topic": as_text(part.topic), "partition": str(part.partition)},
+            os.stat(os.path.join(place, part.file)).st_mtime_ns // 1_000_000,
+            True,  # data_change: these are new rows, not rearranged ones
+            json.dumps({"numRecords": part.rows}),  # `stats` is JSON in a string
+        )
+        for part in parts
+        if part.file is not None
+    ]
+
+
+def _local(uris: Sequence[str]) -> list[str]:
+    return [uri.removeprefix("file://") for uri in uris]
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+@contextmanager
+def _failing(kind: type[KafkaLogError], place: str, done: str) -> Iterator[None]:
+    """Turn what deltalake raises into an error."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise kind(f"The Delta table cannot be {done}: {_words(error)}.", path=place) from error

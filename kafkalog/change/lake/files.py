@@ -1,0 +1,289 @@
+"""The files of an export: Parquet, Arrow IPC, NDJSON or CSV."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from kafkalog.change.lake.model import BytesForm, Codec, FileFormat
+from kafkalog.io.codecs import crc32c
+from kafkalog.tables.arrow_files import parquet_writer, unique_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
+
+    from kafkalog.change.lake.model import Writing
+
+F = TypeVar("F")
+
+
+def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator[Any]:
+    """Yield tables of one chunk per column, from `pyarrow.RecordBatch`es of one schema.
+
+    A table ends with the row that reaches either limit. It is copied, so that the boundaries of the
+    batches do not influence what is written.
+
+    Cost:
+        Twice the bytes of a table: `size_max`, and one row more.
+    """
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        sizes = np.cumsum(_row_sizes(pa.StructArray.from_arrays(batch.columns, batch.schema.names)))
+        start = taken = 0
+        while start < batch.num_rows:
+            end = int(np.searchsorted(sizes, size_max - size + taken)) + 1
+            end = min(end, start + rows_max - rows, batch.num_rows)
+            waiting.append(batch.slice(start, end - start))
+            rows += end - start
+            size += int(sizes[end - 1]) - taken
+            start, taken = end, int(sizes[end - 1])
+            if rows >= rows_max or size >= size_max:
+                yield _taken(waiting)
+                rows = size = 0
+    if waiting:
+        yield _taken(waiting)
+
+
+def _taken(waiting: list[Any]) -> Any:
+    """Join the batches into one table, and release them."""
+    table = pa.Table.from_batches(waiting).combine_chunks()
+    waiting.clear()
+    return table
+
+
+_OF_BYTES: Final = (
+    pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string,
+)  # fmt: skip
+
+
+def _row_sizes(column: Any) -> NDArray[np.int64]:
+    """Return the bytes of each row: fixed widths, bytes of texts, and items of lists."""
+    sizes = np.zeros(len(column), np.int64)
+    width = _add_sizes(sizes, column)
+    sizes += width
+    return sizes
+
+
+def _add_sizes(sizes: NDArray[np.int64], column: Any) -> int:
+    """Add to the bytes of each row those that differ; return those that all rows have."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(_add_sizes(sizes, part) for part in column.flatten())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        items = column.values if not pa.types.is_map(kind) else pa.StructArray.from_arrays(
+            [column.keys, column.items], ["key", "value"]
+        )  # fmt: skip
+        ends = np.concatenate(([0], np.cumsum(_row_sizes(items))))
+        offsets = column.offsets.to_numpy()
+        sizes += ends[offsets[1:]] - ends[offsets[:-1]]
+        return 0
+    if any(is_kind(kind) for is_kind in _OF_BYTES):
+        lengths = pc.binary_length(column).fill_null(0)
+        sizes += lengths.to_numpy(zero_copy_only=False)
+        return 0
+    return 0 if pa.types.is_null(kind) else max(kind.bit_width // 8, 1)  # booleans have one bit
+
+
+class CountedFile:
+    """Passes bytes on to a file, and keeps their number and their CRC-32C."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size_bytes = 0
+        self.crc32c = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._file.write(view)
+        self.crc32c = crc32c(view, self.crc32c)
+        self.size_bytes += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """Return the number of bytes so far."""
+        return self.size_bytes
+
+    def flush(self) -> None:
+        """Do nothing: there is no buffer."""
+
+    def close(self) -> None:
+        """Do nothing: the file belongs to the caller."""
+
+
+@contextmanager
+def table_writer(
+    file: CountedFile, schema: Any, writing: Writing, first: Any = None
+) -> Iterator[Callable[[Any], object]]:
+    """Provide a function that writes a `pyarrow.Table`; the file ends with the block.
+
+    Args:
+        file: where to write.
+        schema: the schema of the tables.
+        writing: how they are written.
+        first: the first of them, if it is known: columns whose values hardly repeat in it get no
+            dictionary in Parquet.
+
+    Cost:
+        For Parquet and Arrow, the encoded bytes of one table; for text, its values as Python
+        objects.
+    """
+    if writing.form == FileFormat.PARQUET:
+        assert writing.codec is not None, "chosen when it was made"
+        unique = () if first is None else tuple(unique_leaves(first))
+        # It would keep the memory of a row group until the file ends.
+        del first
+        with parquet_writer(cast("BinaryIO", file), schema, writing.codec, unique=unique) as writer:
+            yield lambda table: writer.write_table(table, row_group_size=writing.row_group_rows)
+    elif writing.form == FileFormat.ARROW:
+        compression = None if writing.codec == Codec.NONE else str(writing.codec)
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.ipc.new_file(file, schema, options=options) as writer:
+            # New buffers, because unused bits and bytes are written, too.
+            yield lambda table: writer.write_table(table.take(np.arange(len(table))))
+    else:
+        with _compressed(file, writing.codec) as sink:
+            if writing.form == FileFormat.NDJSON:
+                yield lambda table: sink.write(_ndjson(table, writing.bytes_form))
+            else:
+                # The types of the header are those after conversion to text.
+                empty = _as_csv(schema.empty_table(), writing.bytes_form)
+                with pa.csv.CSVWriter(sink, empty.schema) as writer:
+                    yield lambda table: writer.write_table(_as_csv(table, writing.bytes_form))
+
+
+@contextmanager
+def _compressed(file: CountedFile, codec: Codec | None) -> Iterator[Any]:
+    if codec in (None, Codec.NONE):
+        yield file
+        return
+    with pa.CompressedOutputStream(pa.PythonFile(file, "w"), str(codec)) as stream:
+        yield stream
+
+
+def _ndjson(table: Any, form: BytesForm) -> bytes:
+    names = table.column_names
+    columns = [_values(table.column(name).combine_chunks(), form) for name in names]
+    rows = zip(*columns, strict=True)
+    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _as_csv(table: Any, form: BytesForm) -> Any:
+    """Convert bytes and times to text, and nested values to JSON."""
+    columns = []
+    for column in table.columns:
+        kind = column.type
+        if pa.types.is_nested(kind):
+            values = _values(column.combine_chunks(), form)
+            texts = [None if value is None else json.dumps(value, ensure_ascii=False)
+                     for value in values]  # fmt: skip
+            columns.append(pa.array(texts, pa.string()))
+        elif pa.types.is_binary(kind) or pa.types.is_timestamp(kind):
+            columns.append(pa.array(_values(column.combine_chunks(), form), pa.string()))
+        else:
+            columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def _values(column: Any, form: BytesForm) -> list[Any]:
+    """Return the values of a column in JSON's types."""
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return [None if value is None else _TEXTS[form](value) for value in column.to_pylist()]
+    if pa.types.is_timestamp(kind):
+        return _iso(column)
+    if pa.types.is_map(kind) or pa.types.is_list(kind):
+        return _listed(column, form)
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        parts = [_values(part, form) for part in column.flatten()]
+        there = column.is_valid().to_pylist()
+        rows = zip(*parts, strict=True) if parts else [()] * len(column)
+        return [
+            dict(zip(names, row, strict=True)) if is_there else None
+            for row, is_there in zip(rows, there, strict=True)
+        ]
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
+        values: list[Any] = column.to_pylist()
+        return values
+    if pa.types.is_floating(kind):
+        # JSON has neither infinities nor NaN.
+        return [
+            value if value is None or value - value == 0 else str(value)
+            for value in column.to_pylist()
+        ]
+    return [None if value is None else str(value) for value in column.to_pylist()]
+
+
+def _listed(column: Any, form: BytesForm) -> list[Any]:
+    is_map = pa.types.is_map(column.type)
+    keys = _values(column.keys, form) if is_map else []
+    items = _values(column.items if is_map else column.values, form)
+    offsets = column.offsets.to_pylist()
+    found: list[Any] = []
+    for i, is_there in enumerate(column.is_valid().to_pylist()):
+        start, end = offsets[i], offsets[i + 1]
+        if not is_there:
+            found.append(None)
+        elif is_map:
+            found.append({str(key): item for key, item in
+                          zip(keys[start:end], items[start:end], strict=True)})  # fmt: skip
+        else:
+            found.append(items[start:end])
+    return found
+
+
+def _iso(column: Any) -> list[str | None]:
+    """Format as ISO 8601 in UTC; a time beyond the calendar stays in milliseconds."""
+    numbers = pc.divide(column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+    return [None if number is None else _iso_of(number) for number in numbers.to_pylist()]
+
+
+def _iso_of(milliseconds: int) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_TEXTS: Final[dict[BytesForm, Callable[[bytes], str]]] = {
+    BytesForm.BASE64: lambda value: base64.b64encode(value).decode(),
+    BytesForm.HEX: lambda value: value.hex(),
+    BytesForm.UTF8: lambda value: value.decode("utf-8", "replace"),
+}
+
+
+def to_merge(files: Iterable[F], size: int, size_of: Callable[[F], int]) -> Iterator[list[F]]:
+    """Yield runs of at least two consecutive files that together have about `size` bytes."""
+    group: list[F] = []
+    room = size
+    for one in files:
+        if group and size_of(one) > room:
+            if len(group) > 1:
+                yield group
+            group, room = [], size
+        group.append(one)
+        room -= size_of(one)
+    if len(group) > 1:
+        yield group
+
+
+def as_text(name: str) -> str:
+    """Return a name as readers of the directory see it, with invalid UTF-8 replaced."""
+    return os.fsencode(name).decode("utf-8", "replace")

@@ -1,0 +1,214 @@
+"""A run that adds to an Iceberg table: its files are written, then named by one commit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from kafkalog.change.lake.append import refuse_gaps, refuse_losses
+from kafkalog.change.lake.iceberg import IcebergTable
+from kafkalog.change.lake.iceberg_columns import iceberg_schema
+from kafkalog.change.lake.iceberg_compaction import merge_small
+from kafkalog.change.lake.iceberg_files import write_data_files
+from kafkalog.change.lake.iceberg_rejects import RejectsTable, have_rejects
+from kafkalog.change.lake.increments import with_damage
+from kafkalog.change.lake.model import ColumnChanges, ExportedPart, ExportSummary, Merged
+from kafkalog.change.lake.part import rows_schema, with_path_columns
+from kafkalog.change.lake.plan import make_plan, tasks_of
+from kafkalog.change.lake.rejects import require_few
+from kafkalog.io.engine import told_error
+from kafkalog.io.paths.file_system import absolute
+from kafkalog.io.paths.uris import is_object
+from kafkalog.io.storage import require_outside
+from kafkalog.tables.model import fail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.io.engine import Engine
+    from kafkalog.model import Defect
+    from kafkalog.node.view import Difference
+    from kafkalog.tables.model import Failed
+
+
+class IcebergAppend:
+    """A run that adds to an Iceberg table what is new in the logs; use it as a context manager.
+
+    Args:
+        asked: the request.
+        to: `CATALOG.NAMESPACE.TABLE`.
+        fail_fast: as for `Export`.
+        allow_gaps: whether to commit although offsets are missing; the commit names them.
+        catalog: properties of the catalog, as for `IcebergTable`.
+        max_rejects: how many records may not decode; they go to the table of rejects.
+
+    Attributes:
+        plan: the plan.
+        differences: how views of partitions differ from their files.
+        schema: the `pyarrow.Schema` of the rows, once it is entered.
+        is_continued: False: there is nothing of a killed run to continue.
+
+    Raises:
+        RefusedError: offsets are missing, without `allow_gaps`. Nothing was committed.
+        ChangedSinceError: another run has added to the table.
+        as `IcebergTable` and `make_plan`.
+
+    On disk after a crash: the table before, or after the commit; and perhaps files that are in no
+    snapshot, and that no reader sees.
+    """
+
+    is_continued = False
+
+    def __init__(
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
+        catalog: Mapping[str, str] | None = None, max_rejects: int = 0, failed: Failed = fail,
+    ) -> None:  # fmt: skip
+        self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
+        self._fail_fast = fail_fast
+        self._allow_gaps = allow_gaps
+        self._max_rejects = max_rejects
+        self._failed = failed
+        self._table = IcebergTable(to, catalog or {})
+        self._catalog = catalog or {}
+        self._rejects: RejectsTable | None = None
+        self.differences: list[Difference] = []
+        self.lost: list[Defect] = []
+        self._parts: list[ExportedPart] = []
+        self._was_complete = False
+        self._columns = ColumnChanges()
+        self._merged = Merged()
+
+    def __enter__(self) -> Self:
+        sources = [path for path in self._asked.paths if not is_object(path)]
+        if self._table.place is not None:
+            require_outside(self._table.place, sources)
+        if self._asked.typed or have_rejects(self._table.table):
+            self._rejects = RejectsTable(self._table, self._catalog)
+            self._rejects.settle()
+        self._last = self._table.last(self._asked)
+        self.plan = make_plan(
+            self._asked, self.differences.append, last=self._last, failed=self._failed
+        )
+        now = self.plan.increment
+        assert now is not None, "it was asked for"
+        rows = rows_schema(self._asked, self.plan.columns)
+        self.schema = with_path_columns(self._asked, rows)
+        iceberg_schema(self.schema)
+        if self._table.table is not None:
+            self._columns = self._table.evolve(self.schema)
+        if self._last is not None and now.end == self._last.end and not now.gaps:
+            self._was_complete = True
+        elif not self._allow_gaps:
+            refuse_gaps(now.gaps, self._table.shown)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the connections to the catalog; no lock is held."""
+        self._table.close()
+        if self._rejects is not None:
+            self._rejects.close()
+
+    def run(self, engine: Engine | None) -> None:
+        """Write the files, then commit them.
+
+        Raises:
+            as `Export.run`.
+        """
+        if not self._was_complete:
+            self._add(engine)
+        size = self._asked.compact_below
+        if size is not None:
+            self._merged = merge_small(self._table, size, self._asked.writing)
+            if self._rejects is not None:
+                self._merged += merge_small(self._rejects.own, size, self._asked.writing)
+
+    def _add(self, engine: Engine | None) -> None:
+        if self._table.table is None:
+            self._table.create(self.schema)
+            self._table.evolve(self.schema)
+        assert self.plan.increment is not None, "it was asked for"
+        run = f"commit{self.plan.increment.number:08d}-{uuid4().hex[:8]}"
+        files: list[dict[str, Any]] = []
+        rejects: list[dict[str, Any]] = []
+        try:
+            self._write(engine, run, files, rejects)
+            if not self._allow_gaps:
+                refuse_losses(self._parts)
+            require_few(self._parts, self._max_rejects)
+            self._require_files(files, rejects)
+            defects = [one for part in self._parts for one in part.defects]
+            notes = {} if self._rejects is None else self._rejects.notes(run, rejects)
+            increment = with_damage(self.plan.increment, self._parts)
+            self.plan = replace(self.plan, increment=increment)
+            self._table.commit(files, self._asked, self._last, increment, defects, notes)
+        except BaseException:  # raised again: readers never see these files, but disks do
+            if not self._table.may_have_committed:
+                self._table.remove([one["file_path"] for one in files])
+                if self._rejects is not None:
+                    self._rejects.remove([one["file_path"] for one in rejects])
+            raise
+        if self._rejects is not None:
+            self._rejects.settle()
+
+    def _require_files(self, files: list[dict[str, Any]], rejects: list[dict[str, Any]]) -> None:
+        """Raise unless this process sees the files that tasks have written."""
+        self._table.require_files(map(_sized, files))
+        if self._rejects is not None and rejects:
+            self._rejects.require_files(map(_sized, rejects))
+
+    def _write(
+        self, engine: Engine | None, run: str, files: list[dict[str, Any]],
+        rejects: list[dict[str, Any]],
+    ) -> None:  # fmt: skip
+        increment = self.plan.increment
+        assert increment is not None, "it was asked for"
+        common = {
+            **self._table.of_tasks(),
+            "name": run,
+            "rejects": {**self._rejects.of_tasks(), "name": run}
+            if self._rejects is not None and self._max_rejects
+            else None,
+            "columns": list(self.plan.columns),
+            "typed": self.plan.options["typed"],
+            "writing": json.loads(json.dumps(self.plan.options["writing"])),
+            "fail_fast": self._fail_fast,
+            "max_rejects": self._max_rejects,
+        }
+        typed = json.loads(json.dumps(common["typed"]))
+        split_bytes = self._asked.request.split_bytes
+        tasks = tasks_of(self.plan.parts, split_bytes, {**common, "typed": typed})
+        failures = []
+        if tasks:
+            assert engine is not None, "something is new"
+            for _, result in engine.run(write_data_files, tasks):
+                files += result["files"]
+                rejects += result["rejects"]
+                self._parts += [ExportedPart.from_json(one) for one in result["parts"]]
+                failures += result["failures"]
+        self._parts.sort(key=lambda part: (part.number, part.file or ""))
+        if failures:
+            error = told_error(failures[0])
+            error.note = f"{len(failures)} of {len(self.plan.parts)} parts failed: no commit."
+            raise error
+
+    def summary(self) -> ExportSummary:
+        parts = tuple(self._parts)
+        return ExportSummary(
+            self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
+            self.plan.increment, ColumnChanges() if self._was_complete else self._columns,
+            self._merged, "" if self._rejects is None else self._rejects.shown, self.plan.ends,
+            self.plan.size_bytes,
+        )  # fmt: skip
+
+    @property
+    def destination(self) -> str:
+        """`iceberg://CATALOG/NAMESPACE.TABLE`."""
+        catalog, _, table = self._table.shown.partition(".")
+        return f"iceberg://{catalog}/{table}"
+
+
+def _sized(file: Mapping[str, Any]) -> tuple[str, int]:
+    return file["file_path"], file["file_size_in_bytes"]

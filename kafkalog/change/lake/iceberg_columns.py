@@ -1,0 +1,95 @@
+"""The columns of an Iceberg table, and how a run with others changes them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, IdentityTransform
+
+from kafkalog.change.lake.evolution import Evolution
+from kafkalog.errors import DestinationExistsError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table, Transaction
+
+_KEY: Final = ("topic", "partition", "offset", "leader_epoch")
+"""What identifies a row: an offset may be in the log of two leaders."""
+
+
+def evolution_of(table: Table, schema: Any, shown: str) -> Evolution:
+    """Return the columns of a table after a run with rows of a `pyarrow.Schema`.
+
+    Raises:
+        DestinationExistsError: a column has another type, or identifies rows and is missing.
+    """
+    found = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    wanted = schema_to_pyarrow(iceberg_schema(schema), include_field_ids=False)
+    for name in table.schema().identifier_field_names():
+        if name not in wanted.names:
+            raise DestinationExistsError(
+                f"The column {name} identifies the rows of the table, and is not exported now.",
+                path=shown,
+                hint="Name it in --columns, or export into another table.",
+            )
+    return Evolution(found, wanted, shown, widens=True)
+
+
+def add_columns(change: Transaction, schema: Any) -> None:
+    """Give a table the columns of an `Evolution`, as part of a transaction."""
+    with change.update_schema() as update:
+        update.union_by_name(iceberg_schema(schema))
+
+
+def iceberg_schema(schema: Any) -> Schema:
+    """Return the schema of a table for rows of a `pyarrow.Schema`.
+
+    Raises:
+        UnsupportedError: Iceberg has no such type.
+    """
+    # pyiceberg converts only fields that have ids.
+    numbers = iter(range(1, 1 << 31))
+    try:
+        made = pyarrow_to_schema(pa.schema([_numbered(field, numbers) for field in schema]))
+    except Exception as error:  # pyiceberg raises exceptions of several kinds
+        words = " ".join(str(error).split()).rstrip(".")
+        raise UnsupportedError(
+            f"Iceberg cannot have these columns: {words}.", hint="Choose others with --columns."
+        ) from error
+    # Iceberg lets only required columns identify rows.
+    required = [one.field_id for one in made.fields if one.name in _KEY and one.required]
+    is_key = len(required) == len(_KEY)
+    return Schema(*made.fields, identifier_field_ids=required if is_key else [])
+
+
+def _numbered(field: Any, numbers: Iterator[int]) -> Any:
+    """Return a `pyarrow.Field` that has an id, as all fields within it have."""
+    number = next(numbers)
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_numbered(one, numbers) for one in kind])
+    elif pa.types.is_map(kind):
+        key, item = _numbered(kind.key_field, numbers), _numbered(kind.item_field, numbers)
+        kind = pa.map_(key, item)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = pa.list_(_numbered(kind.value_field, numbers))
+    return pa.field(field.name, kind, field.nullable, {"PARQUET:field_id": str(number)})
+
+
+def spec_of(schema: Schema) -> PartitionSpec:
+    """Return the partitions of a new table: records by topic and day, other rows by topic."""
+    fields = [
+        # Ids of partition fields begin at 1000, as those of Iceberg's own library do.
+        PartitionField(schema.find_field("topic").field_id, 1000, IdentityTransform(), "topic")
+    ]
+    with suppress(ValueError):  # it has no such column
+        time = schema.find_field("timestamp")
+        if DayTransform().can_transform(time.field_type):
+            fields.append(PartitionField(time.field_id, 1001, DayTransform(), "timestamp_day"))
+    return PartitionSpec(*fields)

@@ -1,0 +1,170 @@
+"""Increments of a table: what is new in logs since the last one, and what never comes.
+
+An increment continues each partition, by topic id, at the offset and the leader epoch where the one
+before ended, wherever the partition is now (`kafkalog.tables.tailing`). So nothing is read twice,
+and whatever cannot be read is named.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkalog.change.lake.model import Gap, Increment
+from kafkalog.check.segments import missing_offsets
+from kafkalog.errors import DataError
+from kafkalog.files.log_dir import list_partition
+from kafkalog.log.batches.segment import OpenSegment, gaps_between
+from kafkalog.model import Defect, Severity
+from kafkalog.tables.model import Loss, LossReason, fail
+from kafkalog.tables.tailing import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog.change.lake.model import ExportedPart
+    from kafkalog.node.view import Difference
+    from kafkalog.tables.model import Failed, Offsets, Request, Split
+    from kafkalog.tables.planning import Target
+
+
+def next_increment(
+    paths: Sequence[str],
+    request: Request,
+    last: Increment | None,
+    differences: Callable[[Difference], object] | None = None,
+    failed: Failed = fail,
+) -> tuple[Increment, list[Split]]:
+    """Return the increment after the last one, and the splits that have its rows.
+
+    Args:
+        paths: as for `plan_splits`.
+        request: which rows.
+        last: the increment before; None for the first, which begins where the logs begin.
+        differences: as for `plan_splits`.
+        failed: as for `plan_splits`; the next increment continues such a log.
+
+    Raises:
+        as `plan_splits`.
+    """
+    seen: dict[str, Difference] = {}
+    losses: dict[tuple[str, int, LossReason], Loss] = {}
+
+    def lose(loss: Loss) -> None:
+        losses[loss.key, loss.first_offset, loss.reason] = loss
+
+    def differ(difference: Difference) -> None:
+        seen.setdefault(difference.path, difference)
+
+    tail = Tail(paths, request, losses=lose, gaps=_missing, differences=differ, failed=failed)
+    start: Offsets = {} if last is None else dict(last.end)
+    end = tail.end(is_first=True)
+    # What has come since the last run was to be read from its first offset on.
+    new = {} if last is None else {key: [0, -1] for key in end if _before(start, key) is None}
+    splits = tail.splits({**start, **new}, end)
+    end = {key: position for key, position in end.items() if _name(key) not in tail.lacking}
+    # What was deleted between these two is gone, too, from where it was to be read.
+    gone: dict[str, Loss] = {}
+    for loss in sorted(losses.values(), key=lambda one: one.first_offset):
+        if loss.reason == LossReason.GONE:
+            gone.setdefault(loss.key, loss)
+            end.pop(loss.key, None)
+    lost = [
+        one
+        for one in losses.values()
+        if gone.get(one.key, one) is one and _name(one.key) not in tail.lacking
+    ]
+    if differences is not None:
+        for difference in seen.values():
+            differences(difference)
+    return _increment(last, start, end, lost, tail.lacking), splits
+
+
+def _name(key: str) -> str:
+    return key.partition("@")[0].partition(" ")[0]
+
+
+def _missing(key: str, wanted: tuple[int, int], target: Target) -> Iterator[Loss]:
+    """Yield the offsets that are missing between segments, unless compaction took them."""
+    partition, segments = target.partition, target.segments
+    if next(missing_offsets(partition, segments, *wanted), None) is None:
+        return
+    for first, after in gaps_between(segments, *wanted):
+        start, end = max(first, wanted[0]), min(after, wanted[1])
+        message = f"The log lacks the offsets {start} to {end - 1}: a segment was lost."
+        yield Loss(key, start, end, LossReason.MISSING, message, partition.path)
+
+
+def _before(start: Offsets, key: str) -> list[int] | None:
+    """Return where a partition was to be continued: a topic may have got its id since."""
+    return start.get(key, start.get(key.partition("@")[0]))
+
+
+def _increment(
+    last: Increment | None, start: Offsets, end: Offsets, losses: list[Loss], lacking: set[str]
+) -> Increment:
+    known_gone = set() if last is None else set(last.gone)
+    is_cut = {one.key for one in losses if one.reason == LossReason.CUT}
+    gaps = [
+        Gap.of(one)
+        for one in losses
+        if one.reason != LossReason.SHORT  # older copy or not, nothing that it lacks is needed
+        and not (one.reason == LossReason.GONE and one.key in known_gone)
+    ]
+    here = {key.partition("@")[0] for key in end}
+    left = [key for key in start if key not in end and key.partition("@")[0] not in here]
+    then = {key: start[key] for key in left}
+    gone = [key for key in left if _name(key) not in lacking]
+    for key, position in end.items():
+        before = _before(start, key)
+        # The disk of a lagging replica must not set the table back: its rows would come twice.
+        goes_back = before is not None and position[0] < before[0] and key not in is_cut
+        then[key] = before if goes_back and before is not None else position
+    number = 0 if last is None else last.number + 1
+    return Increment(number, start, then, tuple(gaps), tuple(gone))
+
+
+def with_damage(increment: Increment, parts: Iterable[ExportedPart]) -> Increment:
+    """Return an increment with gaps where its parts met damage that hides records.
+
+    Cost:
+        Reads the headers of a segment for each defect that is kept.
+    """
+    ids = {_name(key): key.partition("@")[2] or None for key in increment.end}
+    gaps = dict.fromkeys(increment.gaps)
+    for part in parts:
+        topic_id = ids.get(f"{part.topic}-{part.partition}")
+        for defect in part.defects:
+            lost = None
+            if defect.severity == Severity.DAMAGE and defect.position is not None:
+                lost = _lost_at(defect.path, defect.position)
+            if lost is not None:
+                why = LossReason.DAMAGED
+                gap = Gap(part.topic, part.partition, topic_id, *lost, why, defect.detail)
+                gaps.setdefault(gap)
+    return replace(increment, gaps=tuple(gaps))
+
+
+def _lost_at(path: str, position: int) -> tuple[int, int | None] | None:
+    """Return the offsets that damage at a position hides, by the batches around it, if any."""
+    with suppress(DataError):  # what is gone meanwhile was there when it was read
+        segments = list_partition(os.path.dirname(path)).segments
+        segment = next((one for one in segments if one.log.path == path), None)
+        if segment is None:
+            return None
+        first, end = segment.base_offset, segment.next_base_offset
+        with OpenSegment(segment) as opened:
+            for found in opened.order(check_crc=False).scan(0):
+                if isinstance(found, Defect) or not found.is_sound:
+                    continue
+                if found.end_position <= position:
+                    first = found.next_offset
+                elif found.position > position:
+                    end = found.base_offset
+                    break
+                elif found.header_defect is not None:
+                    return None  # its records are known
+        return (first, end) if end is None or first < end else None
+    return None

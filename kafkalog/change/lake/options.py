@@ -1,0 +1,108 @@
+"""The options of an export: which go together, and which a later run must repeat."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.change.lake.model import FileFormat, TableFormat
+from kafkalog.errors import DestinationExistsError, UsageError
+from kafkalog.io.paths import file_system
+from kafkalog.model import Replicas
+from kafkalog.tables.model import OF_LOGS, TableName
+
+if TYPE_CHECKING:
+    from kafkalog.change.lake.model import ExportRequest
+
+OF_A_RUN: Final = ("paths", "split_bytes")
+"""Options that may differ from run to run of a table that grows."""
+OF_COLUMNS: Final = ("columns", "typed")
+"""Further ones, where readers find the columns in each file."""
+
+
+def require_what_applies(asked: ExportRequest) -> None:
+    """Raise `UsageError` if options do not go together."""
+    if asked.table_format != TableFormat.FILES and asked.writing.form != FileFormat.PARQUET:
+        name = asked.table_format.capitalize()
+        raise UsageError(f"{name} tables consist of Parquet files, not {asked.writing.form}.")
+    if asked.table_format == TableFormat.ICEBERG and not asked.append:
+        raise UsageError("Iceberg tables grow run by run.", hint="Add --append.")
+    if asked.compact_below is not None:
+        if not asked.append:
+            raise UsageError("Files are merged in tables that grow.", hint="Add --append.")
+        if asked.table_format == TableFormat.FILES:
+            raise UsageError(
+                "Small files are merged in tables of Delta and Iceberg.",
+                hint="Add --table-format delta or iceberg, or leave out --compact-below.",
+            )
+    request = asked.request
+    bounds, table = request.bounds, request.table
+    has_times = bounds.from_time is not None or bounds.to_time is not None
+    has_offsets = bounds.from_offset is not None or bounds.to_offset is not None
+    if has_times and table != TableName.RECORDS:
+        raise UsageError(f"Times select records; the table {table} has no timestamps.")
+    if asked.typed and table != TableName.RECORDS:
+        raise UsageError(f"Only records have keys and values, not {table}.")
+    if asked.append and (has_times or has_offsets):
+        raise UsageError("--append exports everything that is new: it takes no offsets or times.")
+    if asked.append and request.replicas != Replicas.BEST:
+        raise UsageError("--append exports each partition once: it needs --replicas best.")
+    if has_offsets and table not in OF_LOGS:
+        raise UsageError(f"Offsets select records, batches and defects, not rows of {table}.")
+
+
+def options_of(asked: ExportRequest) -> dict[str, Any]:
+    """Return the request as JSON, the same for the same export."""
+    request = asdict(asked.request)
+    bounds = request.pop("bounds")
+    # The required topics exist; two are Spark's; the last one changes nothing of the files.
+    for name in ("required_topics", "assigned", "pattern", "gaps_when_read"):
+        del request[name]
+    for name in ("topics", "partitions"):
+        bounds[name] = None if bounds[name] is None else sorted(bounds[name])
+    return {
+        **request,
+        "paths": [file_system.absolute(path) for path in asked.paths],
+        "bounds": bounds,
+        "columns": None if asked.columns is None else list(asked.columns),
+        "writing": asdict(asked.writing),
+        "typed": [one.as_json() for one in asked.typed],
+        "table_format": asked.table_format,
+        "append": asked.append,
+    }
+
+
+def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
+    """Raise unless an earlier run had the same options.
+
+    The runs of a table that grows may have other paths, splits, and schemas of writers; if it
+    consists of Parquet files, also other columns.
+
+    Raises:
+        DestinationExistsError: it had others.
+    """
+    # As it was stored: tuples are lists in JSON.
+    wanted = json.loads(json.dumps(options_of(asked)))
+    if asked.append and isinstance(stored, dict):
+        free = OF_A_RUN if asked.writing.form != FileFormat.PARQUET else (*OF_A_RUN, *OF_COLUMNS)
+        stored = {**stored, **{name: wanted[name] for name in free}}
+        if _of_column(stored.get("typed")) == _of_column(wanted["typed"]):
+            stored["typed"] = wanted["typed"]
+    if stored == wanted:
+        return
+    found = stored if isinstance(stored, dict) else {}
+    names = [name for name in wanted if found.get(name) != wanted[name]]
+    raise DestinationExistsError(
+        f"The directory holds another export, with other {', '.join(names) or 'options'}.",
+        path=place,
+        hint="Choose another directory, or repeat the same command.",
+    )
+
+
+def _of_column(typed: Any) -> Any:
+    """Return what decides the type of typed columns: more writers' schemas may come."""
+    try:
+        return [{**one, "writers": None} for one in typed]
+    except TypeError:  # no list of columns: it differs, whatever it is
+        return typed

@@ -1,0 +1,251 @@
+"""Writes one part of an export, the rows of some splits, to one file; every engine runs this."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.change.lake.evolution import conformed, schema_from
+from kafkalog.change.lake.files import CountedFile, row_groups, table_writer
+from kafkalog.change.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
+from kafkalog.change.lake.plan import Part
+from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
+from kafkalog.change.lake.targets import open_target
+from kafkalog.check.segments import missing_from
+from kafkalog.errors import UnreadableError
+from kafkalog.io.engine import failures_kept
+from kafkalog.log.typed import TypedColumn
+from kafkalog.log.typed.columns import typed_column
+from kafkalog.tables import Split, TableName, read_split
+from kafkalog.tables.schemas import SCHEMAS, table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.targets import Target
+    from kafkalog.log.typed.columns import Undecoded
+    from kafkalog.log.typed.model import Decoder
+    from kafkalog.model import Defect
+
+DEFECTS_KEPT: Final = 1000
+_PATH_COLUMNS: Final = ("topic", "partition")
+_RANGE_COLUMNS: Final = {
+    TableName.RECORDS: ("offset", "offset"),
+    TableName.BATCHES: ("base_offset", "last_offset"),
+}
+
+
+def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files of some parts, and an entry about each.
+
+    Args:
+        task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
+            `schema`, that of the table, or None; `fail_fast`; `max_rejects`; `parts`. All as JSON
+            values.
+
+    Returns:
+        `parts`: the `ExportedPart`s as JSON values.
+
+    Raises:
+        CorruptDataError: something is damaged, with `fail_fast`.
+        RefusedError: more than `max_rejects` records of a part do not decode.
+        UnreadableError, NotFoundError: a source cannot be read, or this process does not see the
+            export at the target.
+        UnwritableError: a file cannot be written.
+
+    Cost:
+        That of `read_split`, and three times a row group, which is at most `row_group_size` and one
+        record; or seven times the largest record, if that is more. A file for an object store is on
+        the local disk meanwhile.
+
+    On disk after a crash: each file whole or not at all; a part with a file but without an entry is
+    written again, with the same bytes.
+    """
+    target = open_target(task["to"])
+    _require_begun(target)
+    writing = Writing.from_json(task["writing"])
+    typed = [TypedColumn.from_json(one) for one in task["typed"]]
+    decoders = {one: one.decoder() for one in typed}
+    schema = None if task["schema"] is None else schema_from(task["schema"], target.shown)
+    done = []
+    failures: list[dict[str, Any]] = []
+    for fields in task["parts"]:
+        part = Part.from_json(fields)
+        with failures_kept(part.splits[0].path, failures):
+            rows = Rows(
+                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                fail_fast=task["fail_fast"], schema=schema,
+            )  # fmt: skip
+            written = rows.write(target, writing)
+            # After its file: a file without an entry is written again, an entry without a file
+            # would be taken for a part that exists.
+            entry = {"plan": task["plan"], **written.as_json()}
+            with target.create(entry_name(part.number)) as file:
+                file.write(json.dumps(entry).encode())
+            done.append(written.as_json())
+    return {"parts": done, "failures": failures}
+
+
+def _require_begun(target: Target) -> None:
+    """Raise unless this is the directory in which the driver has started the export."""
+    if not (target.has(PLAN) or target.has(MANIFEST)):
+        raise UnreadableError(
+            f"The worker on {socket.gethostname()} does not see the export that was started here.",
+            path=target.shown,
+            hint="All workers and the driver must see the same directory at this path.",
+        )
+
+
+@dataclass
+class Rows:
+    """The rows of a part on their way into its files, and what is recorded about them.
+
+    With a schema of a table, the file has the columns of that: null where the rows have none.
+    Records that do not decode go to the file of rejects.
+    """
+
+    part: Part
+    columns: list[str]
+    decoders: dict[TypedColumn, Decoder]
+    rejects: RejectsOf
+    fail_fast: bool
+    schema: Any = None
+    count: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    undecoded: dict[str, int] = field(default_factory=lambda: {"key": 0, "value": 0})
+    defect_count: int = 0
+    defects: list[Defect] = field(default_factory=list)
+
+    def write(self, target: Target, writing: Writing) -> ExportedPart:
+        """Write the file, unless there are no rows, and that of the rejects, if there are any."""
+        with ExitStack() as held:
+            name = rejects_name(self.part, writing)
+            self.rejects.writes_to(NamedFile(target, name, writing, held))
+            return self._write(target, writing)
+
+    def _write(self, target: Target, writing: Writing) -> ExportedPart:
+        groups = row_groups(self.batches(), writing.row_group_rows, writing.row_group_size)
+        first = next(groups, None)
+        if first is None:
+            return self.told(None, 0, None)
+        schema = self.schema
+        if schema is None:
+            schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
+        with target.create(self.part.file) as file:
+            counted = CountedFile(file)
+            with table_writer(counted, schema, writing, first) as write:
+                write(first)
+                del first  # a row group less while the next one is made
+                for group in groups:
+                    write(group)
+                    del group  # before the next one is made
+        return self.told(self.part.file, counted.size_bytes, counted.crc32c)
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the rows with the columns of the file; offsets are read for the entry."""
+        table = self.part.splits[0].table
+        needed = _RANGE_COLUMNS.get(table, ())
+        # A reject keeps the bytes that did not decode.
+        raw = RAW if self.decoders else ()
+        schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
+        tell = None if self.fail_fast else self._tell
+        for split in self.part.splits:
+            gaps = partial(self._tell_gap, split)
+            for batch in read_split(
+                split, schema, defects=tell, losses=tell, notes=self._keep, gaps=gaps
+            ):
+                found = self._with_typed(batch, needed)
+                yield found if self.schema is None else conformed(found, self.schema)
+
+    def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Any:
+        """Return the columns of the file, typed ones last, without the rejects."""
+        found = batch.select(self.columns)
+        rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
+        for column, decoder in self.decoders.items():
+            array, failures = typed_column(column, decoder, batch.column(column.source))
+            self.undecoded[column.source] += len(failures)
+            for one in failures:
+                rejected.setdefault(one.row, (column, one))
+            found = found.append_column(pa.field(column.name, decoder.type), array)
+        if rejected:
+            self.rejects.add(batch, rejected)
+            is_kept = np.ones(len(batch), bool)
+            is_kept[list(rejected)] = False
+            batch, found = batch.filter(pa.array(is_kept)), found.filter(pa.array(is_kept))
+        self._note(batch, needed)
+        return found
+
+    def _note(self, batch: Any, needed: tuple[str, ...]) -> None:
+        self.count += batch.num_rows
+        if needed and batch.num_rows:
+            first = pc.min(batch.column(needed[0])).as_py()
+            last = pc.max(batch.column(needed[1])).as_py()
+            old = self.first_offset, self.last_offset
+            self.first_offset = first if old[0] is None else min(old[0], first)
+            self.last_offset = last if old[1] is None else max(old[1], last)
+
+    def _tell(self, defect: Defect) -> None:
+        self.defect_count += 1
+        self._keep(defect)
+
+    def _tell_gap(self, split: Split, offset: int) -> None:
+        """Record what is missing after a split, which is not counted as damage."""
+        for defect in missing_from(os.path.dirname(split.path), split.view, offset):
+            self._keep(defect)
+
+    def _keep(self, defect: Defect) -> None:
+        if len(self.defects) < DEFECTS_KEPT:
+            self.defects.append(defect)
+
+    def told(self, file: str | None, size_bytes: int, checksum: int | None) -> ExportedPart:
+        """Return what is recorded about the rows, all of which are in one file."""
+        split = self.part.splits[0]
+        return ExportedPart(
+            self.part.number, file, split.topic, split.partition, split.log_dir, self.count,
+            size_bytes, checksum, self.first_offset, self.last_offset,
+            self.undecoded["key"], self.undecoded["value"], self.defect_count, tuple(self.defects),
+            self.rejects.told(),
+        )  # fmt: skip
+
+
+def file_schema(
+    table: TableName, columns: Sequence[str], decoders: Mapping[TypedColumn, Decoder]
+) -> Any:
+    """Return the `pyarrow.Schema` of the files: columns of the table, then typed ones."""
+    schema = table_schema(table, columns)
+    for column, decoder in decoders.items():
+        schema = schema.append(pa.field(column.name, decoder.type))
+    return schema
+
+
+def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
+    """Return the `pyarrow.Schema` of the files that a request asks for."""
+    return file_schema(asked.request.table, columns, {one: one.decoder() for one in asked.typed})
+
+
+def with_path_columns(asked: ExportRequest, schema: Any) -> Any:
+    """Return the `pyarrow.Schema` of a table whose files have another, columns in paths last."""
+    for name in _PATH_COLUMNS:
+        schema = schema.append(SCHEMAS[asked.request.table].field(name))
+    return schema
+
+
+def column_types(asked: ExportRequest, schema: Any) -> list[dict[str, str]]:
+    """Return names and types of the columns of a table, with those in paths first."""
+    known = SCHEMAS[asked.request.table]
+    by_path = [{"name": name, "type": str(known.field(name).type), "in": "path"}
+               for name in _PATH_COLUMNS]  # fmt: skip
+    return by_path + [
+        {"name": field.name, "type": str(field.type), "in": "files"} for field in schema
+    ]

@@ -1,0 +1,432 @@
+"""Runs of `recover`: plan all partitions of a node together, then recover them in place."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from formats.late_classes import dataclass
+from kafkalog.change.journal.requirements import log_dir_around
+from kafkalog.change.journal.run import Maintenance, share_of, target_at
+from kafkalog.change.repair.model import RecoveryPlan, require_performable
+from kafkalog.change.repair.plan import plan_recovery
+from kafkalog.change.repair.recover import RecoveryDone, perform_recovery
+from kafkalog.errors import InternalError, KafkaLogError, Note, ShortageError, UsageError, contained
+from kafkalog.files.log_dir import LogDirListing, PartitionDir, look_at, open_path
+from kafkalog.files.parents import Parent
+from kafkalog.io.paths.uris import require_local
+from kafkalog.model import present_ms
+from kafkalog.node.configs import ConfigSources, ConfigValue
+from kafkalog.node.recovery import (
+    Hosting,
+    NodeDir,
+    NodeStart,
+    StartMode,
+    Verdict,
+    is_passed_over,
+    nodes_of,
+    start_config,
+    start_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kafkalog.errors import Listener
+
+_LOSSES: Final = (Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredPartition:
+    """A partition, what a recovery would do with it, and what it did.
+
+    Attributes:
+        plan: the plan for it.
+        configs: the configs that affect the recovery.
+        refused: why it must not be recovered; None if it may be.
+        done: the completed recovery; None in a plan.
+    """
+
+    plan: RecoveryPlan
+    configs: Sequence[ConfigValue] = ()
+    refused: KafkaLogError | None = None
+    done: RecoveryDone | None = None
+
+    @property
+    def log_end_offset(self) -> int | None:
+        """Offset that the next record gets after the start; None if a broker refuses the log."""
+        loaded = self.plan.predicted.loaded
+        return loaded.log_end_offset if loaded else None
+
+
+class RecoveryRun(Maintenance):
+    """One run over a partition, or over all partitions of a log directory: `plan`, then `apply`.
+
+    Args:
+        path: a log directory, a partition, or a `.log` file for its partition.
+        mode: the start of a broker to imitate; None for the one that the clean shutdown mark calls
+            for.
+        sources: the sources of the configs.
+        now_ms: the clock of the start.
+        forced: also truncate below the high watermark.
+        home: the log directory of the node that holds the metadata log, if different.
+        options: the other arguments of `Maintenance`.
+
+    Attributes:
+        results: one per partition that could be planned.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: StartMode | None,
+        sources: ConfigSources,
+        *,
+        now_ms: int,
+        forced: bool = False,
+        home: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, "recover", sources, of_log=True, metadata_dir=home, **options)
+        self._mode = mode
+        self._now_ms = now_ms
+        self._forced = forced
+        self._has_failed = False
+        self.results: list[RecoveredPartition] = []
+
+    @property
+    def plans(self) -> list[RecoveryPlan]:
+        return [one.plan for one in self.results]
+
+    @property
+    def refused(self) -> dict[str, KafkaLogError]:
+        """Why partitions must not be recovered, by path."""
+        return {one.plan.partition.path: one.refused for one in self.results if one.refused}
+
+    @property
+    def wanted(self) -> list[RecoveryPlan]:
+        """Plans that change something."""
+        return [plan for plan in self.plans if plan.changes]
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether all may be recovered: a refused one prevents the recovery of all others.
+
+        A failure of kafkalog itself on one partition does not prevent the others' recovery.
+        """
+        stops = self.refused.values()
+        return not self._has_failed and all(isinstance(one, InternalError) for one in stops)
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether a start would refuse or lose something, or in place, whether it was lost."""
+        if self.is_plan:
+            return any(plan.verdict in _LOSSES for plan in self.plans)
+        return any(
+            bool(plan.changes and plan.predicted.records_lost) or plan.predicted.stray is not None
+            for plan in self.plans
+        )
+
+    @cached_property
+    def partitions(self) -> list[PartitionDir]:
+        return [one for one in self._partitions() if not is_passed_over(one)]
+
+    def plan(
+        self, hosting: Hosting | None, progress: Callable[[int], None] | None = None
+    ) -> list[RecoveredPartition]:
+        """Plan each partition without writing anything.
+
+        Args:
+            hosting: the partitions assigned to the broker; None if that is unknown.
+            progress: called with the number of bytes scanned since the last call; each partition is
+                scanned once.
+        """
+        for partition in self.partitions:
+            with (
+                contained(partition.path, self._fail),
+                share_of(progress, partition.size_bytes) as advance,
+            ):
+                configs = self.configs.of_topic(partition.topic)
+                config, values = start_config(partition, configs, self._now_ms)
+                plan = plan_recovery(
+                    partition, self._mode, config, hosting=hosting, progress=advance
+                )
+                self.results.append(RecoveredPartition(plan, values, self._refusal(plan)))
+        return self.results
+
+    def apply(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+        """Carry out the plans, one partition after another.
+
+        After a crash at any moment, another recovery, or the start of a broker, produces the same
+        result. The listener receives the failure of a partition; the others are still recovered.
+
+        Args:
+            progress: called with the number of bytes scanned since the last call; each partition is
+                scanned twice.
+
+        Raises:
+            UsageError: the run only plans.
+            KafkaLogError: a partition must not be recovered.
+        """
+        run = self._changing()
+        if not self.may_apply:
+            raise next(iter(self.refused.values()), KafkaLogError("A partition was not planned."))
+        for number, one in enumerate(self.results):
+            partition = one.plan.partition
+            if not one.plan.changes:
+                continue
+            with (
+                contained(partition.path, self._fail),
+                share_of(progress, 2 * partition.size_bytes) as advance,
+            ):
+                done = perform_recovery(one.plan, run, forced=self._forced, progress=advance)
+                self.results[number] = replace(one, done=done)
+        for one in self.results:
+            if one.done is not None and not one.done.is_settled:
+                words = f"the next start will {start_line(one.done.after)}"
+                self._listener.hear(Note(f"{one.plan.partition.path}: {words}"))
+        return self.results
+
+    def _fail(self, error: KafkaLogError) -> None:
+        self._has_failed |= not isinstance(error, InternalError)
+        super()._fail(error)
+
+    def _refusal(self, plan: RecoveryPlan) -> KafkaLogError | None:
+        """Return why a partition must not be recovered.
+
+        A partition that is left to the broker is refused only if it was named and would be changed.
+        """
+        is_left = plan.untouched is not None and plan.is_loadable
+        if is_left and (self.is_plan or not self.is_one or plan.verdict == Verdict.NOTHING):
+            return None
+        try:
+            require_performable(plan, forced=self._forced)
+        except ShortageError:
+            raise
+        except KafkaLogError as stop:
+            return stop
+        return None
+
+
+class Recovery:
+    """Runs over log directories and partitions together: `plan`, then `apply`; a context manager.
+
+    Within the block all of them are locked, as by `Maintenance`.
+
+    Args:
+        paths: log directories, parents of several, partitions, or `.log` files for their
+            partitions.
+        mode, now_ms, forced: as for `RecoveryRun`.
+        sources: the sources of the configs; of them, the metadata log of the node counts for all of
+            its log directories.
+        metadata_dir: the log directory with the cluster's metadata, if different.
+        backup: as for `Maintenance`; only with a single path.
+        options: the other arguments of `Maintenance`.
+
+    Attributes:
+        runs: one per log directory or partition.
+        nodes: the starts of the nodes that they belong to.
+
+    Raises, when the block is entered:
+        UsageError: a backup of several paths, or several of one log directory that is changed.
+        Also what `Maintenance` raises.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        mode: StartMode | None,
+        sources: ConfigSources,
+        *,
+        now_ms: int,
+        metadata_dir: str | None = None,
+        backup: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.runs: list[RecoveryRun] = []
+        self.nodes: list[NodeStart] = []
+        self._paths = [os.fspath(path) for path in paths]
+        self._mode = mode
+        self._sources = sources
+        self._metadata_dir = metadata_dir
+        self._backup = backup
+        self._options = {"now_ms": now_ms, "backup": backup, **options}
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        places = [place for path in self._paths for place in _places_of(path)]
+        if self._backup is not None and len(places) > 1:
+            raise UsageError("A backup is of one run.", hint="Recover one path after another.")
+        homes = {
+            one.log_dir.path: node.home.log_dir.path
+            for node in self._starts({path: _log_dir_at(path) for path in places}.values())
+            for one in node.dirs
+            if node.home is not None
+        }
+        with ExitStack() as held:
+            for path in places:
+                home = homes.get(_log_dir_at(path) or "")
+                run = RecoveryRun(path, self._mode, self._sources, home=home, **self._options)
+                self.runs.append(held.enter_context(run))
+            log_dirs = [run.log_dir for run in self.runs if run.log_dir is not None]
+            if not self.is_plan and len({*log_dirs}) < len(log_dirs):
+                raise UsageError(
+                    "Several paths lie in one log directory, which is locked for each.",
+                    hint="Name the log directory, or recover one after another.",
+                )
+            self.nodes = self._starts(log_dirs)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._held.__exit__(*raised)
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether the runs only plan and cannot change anything."""
+        return all(run.is_plan for run in self.runs)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was changed."""
+        return any(run.has_changed for run in self.runs)
+
+    @property
+    def results(self) -> list[RecoveredPartition]:
+        """One per partition that could be planned."""
+        return [one for run in self.runs for one in run.results]
+
+    @property
+    def plans(self) -> list[RecoveryPlan]:
+        return [one.plan for one in self.results]
+
+    @property
+    def partitions(self) -> list[PartitionDir]:
+        return [one for run in self.runs for one in run.partitions]
+
+    @property
+    def refused(self) -> dict[str, KafkaLogError]:
+        """Why partitions must not be recovered, by path."""
+        return {path: stop for run in self.runs for path, stop in run.refused.items()}
+
+    @property
+    def wanted(self) -> list[RecoveryPlan]:
+        """Plans that change something."""
+        return [one for run in self.runs for one in run.wanted]
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether all may be recovered: see `RecoveryRun`."""
+        return all(run.may_apply for run in self.runs)
+
+    @property
+    def asked(self) -> list[NodeStart]:
+        """The nodes of which whole log directories are recovered."""
+        asked = {run.log_dir for run in self.runs if not run.is_one}
+        return [node for node in self.nodes if any(one.log_dir.path in asked for one in node.dirs)]
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether a start would refuse or lose something, or in place, whether it was lost."""
+        is_lost = any(node.refusals or node.absent for node in self.asked)
+        return is_lost or any(run.has_losses for run in self.runs)
+
+    def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+        """Plan each partition without writing anything; `progress` is as for `RecoveryRun`."""
+        for run in self.runs:
+            hosting = next(
+                (
+                    node.hosting
+                    for node in self.nodes
+                    if any(one.log_dir.path == run.log_dir for one in node.dirs)
+                ),
+                None,
+            )
+            run.plan(hosting, progress)
+        return self.results
+
+    def apply(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+        """Carry out the plans: see `RecoveryRun`."""
+        if not self.may_apply:
+            raise next(iter(self.refused.values()), KafkaLogError("A partition was not planned."))
+        for run in self.runs:
+            run.apply(progress)
+        return self.results
+
+    def _starts(self, log_dirs: Iterable[str | None]) -> list[NodeStart]:
+        """Return the starts of the nodes that log directories belong to."""
+        dirs = [
+            NodeDir(listed)
+            for path in dict.fromkeys(log_dirs)
+            if path is not None and isinstance(listed := open_path(path), LogDirListing)
+        ]
+        around = None if self._metadata_dir is None else open_path(self._metadata_dir)
+        metadata_dir = NodeDir(around) if isinstance(around, LogDirListing) else None
+        return nodes_of(dirs, metadata_dir, self._sources.node_id)
+
+
+def _places_of(path: str) -> tuple[str, ...]:
+    """Return a path, or the log directories in it if it is a parent of some."""
+    require_local(path)
+    found = look_at(path)
+    return found.log_dirs if isinstance(found, Parent) else (path,)
+
+
+def _log_dir_at(path: str) -> str | None:
+    """Return the log directory at a path or around it, or None."""
+    return log_dir_around(target_at(path, of_log=True))
+
+
+def recover(
+    *paths: str | os.PathLike[str],
+    in_place: bool = False,
+    backup: str | None = None,
+    mode: StartMode | str | None = None,
+    forced: bool = False,
+    configs: Mapping[str, str] | ConfigSources | None = None,
+    metadata_dir: str | None = None,
+    now_ms: int | None = None,
+    listener: Listener | None = None,
+) -> list[RecoveredPartition]:
+    """Recover logs as a broker does when it starts.
+
+    Without `in_place`, nothing is written.
+
+    Args:
+        paths: log directories, parents of several, partitions, or `.log` files for their
+            partitions.
+        in_place: change the logs themselves.
+        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
+        mode: `unclean`: scan from the recovery point; `full`: everything; `clean`: nothing; None:
+            what the clean shutdown mark calls for.
+        forced: also truncate below the high watermark.
+        configs: configs of topics by name, or their sources.
+        metadata_dir: the log directory with the cluster's metadata, if different.
+        now_ms: the clock of the start in milliseconds; None for the current time.
+        listener: receives everything reported besides the results; it may let the run continue
+            after a failure.
+
+    Returns:
+        One result per partition, with the completed recovery if `in_place`.
+
+    Raises:
+        KafkaLogError: a partition must not be recovered, so none was; or a broker is using the
+            log directory.
+    """
+    with Recovery(
+        paths,
+        None if mode is None else StartMode(mode),
+        ConfigSources.of(configs),
+        now_ms=present_ms() if now_ms is None else now_ms,
+        in_place=in_place,
+        backup=backup,
+        forced=forced,
+        metadata_dir=metadata_dir,
+        listener=listener,
+    ) as run:
+        run.plan()
+        return run.results if run.is_plan else run.apply()

@@ -1,0 +1,231 @@
+"""Opens what a resurrection reads: log directories, partitions, and the metadata of clusters."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from formats import file_names
+from formats.file_names import DirectoryState, FileKind, partition_of
+from kafkalog.errors import (
+    CorruptDataError,
+    DataError,
+    KafkaLogError,
+    NotFoundError,
+    UnreadableError,
+    UnsupportedDataError,
+    UsageError,
+)
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.text_files import read_offset_checkpoint
+from kafkalog.files.tiers import is_remote
+from kafkalog.io.paths import file_system, uris
+from kafkalog.model import LogView
+from kafkalog.node.cluster_image.reader import metadata_partition
+from kafkalog.node.identity import cluster_id_of
+from kafkalog.node.remote_logs import with_remote_parts
+from kafkalog.node.state.image_tree import RELEASES
+from kafkalog.node.state.metadata import read_metadata
+from kafkalog.node.targets import open_targets, partitions_of, unlisted_of
+from kafkalog.node.view import show_now
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from kafkalog.change.resurrection.choice import Candidate
+    from kafkalog.node.cluster_image import ClusterImage
+    from kafkalog.node.targets import Target
+
+METADATA_VERSION: Final = 30
+"""`metadata.version` of Kafka 4.3: the newest that its brokers start with."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceImage:
+    """The metadata of a cluster: the log directory it was read from, its cluster, its image."""
+
+    path: str
+    cluster_id: str | None
+    image: ClusterImage
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """How new it is: leader epoch and offset of its last batch."""
+        return self.image.provenance.epoch, self.image.provenance.offset
+
+
+def open_sources(
+    paths: Iterable[str | os.PathLike[str] | Target],
+    from_tier: Iterable[str | os.PathLike[str]] = (),
+    topics: Collection[str] | None = None,
+) -> list[Target]:
+    """Open log directories and partition directories; those that are open stay as they are.
+
+    Args:
+        paths: where they are.
+        from_tier: tiers whose remote segments are taken as local ones.
+        topics: those that are taken; None for all.
+
+    Raises:
+        UsageError: a path is a file.
+        KafkaLogError: a path, or a partition or file of these topics in it, cannot be read.
+    """
+    targets: list[Target] = []
+    for path in paths:
+        if isinstance(path, LogDirListing | PartitionDir | FileEntry):
+            targets.append(path)
+        else:
+            targets += open_targets([path], topics=topics)
+    for target in targets:
+        if isinstance(target, FileEntry):
+            raise UsageError(
+                "This is a file.",
+                path=target.path,
+                hint="Give log directories or partition directories.",
+            )
+    for one, error in unlisted_of(targets):
+        if topics is None or one.topic in topics:
+            raise error
+    _require_files(targets, topics)
+    tiers = list(from_tier)
+    return with_remote_parts(targets, tiers) if tiers else targets
+
+
+def _require_files(targets: Sequence[Target], topics: Collection[str] | None) -> None:
+    """Raise `UnreadableError` for a device or the like in place of a file: it is not missing."""
+    entries = [
+        one for target in targets if isinstance(target, LogDirListing) for one in target.files
+    ]
+    for partition in partitions_of(targets):
+        is_meant = topics is None or partition.topic in topics
+        if is_meant and partition.state == DirectoryState.LIVE:
+            entries += partition.files
+    for entry in entries:
+        if entry.error is not None and entry.name.kind not in (FileKind.UNKNOWN, FileKind.LOG):
+            raise UnreadableError(entry.error, path=entry.path)
+
+
+def log_dirs_of(targets: Sequence[Target], as_of: str | None) -> list[str]:
+    """Return the local log directories that targets are, or are in, and the one of the metadata."""
+    found: dict[str, None] = {}
+    for target in targets:
+        if uris.is_object(target.path):
+            continue
+        path = os.path.realpath(target.path)
+        place = partition_of(path)
+        if place is not None and place.state == DirectoryState.REMOTE:
+            continue
+        found[path if isinstance(target, LogDirListing) else os.path.dirname(path)] = None
+    if as_of is not None and not uris.is_object(as_of):
+        found[os.path.realpath(as_of)] = None
+    return list(found)
+
+
+def source_images(
+    targets: Sequence[Target], as_of: str | None, *, takes_damage: bool
+) -> list[SourceImage]:
+    """Return the newest metadata of each cluster, the newest of all first.
+
+    Args:
+        targets: the sources.
+        as_of: the log directory whose metadata log counts alone; None for all sources.
+        takes_damage: whether what can be read of a damaged metadata log will do.
+
+    Raises:
+        NotFoundError: `as_of` has no metadata log.
+        CorruptDataError: a cluster's metadata can only be read with damage.
+        UnsupportedDataError: they are of a later Kafka.
+    """
+    if as_of is not None:
+        opened = open_path(as_of)
+        if not isinstance(opened, LogDirListing) or metadata_partition(opened) is None:
+            raise NotFoundError("There is no metadata log here.", path=as_of)
+        return [_image(opened, takes_damage=takes_damage)]
+    newest: dict[str | None, SourceImage] = {}
+    errors: dict[str | None, KafkaLogError] = {}
+    for target in targets:
+        if not isinstance(target, LogDirListing) or metadata_partition(target) is None:
+            continue
+        cluster = cluster_id_of(target.path)
+        try:
+            found = _image(target, takes_damage=takes_damage)
+        except CorruptDataError as error:
+            errors[cluster] = error
+            continue
+        # A later leader epoch counts before a larger offset, as in KRaft's elections.
+        if cluster not in newest or newest[cluster].order < found.order:
+            newest[cluster] = found
+    # Another node's metadata log of the same cluster will do.
+    for cluster, damage in errors.items():
+        if cluster not in newest:
+            raise damage
+    return sorted(newest.values(), key=lambda one: one.order, reverse=True)
+
+
+def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
+    found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.FILES))
+    image = found.image
+    if image.damage and not takes_damage:
+        defect = image.damage[0]
+        raise CorruptDataError(
+            f"The metadata log is damaged: {defect.detail}",
+            path=defect.path,
+            position=defect.position,
+            hint="Give another broker's log directory, --as-of-metadata, or --salvage to take what "
+            "can be read.",
+        )
+    if (image.metadata_version or 0) > METADATA_VERSION or image.unknown:
+        version = image.metadata_version
+        named = f" ({RELEASES[version]})" if version in RELEASES else ""
+        raise UnsupportedDataError(
+            f"The metadata are of a later Kafka: metadata.version is {version}{named}, Kafka 4.3 "
+            f"knows {METADATA_VERSION}.",
+            path=found.path,
+        )
+    return SourceImage(log_dir.path, cluster_id_of(log_dir.path), image)
+
+
+class OldCheckpoints:
+    """The checkpoints of the sources, each read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
+
+    def of(self, one: Candidate, name: str) -> int | None:
+        """Return the entry of a partition; None without one, and for one that was dead."""
+        # Its entries are those of a partition with that name, if there is one: not its own.
+        if one.directory.state != DirectoryState.LIVE:
+            return None
+        log_dir = os.path.dirname(file_system.absolute(one.path))
+        key = log_dir, name
+        if key not in self._read:
+            self._read[key] = _checkpoint_entries(os.path.join(log_dir, name))
+        return self._read[key].get((one.old_name, one.number))
+
+    def left_in_tier(self, one: Candidate, first: int, *, is_tiered: bool) -> int | None:
+        """Return the first offset of a log that only remote storage has; None if it has all.
+
+        Only a log with remote storage starts before its first segment. Without an entry it is not
+        known where it started.
+
+        Args:
+            one: the copy that is taken.
+            first: the first offset that it has.
+            is_tiered: whether its topic had remote storage.
+        """
+        start = self.of(one, file_names.LOG_STARTS)
+        if start is None and is_tiered:
+            has_tier = any(is_remote(entry.path) for entry in one.directory.files)
+            start = first if has_tier else 0
+        return start if start is not None and start < first else None
+
+
+def _checkpoint_entries(path: str) -> dict[tuple[str, int], int]:
+    if not file_system.exists(path):
+        return {}
+    try:
+        found = read_offset_checkpoint(path)
+    except DataError:
+        return {}  # a broker would not have started with it; the logs say where they begin
+    return {(entry.topic, entry.partition): entry.offset for entry in found}

@@ -1,0 +1,169 @@
+"""A run of `apply-retention`: plans the partitions of a log directory, then trims them in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafkalog.change.journal.requirements import require_live
+from kafkalog.change.journal.run import Maintenance
+from kafkalog.change.retention.apply import TrimPlan, perform_trim, plan_trim
+from kafkalog.errors import Note, RefusedError, UsageError, contained
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.model import present_ms
+from kafkalog.node.configs import ConfigSources
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from kafkalog.errors import Listener
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedPartition:
+    """A partition, and what retention deletes from it.
+
+    Attributes:
+        plan: what is deleted, and why.
+        is_done: whether it was deleted.
+    """
+
+    plan: TrimPlan
+    is_done: bool = False
+
+
+class RetentionRun(Maintenance):
+    """One run over a partition, or over all partitions of a log directory: `plan`, then `apply`.
+
+    Args:
+        path: a log directory or a partition.
+        sources: the sources of the configs.
+        now_ms: the clock.
+        high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
+        log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
+        keep_deleted: leave `.deleted` files; a broker deletes them when it starts.
+        options: the other arguments of `Maintenance`.
+
+    Attributes:
+        results: one per partition that could be planned.
+
+    Raises:
+        UsageError: a log start offset is given for a log directory.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        sources: ConfigSources,
+        *,
+        now_ms: int,
+        high_watermark: int | Literal["end"] | None = None,
+        log_start_offset: int | None = None,
+        keep_deleted: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, "apply-retention", sources, **options)
+        if log_start_offset is not None and isinstance(open_path(self._path), LogDirListing):
+            raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
+        self._now_ms = now_ms
+        self._high_watermark = high_watermark
+        self._log_start_offset = log_start_offset
+        self._keep_deleted = keep_deleted
+        self.results: list[TrimmedPartition] = []
+
+    @property
+    def wanted(self) -> list[TrimPlan]:
+        """Plans that change something."""
+        return [one.plan for one in self.results if not one.plan.is_empty]
+
+    def plan(self) -> list[TrimmedPartition]:
+        """Plan each partition without writing anything; note those that are left alone."""
+        for partition in self._partitions():
+            if not partition.segments:
+                continue
+            try:
+                if not self.is_one:
+                    # In a log directory they are skipped with a note; one that was named is refused
+                    # by `plan_trim`.
+                    require_live(partition)
+            except RefusedError as stop:
+                self._listener.hear(Note(f"{partition.path} is left alone: {stop.message}"))
+                continue
+            with contained(partition.path, self._fail):
+                configs = self.configs.of_topic(partition.topic)
+                plan = plan_trim(
+                    partition,
+                    configs,
+                    now_ms=self._now_ms,
+                    high_watermark=self._high_watermark,
+                    log_start_offset=self._log_start_offset,
+                    keep_deleted=self._keep_deleted,
+                )
+                self.results.append(TrimmedPartition(plan))
+        return self.results
+
+    def apply(self) -> list[TrimmedPartition]:
+        """Carry out the plans, one partition after another.
+
+        After a crash at any moment, the next start of a broker finds either the old or the new log.
+        The listener receives the failure of a partition; the others are still trimmed.
+        """
+        run = self._changing()
+        for number, one in enumerate(self.results):
+            if one.plan.is_empty:
+                continue
+            with contained(one.plan.partition.path, self._fail):
+                perform_trim(run, one.plan)
+                self.results[number] = replace(one, is_done=True)
+        return self.results
+
+
+def apply_retention(
+    path: str | os.PathLike[str],
+    *,
+    in_place: bool = False,
+    backup: str | None = None,
+    keep_deleted: bool = False,
+    high_watermark: int | Literal["end"] | None = None,
+    log_start_offset: int | None = None,
+    configs: Mapping[str, str] | ConfigSources | None = None,
+    now_ms: int | None = None,
+    listener: Listener | None = None,
+) -> list[TrimmedPartition]:
+    """Delete the segments that a broker's retention would delete.
+
+    Without `in_place`, nothing is written.
+
+    Args:
+        path: a log directory or a partition.
+        in_place: change the logs themselves.
+        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
+        keep_deleted: leave `.deleted` files; a broker deletes them when it starts.
+        high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
+        log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
+        configs: configs of topics by name, or their sources.
+        now_ms: the clock in milliseconds; None for the current time.
+        listener: receives everything reported besides the results; it may let the run continue
+            after a failure.
+
+    Returns:
+        One result per partition that has a log.
+
+    Raises:
+        KafkaLogError: a partition cannot be planned or changed, or a broker is using the log
+            directory.
+    """
+    with RetentionRun(
+        path,
+        ConfigSources.of(configs),
+        now_ms=present_ms() if now_ms is None else now_ms,
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+        keep_deleted=keep_deleted,
+        in_place=in_place,
+        backup=backup,
+        listener=listener,
+    ) as run:
+        run.plan()
+        return run.results if run.is_plan else run.apply()

@@ -1,0 +1,230 @@
+"""The records of two logs against each other, and the latest records of their keys."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.log.batches.selection import Selection
+from kafkalog.log.columns.arrow import BATCH_SCHEMA, schema_of
+from kafkalog.node.reader import plan_reading
+from kafkalog.node.scan import scan
+from kafkalog.node.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.model import AbortedTransaction, Defect
+    from kafkalog.node.view import Shown
+
+_COMPARED: Final = ("timestamp", "key", "value", "headers")
+_COLUMNS: Final = ("offset", *_COMPARED)
+_KEPT: Final = (
+    "last_offset", "partition_leader_epoch", "producer_id", "producer_epoch", "base_sequence",
+)  # fmt: skip
+_DIGEST_SIZE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some consecutive offsets of two logs: `pyarrow.Table`s of offset, timestamp, key ….
+
+    `left` and `right` are the records that only one log has; `differing` has the rows of both for
+    each offset where they are not the same.
+    """
+
+    left: Any
+    right: Any
+    differing: tuple[Any, Any]
+
+
+def windows(
+    left: Shown, right: Shown, start: int, defects: Callable[[Defect], object]
+) -> Iterator[Window]:
+    """Yield the differences of the records from an offset on; most windows have few rows or none.
+
+    Control records are compared, too. Raises as `scan`.
+    """
+    one, other = _Rows(left, start, defects), _Rows(right, start, defects)
+    while True:
+        edges = [rows.edge() for rows in (one, other)]
+        edge = min((edge for edge in edges if edge is not None), default=None)
+        if edge is None:
+            return
+        yield _compared(one.take(edge), other.take(edge))
+
+
+class _Rows:
+    """The rows of a log, read on demand."""
+
+    def __init__(self, log: Shown, start: int, defects: Callable[[Defect], object]) -> None:
+        selection = Selection(from_offset=start)
+        self._batches = scan(plan_reading(log, selection), columns=list(_COLUMNS), defects=defects)
+        self._rows: Any = None
+
+    def edge(self) -> int | None:
+        """Return the largest offset that was read; None at the end."""
+        while self._rows is None or not self._rows.num_rows:
+            batch = next(self._batches, None)
+            if batch is None:
+                return None
+            self._rows = pa.Table.from_batches([batch])
+        return int(pc.max(self._rows["offset"]).as_py())
+
+    def take(self, edge: int) -> Any:
+        """Return the rows up to an offset."""
+        if self._rows is None:
+            return schema_of(_COLUMNS).empty_table()
+        offsets = self._rows["offset"].to_numpy()
+        if (offsets <= edge).all():
+            taken, self._rows = self._rows, self._rows.slice(0, 0)
+            return taken
+        is_within = pa.array(offsets <= edge)
+        taken = self._rows.filter(is_within)
+        self._rows = self._rows.filter(pc.invert(is_within))
+        return taken
+
+
+def _compared(left: Any, right: Any) -> Window:
+    mine, theirs = left["offset"].to_numpy(), right["offset"].to_numpy()
+    if len(mine) == len(theirs) and np.array_equal(mine, theirs):
+        wrong = _unequal(left, right)
+        pair = (left, right) if len(wrong) else (left.slice(0, 0), right.slice(0, 0))
+        if len(wrong):
+            pair = pair[0].take(wrong), pair[1].take(wrong)
+        return Window(left.slice(0, 0), right.slice(0, 0), pair)
+    _, at, there = np.intersect1d(mine, theirs, return_indices=True)
+    both = left.take(at), right.take(there)
+    wrong = _unequal(*both)
+    return Window(
+        left.take(np.setdiff1d(np.arange(len(mine)), at)),
+        right.take(np.setdiff1d(np.arange(len(theirs)), there)),
+        (both[0].take(wrong), both[1].take(wrong)),
+    )
+
+
+def _unequal(left: Any, right: Any) -> Any:
+    """Return the numbers of the rows that are not the same."""
+    wrong = np.zeros(left.num_rows, np.bool_)
+    for name in _COMPARED:
+        mine, theirs = left[name], right[name]
+        if name == "headers":
+            lengths = [pc.list_value_length(column).to_numpy() for column in (mine, theirs)]
+            wrong |= lengths[0] != lengths[1]
+            for i in np.flatnonzero((lengths[0] > 0) & ~wrong).tolist():
+                wrong[i] = mine[i].as_py() != theirs[i].as_py()
+            continue
+        same = pc.fill_null(pc.equal(mine, theirs), False)
+        is_null = pc.and_(pc.is_null(mine), pc.is_null(theirs))
+        wrong |= ~pc.or_(same, is_null).to_numpy()
+    return np.flatnonzero(wrong)
+
+
+def fits_compaction(left: Shown, right: Shown, start: int) -> bool:
+    """Return whether the batches that both have can be the same ones before and after a cleaning.
+
+    The cleaner keeps the offsets of a batch, its epochs, producer and sequence; the largest
+    timestamp only if no record goes. Messages of magic 0 and 1 it rewrites as batches of magic 2.
+    """
+    one, other = (_batches(log, start) for log in (left, right))
+    bases = one["base_offset"].to_numpy(), other["base_offset"].to_numpy()
+    _, at, there = np.intersect1d(*bases, return_indices=True)
+    mine, theirs = one.take(at), other.take(there)
+
+    def same(name: str) -> Any:
+        equal: Any = mine[name].to_numpy() == theirs[name].to_numpy()
+        return equal
+
+    fits = np.logical_and.reduce([same(name) for name in _KEPT])
+    fits &= same("max_timestamp") | ~same("count")
+    fits |= ~same("magic") | (mine["magic"].to_numpy() < 2)
+    return bool(fits.all())
+
+
+def _batches(log: Shown, start: int) -> Any:
+    """Return the headers of the batches from an offset on."""
+    columns = ["base_offset", *_KEPT, "max_timestamp", "count", "magic"]
+    plan = plan_reading(log, Selection(from_offset=start))
+    found = list(scan(plan, columns=columns, batches=True, defects=lambda _: None))
+    return pa.Table.from_batches(found, schema_of(columns, BATCH_SCHEMA))
+
+
+def same_latest_records(
+    left: Shown, right: Shown, start: int, end: int, defects: Callable[[Defect], object]
+) -> bool:
+    """Return whether each log has all that the other has, as far as a cleaner keeps it.
+
+    The latest record of a key below the offset where one of the logs ends must be in the other log,
+    or a later one of the key, which may be after that end. A tombstone may be gone; what
+    transactions have aborted does not count.
+
+    Cost:
+        Reads and decodes both logs; memory for the distinct keys, about 400 bytes each.
+    """
+    logs = [UnifiedLog(shown.partition) for shown in (left, right)]
+    aborted: dict[int, list[AbortedTransaction]] = {}
+    for transaction in (one for log in logs for one in log.hidden_transactions()):
+        aborted.setdefault(transaction.producer_id, []).append(transaction)
+    one, other = (_latest(shown, start, end, aborted, defects) for shown in (left, right))
+    if one is None or other is None:
+        return False
+    return all(
+        theirs.overall.get(key, -1) >= offset
+        for mine, theirs in ((one, other), (other, one))
+        for key, offset in mine.kept.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The latest offset of each key.
+
+    Attributes:
+        kept: below some offset, unless it is a tombstone.
+        overall: in all of the log.
+    """
+
+    kept: dict[bytes, int]
+    overall: dict[bytes, int]
+
+
+def _latest(
+    log: Shown,
+    start: int,
+    end: int,
+    aborted: dict[int, list[AbortedTransaction]],
+    defects: Callable[[Defect], object],
+) -> _Latest | None:
+    """Return the latest offsets of the keys; None if a record has no key."""
+    plan = plan_reading(log, Selection(from_offset=start, data=True))
+    names = ["offset", "key", "value", "producer_id"]
+    found = _Latest({}, {})
+    for rows in scan(plan, columns=names, defects=defects):
+        if rows["key"].null_count:
+            return None
+        offsets, keys, producers = (rows[name].to_pylist() for name in ("offset", "key", names[3]))
+        has_value = pc.is_valid(rows["value"]).to_pylist()
+        for offset, key, producer, is_kept in zip(offsets, keys, producers, has_value, strict=True):
+            if any(one.first_offset <= offset <= one.last_offset
+                   for one in aborted.get(producer, ())):  # fmt: skip
+                continue
+            name = _short(key)
+            found.overall[name] = offset
+            if offset < end and is_kept:
+                found.kept[name] = offset
+            elif offset < end:
+                found.kept.pop(name, None)
+    return found
+
+
+def _short(key: bytes) -> bytes:
+    """Return a key, or its digest if it is long."""
+    if len(key) <= _DIGEST_SIZE:
+        return key
+    # Longer than any key that stays as it is: the two cannot be taken for each other.
+    return hashlib.blake2b(key, digest_size=_DIGEST_SIZE + 1).digest()

@@ -1,0 +1,1 @@
+"""Which files a log directory has, and what their names and the small ones say."""

@@ -1,0 +1,1 @@
+"""One log's bytes in order: batches, columns, text; what is sound of them."""

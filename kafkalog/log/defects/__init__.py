@@ -1,0 +1,85 @@
+"""The catalogue of defects: severity, meaning and hint of each reference.
+
+`docs/defects.md` is generated from its tables, which are loaded with the first defect.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.errors import (
+    BytesUnreadableError,
+    CorruptDataError,
+    KafkaLogError,
+    LimitExceededError,
+    UnreadableError,
+)
+from kafkalog.model import Defect, Severity
+
+_ERRORS: Final[dict[str, type[KafkaLogError]]] = {
+    "bytes-unreadable": BytesUnreadableError,
+    "file-unreadable": UnreadableError,
+    "limit-exceeded": LimitExceededError,
+}
+"""Error class of each defect that is not about the format of the data."""
+
+
+def make_defect(
+    name: str,
+    path: str,
+    detail: str,
+    *,
+    position: int | None = None,
+    offset: int | None = None,
+    size_bytes: int | None = None,
+) -> Defect:
+    """Make a defect of a known kind; severity and hint come from the table."""
+    from kafkalog.log.defects.table import REFERENCES
+
+    reference = REFERENCES[name]
+    return Defect(
+        reference=name,
+        severity=reference.severity,
+        path=path,
+        detail=detail,
+        position=position,
+        offset=offset,
+        hint=reference.hint,
+        size_bytes=size_bytes,
+    )
+
+
+def kind_of(error: KafkaLogError) -> str:
+    """Return the kind of defect that an error becomes."""
+    from kafkalog.log.defects.table import REFERENCES
+
+    return error.reference if error.reference in REFERENCES else "file-unreadable"
+
+
+def corrupt_data(
+    defect: Defect, *, note: str | None = None, hint: str | None = None
+) -> CorruptDataError:
+    """Return the error for work that a defect stops, with its own note and hint."""
+    return CorruptDataError(
+        defect.detail,
+        reference=defect.reference,
+        path=defect.path,
+        position=defect.position,
+        note=note,
+        hint=hint,
+    )
+
+
+def raise_defect(defect: Defect) -> None:
+    """Raise the error of a defect, unless it is a note or covers no bytes.
+
+    Raises:
+        LimitExceededError, UnreadableError, CorruptDataError: the defect, with its path, position
+            and hint. A `CorruptDataError` has the defect's reference.
+    """
+    if defect.severity == Severity.NOTE or defect.size_bytes == 0:
+        return
+    kind: type[KafkaLogError] | None = _ERRORS.get(defect.reference)
+    if kind is not None:
+        raise kind(defect.detail, path=defect.path, position=defect.position, hint=defect.hint)
+    raise corrupt_data(defect, hint=defect.hint)

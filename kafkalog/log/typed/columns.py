@@ -1,0 +1,197 @@
+"""Converts columns of bytes to typed columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.log.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size, split
+from kafkalog.log.typed.schema_size import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.log.typed.model import Decoder, TypedColumn
+
+# How many rows are decoded at a time, how many bytes of them, and how many as Python objects: calls
+# for few rows take longer than their work, and each is a chance to wait for the GIL.
+_ROWS_AT_ONCE: Final = 1 << 15
+_SIZE_AT_ONCE: Final = 4 << 20
+_OBJECTS_AT_ONCE: Final = 4096
+# With how many schemas of a range decoding by columns is tried.
+_SCHEMAS_MAX: Final = 16
+_TOO_LARGE: Final = f"larger than {VALUE_SIZE_MAX} bytes"
+# A value that Arrow cannot hold: a number that is too large, or text that is not Unicode.
+_UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """A value that does not decode, and is null in the typed column.
+
+    Attributes:
+        row: its row in the column.
+        reason: why.
+    """
+
+    row: int
+    reason: str
+
+
+def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
+    """Return the typed column, and the values that are null there because they do not decode.
+
+    Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
+
+    Args:
+        column: describes the column.
+        decoder: the result of `column.decoder`.
+        data: a `pyarrow.BinaryArray`.
+    """
+    parts = [pa.array([], decoder.type)]
+    failures: list[Undecoded] = []
+    sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
+    for start, end in _slices(sizes.to_numpy(zero_copy_only=False)):
+        part = data.slice(start, end - start)
+        if end - start == 1 and part[0].is_valid and part[0].as_buffer().size > VALUE_SIZE_MAX:
+            parts.append(pa.nulls(1, decoder.type))
+            failures.append(Undecoded(start, _TOO_LARGE))
+            continue
+        found, rows = _by_columns(column, decoder, part)
+        if rows is None:
+            parts.append(found)
+            continue
+        array, odd = _by_values(column, decoder, part.take(pa.array(rows)))
+        failures += [replace(one, row=start + int(rows[one.row])) for one in odd]
+        if len(rows) == len(part):
+            parts.append(array)
+            continue
+        places = np.arange(len(part))
+        places[rows] = len(part) + np.arange(len(rows))
+        parts.append(pa.concat_arrays([found, array]).take(pa.array(places)))
+    return pa.concat_arrays(parts), failures
+
+
+def _by_columns(
+    column: TypedColumn, decoder: Decoder, data: Any
+) -> tuple[Any, NDArray[np.int64] | None]:
+    """Return what can be decoded by columns, and the rows that remain; None if none does.
+
+    Those with one schema can be, if that allows it.
+    """
+    everything = np.arange(len(data))
+    _, offsets, raw = data.buffers()
+    is_packed = column.framing == Framing.GLUE  # each value may be compressed
+    if is_packed or not hasattr(decoder, "by_columns") or raw is None or not raw.size:
+        return None, everything
+    places = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1]
+    there = data.is_valid().to_numpy(zero_copy_only=False)
+    rows = there.nonzero()[0]
+    starts, ends = places[:-1][rows].astype(np.int64), places[1:][rows].astype(np.int64)
+    content = np.frombuffer(raw, np.uint8)
+    size = prefix_size(column.framing)
+    is_whole = ends - starts >= size
+    for _ in range(_SCHEMAS_MAX):
+        if not is_whole.any():
+            return None, everything
+        one = int(is_whole.argmax())
+        has_it = is_whole.copy()
+        for i in range(size):
+            # Clip: a value shorter than the prefix may be the last, and is not counted.
+            has_it &= content.take(starts + i, mode="clip") == content[starts[one] + i]
+        schema_id, _ = split(column.framing, content[starts[one] : ends[one]].tobytes())
+        is_wanted = column.schema_id in (None, schema_id) and (schema_id is not None or not size)
+        columns = decoder.by_columns(schema_id) if is_wanted else None
+        if columns is not None:
+            break
+        is_whole &= ~has_it
+    else:
+        return None, everything
+    rows, starts, ends = rows[has_it], starts[has_it] + size, ends[has_it]
+    found, is_right = columns.decode(content, starts, ends)
+    there[rows[is_right]] = False
+    # Arrow arrays cannot be written to: the decoded values are spread over all rows by `take`.
+    if len(rows) < len(data):
+        taken = np.zeros(len(data), np.int64)
+        is_null = np.ones(len(data), bool)
+        taken[rows], is_null[rows] = np.arange(len(rows)), False
+        found = found.take(pa.array(taken, mask=is_null))
+    rest = there.nonzero()[0]
+    return found, rest if len(rest) else None
+
+
+def _by_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
+    """Decode one value after the other."""
+    parts: list[Any] = []
+    failures: list[Undecoded] = []
+    for start in range(0, len(data), _OBJECTS_AT_ONCE):
+        array, odd = _some_values(column, decoder, data.slice(start, _OBJECTS_AT_ONCE))
+        parts.append(array)
+        failures += [replace(one, row=start + one.row) for one in odd]
+    return pa.concat_arrays(parts), failures
+
+
+def _some_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
+    values: list[Any] = []
+    failures: list[Undecoded] = []
+    decode, unframed = decoder.decode, column.unframed
+    for row, one in enumerate(data.to_pylist()):
+        value = None
+        if one is not None:
+            try:
+                value = decode(*unframed(one))
+            except ValueError as error:
+                failures.append(Undecoded(row, brief(error)))
+        values.append(value)
+    try:
+        return pa.array(values, decoder.type), failures
+    except _UNFIT:
+        array, unfit = _one_by_one(values, decoder.type)
+        return array, failures + unfit
+
+
+def failure(column: TypedColumn, decoder: Decoder, data: bytes | None) -> str | None:
+    """Return why bytes do not decode, as `typed_column` judges it; None if they do, or are null."""
+    if data is None:
+        return None
+    if len(data) > VALUE_SIZE_MAX:
+        return _TOO_LARGE
+    try:
+        pa.array([decoder.decode(*column.unframed(data))], decoder.type)
+    except _UNFIT as error:
+        return brief(error)
+    return None
+
+
+def _slices(sizes: Any) -> Iterator[tuple[int, int]]:
+    """Cut a column into ranges of rows, by count and by bytes; values too large are alone."""
+    ends = sizes.cumsum()
+    large = (sizes > VALUE_SIZE_MAX).nonzero()[0]
+    start = before = 0
+    while start < len(sizes):
+        # At least one value, however large.
+        end = int(ends.searchsorted(before + _SIZE_AT_ONCE)) + 1
+        end = min(end, start + _ROWS_AT_ONCE, len(sizes))
+        following = int(large.searchsorted(start))
+        if following < len(large):
+            end = min(end, max(int(large[following]), start + 1))
+        yield start, end
+        start, before = end, int(ends[end - 1])
+
+
+def _one_by_one(values: list[Any], kind: Any) -> tuple[Any, list[Undecoded]]:
+    parts = []
+    failures: list[Undecoded] = []
+    for row, value in enumerate(values):
+        try:
+            parts.append(pa.array([value], kind))
+        except _UNFIT as error:
+            parts.append(pa.nulls(1, kind))
+            failures.append(Undecoded(row, brief(error)))
+    return pa.concat_arrays(parts), failures

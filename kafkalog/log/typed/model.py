@@ -1,0 +1,170 @@
+"""The description of a typed column, and its decoder."""
+
+from __future__ import annotations
+
+import base64
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from formats.late_classes import dataclass
+from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.log.typed.framing import Framing, SchemaId, split, unpacked
+from kafkalog.log.typed.schema_size import MALFORMED, brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class TypedForm(StrEnum):
+    """The format of the bytes."""
+
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+class Decoder(Protocol):
+    """Decodes bytes to values."""
+
+    type: Any
+    """The `pyarrow.DataType` of the column."""
+
+    def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
+        """Return a value that `pyarrow.array` accepts for the type.
+
+        Args:
+            data: the bytes.
+            schema_id: the id of the schema that they were written with, if a prefix has it.
+
+        Raises:
+            ValueError: the bytes are not such a value.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TypedColumn:
+    """A typed column.
+
+    Attributes:
+        source: `key` or `value`.
+        form: the format of its bytes.
+        schema: the schema file's bytes: a JSON Schema, an Avro schema, or a descriptor set as
+            `protoc --include_imports -o` writes it; empty if `versions` describe the column.
+        message: for Protobuf, the full name of the message; None for the first one.
+        framing: the prefix before the data.
+        schema_id: with a framing, decode only data with this schema id; None for any.
+        writers: the schemas by which data is decoded, by the id in its prefix. If empty, `schema`
+            decodes all. For Avro the texts of a schema and, before it, of those that it refers to;
+            for JSON likewise, with the name before each of these; for Protobuf what
+            `proto_files.compiled` returns.
+        versions: ids of the `writers` whose fields the column has, the newest first.
+    """
+
+    source: str
+    form: TypedForm
+    schema: bytes
+    message: str | None = None
+    framing: Framing = Framing.NONE
+    schema_id: int | None = None
+    writers: tuple[tuple[SchemaId, tuple[str, ...]], ...] = ()
+    versions: tuple[SchemaId, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return f"{self.source}_decoded"
+
+    def decoder(self) -> Decoder:
+        """Return the decoder of the column.
+
+        Raises:
+            UsageError: the schema is malformed, or has something that no column can hold.
+            UnsupportedError: a package is missing.
+        """
+        try:
+            return self._decoder()
+        except ModuleNotFoundError as error:
+            raise UnsupportedError(
+                f"To decode {self.form} needs a package that is missing: {error.name}.",
+                hint=f"pip install 'kafkalog[{self.form}]'",
+            ) from error
+        except MALFORMED as error:
+            raise UsageError(
+                f"The schema of the {self.source}s is malformed: {brief(error)}."
+            ) from error
+
+    def _decoder(self) -> Decoder:
+        if self.form == TypedForm.JSON:
+            from kafkalog.log.typed.json_schema import JsonDecoder, decoder_of_texts
+
+            if not self.writers:
+                return JsonDecoder(self.schema)
+            made = JsonDecoder(self.schema) if self.schema else None
+            return self._evolved(decoder_of_texts, made)
+        if self.form == TypedForm.AVRO:
+            from kafkalog.log.typed.avro import AvroDecoder
+
+            writers = dict(self.writers)
+            return AvroDecoder(writers[self.versions[0]] if self.versions else self.schema, writers)
+        from kafkalog.log.typed.protobuf import ProtobufDecoder
+
+        if self.writers:
+            from kafkalog.log.typed.protobuf import ProtobufVersions
+
+            make = ProtobufVersions(self.schema, self.message, self.framing)
+            return self._evolved(make, make.column)
+        if self.message is None:
+            raise UsageError("Protobuf needs the name of the message.")
+        return ProtobufDecoder(self.schema, self.message, self.framing)
+
+    def _evolved(self, make: Callable[[Sequence[str]], Decoder], column: Decoder | None) -> Decoder:
+        from kafkalog.log.typed.evolution import EvolvedDecoder
+
+        versions = () if column else self.versions
+        return EvolvedDecoder(make, dict(self.writers), versions, column and column.type)
+
+    def unframed(self, data: bytes) -> tuple[bytes, SchemaId | None]:
+        """Return the data without its prefix, and the schema id there.
+
+        Raises:
+            ValueError: the prefix is missing, or has another id than is wanted.
+        """
+        if self.framing == Framing.NONE:
+            return data, None
+        schema_id, start = split(self.framing, data)
+        if schema_id is None:
+            raise ValueError("no schema id")
+        if self.schema_id not in (None, schema_id):
+            raise ValueError(f"the schema is {schema_id}, not {self.schema_id}")
+        return unpacked(self.framing, data, start), schema_id
+
+    def schema_id_of(self, data: bytes) -> SchemaId | None:
+        """Return the schema id in the prefix of data; None if it has none."""
+        return split(self.framing, data)[0]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its fields, from which `from_json` rebuilds it."""
+        return {
+            "source": self.source,
+            "form": self.form,
+            "schema": base64.b64encode(self.schema).decode(),
+            "message": self.message,
+            "framing": self.framing,
+            "schema_id": self.schema_id,
+            "writers": [[number, list(texts)] for number, texts in self.writers],
+            "versions": list(self.versions),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Rebuild the column from the result of `as_json`."""
+        return cls(
+            fields["source"],
+            TypedForm(fields["form"]),
+            base64.b64decode(fields["schema"]),
+            fields["message"],
+            Framing(fields["framing"]),
+            fields["schema_id"],
+            tuple((number, tuple(texts)) for number, texts in fields["writers"]),
+            tuple(fields["versions"]),
+        )

@@ -1,0 +1,308 @@
+"""Protobuf messages by a descriptor set, with Google's own library."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+
+from kafkalog.errors import UsageError
+from kafkalog.log.typed.framing import Framing
+from kafkalog.log.typed.schema_size import SchemaSize, brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.log.typed.framing import SchemaId
+
+_VARINT_SIZE_MAX: Final = 5  # of 32 bits
+_DEPTH_MAX: Final = 64
+_KNOWN: Final = (
+    "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
+    "timestamp", "type", "wrappers",
+)  # fmt: skip
+_FIELD: Final = descriptor_pb2.FieldDescriptorProto
+_SCALARS: Final = {
+    _FIELD.TYPE_DOUBLE: pa.float64(),
+    _FIELD.TYPE_FLOAT: pa.float32(),
+    _FIELD.TYPE_INT64: pa.int64(),
+    _FIELD.TYPE_SINT64: pa.int64(),
+    _FIELD.TYPE_SFIXED64: pa.int64(),
+    _FIELD.TYPE_UINT64: pa.uint64(),
+    _FIELD.TYPE_FIXED64: pa.uint64(),
+    _FIELD.TYPE_INT32: pa.int32(),
+    _FIELD.TYPE_SINT32: pa.int32(),
+    _FIELD.TYPE_SFIXED32: pa.int32(),
+    _FIELD.TYPE_UINT32: pa.uint32(),
+    _FIELD.TYPE_FIXED32: pa.uint32(),
+    _FIELD.TYPE_BOOL: pa.bool_(),
+    _FIELD.TYPE_STRING: pa.string(),
+    _FIELD.TYPE_BYTES: pa.binary(),
+}
+
+
+class ProtobufDecoder:
+    """Decodes Protobuf: messages become structs, enums strings, an unnamed enum number its digits.
+
+    A field with presence that is not set is null; a field without presence has its default, as
+    usual. Fields that the descriptor does not know are skipped, as in Protobuf.
+
+    Args:
+        schema: a `FileDescriptorSet`.
+        name: the message's full name; None for the first message of the last file.
+        framing: which name or number of the message precedes the data.
+        names: names of columns for fields whose number, in a message, has another name elsewhere.
+
+    Attributes:
+        names: the names of columns, by the message's full name and the number.
+
+    Raises:
+        UsageError: the schema is not a descriptor set, lacks the message, or the message contains
+            itself.
+        ModuleNotFoundError: protobuf is missing.
+    """
+
+    def __init__(
+        self,
+        schema: bytes,
+        name: str | None,
+        framing: Framing = Framing.NONE,
+        names: Mapping[tuple[str, int], str] | None = None,
+    ) -> None:
+        pool = descriptor_pool.DescriptorPool()
+        try:
+            files = descriptor_pb2.FileDescriptorSet.FromString(schema).file
+            for file in files:
+                for known in file.dependency:
+                    _add_known(pool, known)
+                pool.AddSerializedFile(file.SerializeToString())
+            if name is None:
+                name = _first_message(files)
+            descriptor = pool.FindMessageTypeByName(name)
+        except KeyError as error:
+            raise UsageError(f"The descriptor set has no message {name!r}.") from error
+        except (message.DecodeError, TypeError) as error:
+            raise UsageError(
+                f"This is not a descriptor set: {brief(error)}.",
+                hint="protoc --include_imports -o FILE NAME.proto",
+            ) from error
+        self._class = message_factory.GetMessageClass(descriptor)
+        self._after = _START[framing](descriptor) if framing in _START else None
+        self.name = name
+        self.names = dict(names or {})
+        self.type, self._convert = _message(descriptor, (), SchemaSize(), self.names)
+
+    def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
+        """Return the message as a dictionary."""
+        if self._after is not None:
+            data = self._after(data)
+        try:
+            return self._convert(self._class.FromString(data))
+        except (message.DecodeError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+
+class ProtobufVersions:
+    """Makes decoders for versions of a message; a field keeps the name that the newest gives it.
+
+    Args:
+        schema: a `FileDescriptorSet` with the message that the column has; empty if the first
+            version that is asked for decides.
+        message: its full name; None for the first one.
+        framing: as for `ProtobufDecoder`.
+    """
+
+    def __init__(self, schema: bytes, message: str | None, framing: Framing) -> None:
+        self._message = message
+        self._framing = framing
+        self._names: dict[tuple[str, int], str] = {}
+        self.column = self._made(schema) if schema else None
+
+    def __call__(self, texts: Sequence[str]) -> ProtobufDecoder:
+        """Return the decoder of a version, from what `proto_files.compiled` returns for it."""
+        [text] = texts
+        if text.startswith("!"):
+            raise UsageError(text[1:])
+        return self._made(b64decode(text))
+
+    def _made(self, schema: bytes) -> ProtobufDecoder:
+        made = ProtobufDecoder(schema, self._message, self._framing, self._names)
+        self._message = made.name
+        self._names = made.names
+        return made
+
+
+def _first_message(files: Any) -> str:
+    if not files or not files[-1].message_type:
+        raise UsageError("The schema has no message.")
+    package = files[-1].package
+    return f"{package}.".lstrip(".") + str(files[-1].message_type[0].name)
+
+
+def _add_known(pool: Any, name: str) -> None:
+    """Add a file that the library has, such as `google/protobuf/timestamp.proto`, if missing."""
+    try:
+        pool.FindFileByName(name)
+    except KeyError:
+        known = name.removesuffix(".proto").removeprefix("google/protobuf/")
+        if known not in _KNOWN or not name.startswith("google/protobuf/"):
+            return
+        module = import_module(f"google.protobuf.{known}_pb2")
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+
+
+def _message(
+    descriptor: Any,
+    around: tuple[str, ...],
+    size: SchemaSize,
+    names: dict[tuple[str, int], str],
+) -> tuple[Any, Callable[[Any], Any]]:
+    if descriptor.full_name in around or not descriptor.fields:
+        what = "is empty" if not descriptor.fields else "contains itself"
+        raise UsageError(f"The message {descriptor.full_name} {what}: no column can hold it.")
+    inside = (*around, descriptor.full_name)
+    fields: dict[str, tuple[Any, Any, Callable[[Any], Any]]] = {}
+    for field in descriptor.fields:
+        with size.inside(field.full_name):
+            name = names.setdefault((descriptor.full_name, field.number), field.name)
+            if name in fields:
+                raise UsageError(f"Two fields of {descriptor.full_name} are {name} in the column.")
+            fields[name] = (field, *_field(field, inside, size, names))
+    kind = pa.struct([pa.field(name, one) for name, (_, one, _) in fields.items()])
+
+    def convert(found: Any) -> Any:
+        return {
+            name: None
+            if field.has_presence and not found.HasField(field.name)
+            else one(getattr(found, field.name))
+            for name, (field, _, one) in fields.items()
+        }
+
+    return kind, convert
+
+
+def _field(
+    field: Any, around: tuple[str, ...], size: SchemaSize, names: dict[tuple[str, int], str]
+) -> tuple[Any, Callable[[Any], Any]]:
+    inner = field.message_type
+    if inner is not None and inner.GetOptions().map_entry:
+        keys, values = inner.fields_by_name["key"], inner.fields_by_name["value"]
+        key, _ = _single(keys, around, size, names)
+        value, convert = _single(values, around, size, names)
+        return pa.map_(key, value), lambda found: [
+            # Protobuf leaves the order open: sorted, the same message gives the same bytes.
+            (name, convert(found[name]))
+            for name in sorted(found)
+        ]
+    kind, convert = _single(field, around, size, names)
+    if field.is_repeated:
+        return pa.list_(kind), lambda found: [convert(one) for one in found]
+    return kind, convert
+
+
+def _single(
+    field: Any, around: tuple[str, ...], size: SchemaSize, names: dict[tuple[str, int], str]
+) -> tuple[Any, Callable[[Any], Any]]:
+    if field.message_type is not None:
+        return _message(field.message_type, around, size, names)
+    if field.enum_type is not None:
+        values = {one.number: one.name for one in field.enum_type.values}
+        # Unknown enum numbers stay in proto3.
+        return pa.string(), lambda number: values.get(number, str(number))
+    return _SCALARS[field.type], lambda value: value
+
+
+def _indexes_of(descriptor: Any) -> list[int]:
+    """Return the location of a message in its file: ordinals from the outermost message to it."""
+    around = descriptor.containing_type
+    if around is None:
+        return [list(descriptor.file.message_types_by_name).index(descriptor.name)]
+    names = [one.name for one in around.nested_types]
+    return [*_indexes_of(around), names.index(descriptor.name)]
+
+
+def _after_indexes(descriptor: Any) -> Callable[[bytes], bytes]:
+    """Return what passes over the indexes of a message; a lone zero means the first message."""
+    wanted = _indexes_of(descriptor)
+
+    def after(data: bytes) -> bytes:
+        count, position = _zigzag(data, 0)
+        found = [] if count else [0]
+        if not 0 <= count <= _DEPTH_MAX:
+            raise ValueError("no indexes of a message")
+        for _ in range(count):
+            index, position = _zigzag(data, position)
+            found.append(index)
+        if found != wanted:
+            raise ValueError(f"not {descriptor.full_name}, but the message {found}, not {wanted}")
+        return data[position:]
+
+    return after
+
+
+def _after_name(descriptor: Any) -> Callable[[bytes], bytes]:
+    """Return what passes over the name of a message, as Apicurio's serializers write it."""
+
+    def after(data: bytes) -> bytes:
+        size, start = _varint(data, 0)
+        end = start + size
+        if end > len(data) or data[start : start + 1] != b"\x0a":  # field 1 with a size: the name
+            raise ValueError("no name of a message")
+        length, position = _varint(data, start + 1)
+        name = data[position:end].decode("utf-8", "replace")
+        if position + length != end:
+            raise ValueError("no name of a message")
+        if name not in (descriptor.name, descriptor.full_name):
+            raise ValueError(f"not {descriptor.full_name}, but the message {name:.100}")
+        return data[end:]
+
+    return after
+
+
+def _after_number(descriptor: Any) -> Callable[[bytes], bytes]:
+    """Return what passes over the number of a message: its place among all names of the file."""
+    names: list[str] = []
+    waiting = list(descriptor.file.message_types_by_name.values())
+    for one in waiting:
+        names.append(one.full_name)
+        waiting += one.nested_types
+    wanted = sorted(names).index(descriptor.full_name)
+
+    def after(data: bytes) -> bytes:
+        number, position = _varint(data, 0)
+        if number != wanted:
+            raise ValueError(f"not {descriptor.full_name}, but the message {number}, not {wanted}")
+        return data[position:]
+
+    return after
+
+
+_START: Final = {
+    Framing.CONFLUENT: _after_indexes,
+    Framing.APICURIO: _after_name,
+    Framing.APICURIO4: _after_name,
+    Framing.GLUE: _after_number,
+}
+"""For each framing, what passes over that which names the message before its data."""
+
+
+def _zigzag(data: bytes, position: int) -> tuple[int, int]:
+    """Read a signed varint; return it and the position after it."""
+    number, position = _varint(data, position)
+    return number >> 1 ^ -(number & 1), position
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Read a varint; return it and the position after it."""
+    number = 0
+    for i in range(_VARINT_SIZE_MAX):
+        if position + i >= len(data):
+            break
+        byte = data[position + i]
+        number |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:  # the last byte
+            return number, position + i + 1
+    raise ValueError("no indexes of a message")

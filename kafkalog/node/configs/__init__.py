@@ -1,0 +1,10 @@
+"""The configs of topics: their definitions, and the source of each value.
+
+Follows `LogConfig` and the broker configs that it defaults to, of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from kafkalog.node.configs.sources import ConfigSources, ConfigValue, LogDirConfigs, TopicConfigs
+
+__all__ = ["ConfigSources", "ConfigValue", "LogDirConfigs", "TopicConfigs"]

@@ -1,0 +1,325 @@
+"""The rows of a listing: facts about log directories, partitions, segments and files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import field
+from typing import TYPE_CHECKING, TypeVar
+
+from formats import file_names
+from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
+from formats.late_classes import dataclass
+from kafkalog.errors import DataError, GoneError, KafkaLogError
+from kafkalog.files.log_dir import (
+    FileEntry,
+    LogDirListing,
+    PartitionDir,
+    list_partition,
+)
+from kafkalog.files.text_files import (
+    MetaProperties,
+    read_meta_properties,
+    read_offset_checkpoint,
+)
+from kafkalog.log.batches.segment import OpenSegment
+from kafkalog.log.living import CHANGES, answered, listed_now
+from kafkalog.model import Defect, LogView, Severity
+from kafkalog.node.identity import topic_id_of
+from kafkalog.node.targets import partitions_of
+from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.view import Difference, Shown, show, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.node.targets import Target
+
+    Errors = tuple[type[KafkaLogError], ...]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirRow:
+    """A log directory: its ids, its size, and how many entries its checkpoints have."""
+
+    path: str
+    meta: MetaProperties | None
+    clean_shutdown: bool
+    partition_count: int
+    size_bytes: int
+    checkpoints: dict[str, int | None]
+    others: tuple[str, ...]
+    defects: tuple[Defect, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition directory; None for values that are unknown or missing.
+
+    `kafkalog.change.compaction.candidates` adds what the cleaner has not compacted yet. The log
+    ends at `log_end_offset` or after it where `unscanned_bytes` would have to be scanned to know.
+    """
+
+    path: str
+    topic: str
+    partition: int | None
+    state: str
+    topic_id: str | None
+    segment_count: int
+    size_bytes: int
+    mtime_ms: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    cleaner_offset: int | None
+    odd_files: dict[str, int]
+    disk_bytes: int = 0
+    dirty_bytes: int | None = None
+    dirty_ratio: float | None = None
+    cleaner_stuck: str | None = None
+    unscanned_bytes: int = 0
+
+    @property
+    def directory(self) -> str:
+        """The directory around it: a log directory."""
+        return os.path.dirname(self.path) or os.curdir
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """A segment; sizes of missing indexes are None."""
+
+    path: str
+    state: str
+    topic: str
+    partition: int | None
+    base_offset: int
+    next_base_offset: int | None
+    size_bytes: int
+    mtime_ms: int
+    largest_timestamp: int | None
+    index_size_bytes: int | None
+    timeindex_size_bytes: int | None
+    txnindex_size_bytes: int | None
+    is_active: bool
+
+    @property
+    def directory(self) -> str:
+        """The directory around its partition: a log directory."""
+        return os.path.dirname(os.path.dirname(self.path)) or os.curdir
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A file and the meaning of its name."""
+
+    path: str
+    kind: FileKind
+    state: FileState
+    offset: int | None
+    size_bytes: int
+    mtime_ms: int
+    error: str | None
+
+
+def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
+    """Yield a row for each log directory among the targets."""
+    for target in targets:
+        if isinstance(target, LogDirListing):
+            yield _log_dir_row(target)
+
+
+def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
+    defects = [
+        Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
+        for path, error in log_dir.errors.items()
+    ]
+    meta = None
+    if entry := log_dir.file(file_names.META_PROPERTIES):
+        try:
+            meta = read_meta_properties(entry.path)
+        except DataError as error:
+            defects.append(_defect(entry.path, error))
+    checkpoints: dict[str, int | None] = {}
+    for name in OFFSET_CHECKPOINTS:
+        if entry := log_dir.file(name):
+            try:
+                checkpoints[name] = len(read_offset_checkpoint(entry.path))
+            except DataError as error:
+                checkpoints[name] = None
+                defects.append(_defect(entry.path, error))
+    sizes = (entry.size_bytes for entry in log_dir.files)
+    used = sum(_used_bytes(partition) for partition in log_dir.partitions)
+    return LogDirRow(
+        path=log_dir.path,
+        meta=meta,
+        clean_shutdown=log_dir.file(file_names.CLEAN_SHUTDOWN) is not None,
+        partition_count=len(log_dir.partitions),
+        size_bytes=sum(sizes) + used,
+        checkpoints=checkpoints,
+        others=log_dir.others,
+        defects=tuple(defects),
+    )
+
+
+def _defect(path: str, error: KafkaLogError) -> Defect:
+    return Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
+
+
+def list_partitions(
+    targets: Iterable[Target],
+    view: LogView = LogView.STARTED,
+    differences: Callable[[Difference], object] = lambda _: None,
+    views: Callable[[PartitionDir, LogView], Shown] = show,
+) -> Iterator[PartitionRow]:
+    """Yield a row for each partition directory; a file among the targets stands for its partition.
+
+    Segments and offsets are those of the view, sizes and other files those on disk; `differences`
+    is called with each difference between the two. `views` makes the views.
+    """
+    for partition in partitions_of(targets):
+        yield from _living(partition, _partition_row, view, differences, views)
+
+
+def _living(
+    partition: PartitionDir,
+    rows: Callable[[PartitionDir, Shown, Errors], Iterator[T]],
+    view: LogView,
+    differences: Callable[[Difference], object],
+    views: Callable[[PartitionDir, LogView], Shown] = show,
+) -> list[T]:
+    """Return the rows of a partition, listing it again if its files change meanwhile.
+
+    If they keep changing, return no rows for a directory that disappeared, and the rows of the last
+    listing for any other. `rows` is called with the errors that it must not suppress.
+    """
+
+    def first(partition: PartitionDir = partition) -> list[T]:
+        shown = views(partition, view)
+        found = list(rows(partition, shown, CHANGES))
+        if (difference := shown.told) is not None:
+            differences(difference)
+        return found
+
+    try:
+        return answered(first, lambda: first(listed_now(partition)))
+    except GoneError:
+        return []
+    except CHANGES:
+        # Its files keep changing: what the last listing says is better than nothing.
+        return list(rows(partition, Shown(partition, partition.segments), ()))
+
+
+def _partition_row(
+    partition: PartitionDir, shown: Shown, changes: Errors
+) -> Iterator[PartitionRow]:
+    log = UnifiedLog(shown.partition)
+    has_log = bool(shown.segments) or shown.partition.loaded is not None
+    frontier = shown.frontier
+    try:
+        if frontier is not None:
+            end: int | None = frontier.end_min
+        else:
+            end = log.log_end_offset if has_log else None
+    except changes:
+        raise  # a new listing knows it
+    except DataError:
+        end = None
+    odd: dict[str, int] = {}
+    for entry in partition.files:
+        if entry.error or entry.name.kind == FileKind.UNKNOWN:
+            odd["unknown"] = odd.get("unknown", 0) + 1
+        elif entry.name.state != FileState.LIVE:
+            odd[entry.name.state] = odd.get(entry.name.state, 0) + 1
+    yield PartitionRow(
+        path=partition.path,
+        topic=partition.topic,
+        partition=partition.partition,
+        state=partition.state,
+        topic_id=topic_id_of(partition),
+        segment_count=len(shown.segments),
+        size_bytes=_used_bytes(partition),
+        mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
+        log_start_offset=log.log_start_offset if has_log else None,
+        log_end_offset=end,
+        high_watermark=log.checkpoint(file_names.HIGH_WATERMARKS),
+        cleaner_offset=log.checkpoint(file_names.CLEANER_OFFSETS),
+        odd_files=odd,
+        disk_bytes=sum(entry.disk_bytes for entry in partition.files),
+        unscanned_bytes=0 if frontier is None else frontier.unscanned_bytes,
+    )
+
+
+def _used_bytes(partition: PartitionDir) -> int:
+    return sum(entry.used_bytes for entry in partition.files)
+
+
+def list_segments(
+    targets: Iterable[Target],
+    view: LogView = LogView.STARTED,
+    differences: Callable[[Difference], object] = lambda _: None,
+) -> Iterator[SegmentRow]:
+    """Yield a row for each segment of the view, by partition and base offset.
+
+    `differences` is called with each difference between view and files.
+    """
+    for partition in partitions_of(targets):
+        yield from _living(partition, _segment_rows, view, differences)
+
+
+def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Iterator[SegmentRow]:
+    for segment in shown.segments:
+        is_stale = segment.time_index is not None and segment.time_index.is_stale
+        try:
+            with OpenSegment(segment) as opened:
+                largest = opened.largest_timestamp(recovered=segment.is_active or is_stale)[0]
+        except changes:
+            raise  # a new listing knows it
+        except DataError:
+            largest = None
+        indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+        sizes = [entry.used_bytes if entry else None for entry in indexes]
+        yield SegmentRow(
+            path=segment.log.path,
+            state=state_of(segment.log.path),
+            topic=partition.topic,
+            partition=partition.partition,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            size_bytes=segment.log.size_bytes,
+            mtime_ms=segment.log.mtime_ms,
+            largest_timestamp=largest,
+            index_size_bytes=sizes[0],
+            timeindex_size_bytes=sizes[1],
+            txnindex_size_bytes=sizes[2],
+            is_active=segment.is_active and not partition.is_remote,
+        )
+
+
+def list_files(targets: Iterable[Target]) -> Iterator[FileRow]:
+    """Yield a row for each file of the targets; files at the top of a log directory come first."""
+    for target in targets:
+        for entry in _files(target):
+            yield FileRow(
+                path=entry.path,
+                kind=entry.name.kind,
+                state=entry.name.state,
+                offset=entry.name.offset,
+                size_bytes=entry.size_bytes,
+                mtime_ms=entry.mtime_ms,
+                error=entry.error,
+            )
+
+
+def _files(target: Target) -> Iterator[FileEntry]:
+    if isinstance(target, FileEntry):
+        yield target
+        return
+    yield from target.files
+    if isinstance(target, LogDirListing):
+        if file_names.REMOTE_INDEX_CACHE in target.others:
+            cache = os.path.join(target.path, file_names.REMOTE_INDEX_CACHE)
+            yield from list_partition(cache).files
+        for partition in target.partitions:
+            yield from partition.files

@@ -1,0 +1,326 @@
+"""The targets of a run: what is at its paths; a parent stands for the log directories in it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from formats.file_names import (
+    DirectoryState,
+    is_staging,
+    parse_directory_name,
+    partition_of,
+)
+from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
+from kafkalog.files.log_dir import (
+    FileEntry,
+    LogDirListing,
+    LogDirTop,
+    PartitionDir,
+    look_at,
+    open_any,
+)
+from kafkalog.files.parents import Parent
+from kafkalog.io.broker_lock import is_broker_running
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.uris import is_object
+from kafkalog.log.living import TRIES_MAX, about_a_log, are_of_one_node, pause
+from kafkalog.node.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+
+T = TypeVar("T")
+
+Target = LogDirListing | PartitionDir | FileEntry
+
+
+def open_targets(
+    paths: Iterable[str | os.PathLike[str] | Target],
+    *,
+    failed: Callable[[KafkaLogError], None] = raised,
+    parents: Callable[[Parent], object] = lambda _: None,
+    by_names: bool = False,
+    topics: Collection[str] | None = None,
+    log_dirs: tuple[str, ...] = (),
+) -> list[Target]:
+    """Open what is at several paths.
+
+    Args:
+        paths: log directories, partition directories, files, and directories that hold log
+            directories at most `kafkalog.files.parents.DEPTH_MAX` levels below them; what is open
+            stays as it is.
+        failed: called with the error of a path or log directory that is left out; without it the
+            first error is raised.
+        parents: called with each directory that stands for the log directories below it.
+        by_names: whether manifests are read when files are looked at, and only then.
+        topics: as for `open_any`.
+        log_dirs: others of the run, to which partitions may move.
+
+    Raises:
+        KafkaLogError: as `open_path`, unless `failed` takes the error.
+    """
+
+    def opened(path: str) -> Target | Parent:
+        found = open_any(path, topics)
+        if isinstance(found, PartitionDir) and not by_names:
+            len(found.files)  # reads the manifests of a tier
+        return found
+
+    found: list[Target] = _each(opened, paths, failed, parents)
+    return together(of_one_moment(found, opened), log_dirs)
+
+
+def together(targets: Sequence[Target], log_dirs: tuple[str, ...] = ()) -> list[Target]:
+    """Return targets whose partitions know the log directories of all of them, and some more."""
+    log_dirs = tuple(dict.fromkeys((*log_dirs_of(targets), *log_dirs)))
+
+    def knowing(partition: PartitionDir) -> PartitionDir:
+        return replace(partition, log_dirs=log_dirs)
+
+    return [
+        knowing(one)
+        if isinstance(one, PartitionDir)
+        else replace(one, partitions=tuple(map(knowing, one.partitions)))
+        if isinstance(one, LogDirListing)
+        else one
+        for one in targets
+    ]
+
+
+def log_dirs_of(targets: Iterable[Target | LogDirTop]) -> tuple[str, ...]:
+    """Return the log directories of targets, those around single partitions included."""
+    of_logs = (LogDirListing, LogDirTop)
+    return tuple(
+        one.path if isinstance(one, of_logs) else one.log_dir
+        for one in targets
+        if not isinstance(one, FileEntry)
+    )
+
+
+def look_at_targets(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    failed: Callable[[KafkaLogError], None] = raised,
+    parents: Callable[[Parent], object] = lambda _: None,
+) -> list[LogDirTop | PartitionDir | FileEntry]:
+    """Do what `open_targets` does, without listing the partitions of log directories."""
+    return of_one_moment(_each(look_at, paths, failed, parents), look_at)
+
+
+def _each(
+    opens: Callable[[str], T | Parent],
+    paths: Iterable[str | os.PathLike[str] | T],
+    failed: Callable[[KafkaLogError], None],
+    parents: Callable[[Parent], object],
+) -> list[T]:
+    targets: list[T] = []
+    for one in paths:
+        if not isinstance(one, str | os.PathLike):
+            targets.append(one)
+            continue
+        with contained(path := os.fspath(one), failed):
+            found = opens(path)
+            if isinstance(found, Parent):
+                parents(found)
+                targets += _each(opens, found.log_dirs, failed, parents)
+            else:
+                targets.append(found)
+    return targets
+
+
+def of_one_moment(targets: Sequence[T], opens: Callable[[str], T | Parent]) -> list[T]:
+    """Return targets whose log directories have their partitions at the same time.
+
+    Else a partition that moves between two of them meanwhile could be in both, or in none.
+    """
+    found = list(targets)
+    for _ in range(TRIES_MAX):
+        log_dirs = {
+            n: one
+            for n, one in enumerate(found)
+            if isinstance(one, LogDirListing | LogDirTop) and not is_object(one.path)
+        }
+        if len(log_dirs) < 2:
+            break
+        changed = [n for n, one in log_dirs.items() if not _is_as_listed(one)]
+        if not changed:
+            moving = _moving(list(log_dirs.values()))
+            changed = [n for n, one in log_dirs.items() if one.path in moving]
+            if not changed:
+                break
+            pause()
+        for n in changed:
+            with suppress(DataError):
+                if not isinstance(again := opens(log_dirs[n].path), Parent):
+                    found[n] = again
+    return found
+
+
+def _names_in(log_dir: LogDirListing | LogDirTop) -> set[str]:
+    """Return the names of the partition directories that a log directory had."""
+    if isinstance(log_dir, LogDirTop):
+        return {name for name in log_dir.directories if parse_directory_name(name)}
+    paths = (*(one.path for one in log_dir.partitions), *log_dir.errors, *log_dir.passed_over)
+    return {os.path.basename(one) for one in paths}
+
+
+def _is_as_listed(log_dir: LogDirListing | LogDirTop) -> bool:
+    """Return whether no partition came or went since a log directory was listed."""
+    before = _names_in(log_dir)
+    with suppress(OSError, DataError):
+        now = {name for name in file_system.names(log_dir.path) if parse_directory_name(name)}
+        came = (os.path.join(log_dir.path, name) for name in now - before)
+        return before <= now and not any(map(file_system.is_directory, came))
+    return True
+
+
+def _moving(log_dirs: Sequence[LogDirListing | LogDirTop]) -> set[str]:
+    """Return the log directories that have partitions in common while their broker moves them.
+
+    It gives the new directory its name before it takes it from the old one.
+    """
+    living = {one.path: _names_in(one) for one in log_dirs if is_broker_running(one.path)}
+    return {
+        path
+        for pair in combinations(living, 2)
+        if not living[pair[0]].isdisjoint(living[pair[1]]) and are_of_one_node(*pair)
+        for path in pair
+    }
+
+
+@lru_cache(maxsize=1024)
+def partition_around(path: str) -> PartitionDir:
+    """Return the partition directory around a file by its name, not listed."""
+    directory = os.path.dirname(file_system.absolute(path))
+    return PartitionDir(directory, partition_of(directory), ())
+
+
+_NAMED_MAX: Final = 20  # topics in a hint
+
+
+def unlisted(targets: Iterable[Target]) -> dict[tuple[str, int | None], DataError]:
+    """Return the live partitions of log directories that could not be listed, with the errors."""
+    found = unlisted_of(targets)
+    return {
+        (one.topic, one.partition): why for one, why in found if one.state == DirectoryState.LIVE
+    }
+
+
+def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
+    """Yield the partition directories of the targets."""
+    for target in targets:
+        if isinstance(target, LogDirListing):
+            yield from target.partitions
+        elif isinstance(target, PartitionDir):
+            yield target
+
+
+def meant_partitions(
+    targets: Sequence[Target],
+    topics: Collection[str] | None = None,
+    *,
+    internal: bool = False,
+    dead: bool = False,
+) -> tuple[list[PartitionDir], list[PartitionDir]]:
+    """Return the partitions that are meant, and those that are left out as internal.
+
+    A partition directory is meant whatever it is called; of a log directory, what a broker would
+    serve, without internal topics. Files are passed over.
+
+    Args:
+        targets: log directories and partition directories.
+        topics: only these topics, which may be internal.
+        internal: whether internal topics are meant, too.
+        dead: whether directories are meant, too, that await their deletion, are stray or moving.
+    """
+    from kafkalog.files.payloads.kinds import payload_kind
+
+    meant: list[PartitionDir] = []
+    left_out: list[PartitionDir] = []
+    for target in targets:
+        is_named = isinstance(target, PartitionDir)
+        for one in partitions_of([target]):
+            if not (is_named or dead or one.is_served):
+                continue
+            if not is_named and is_staging(os.path.basename(one.path)):
+                continue  # left by a killed run of ours
+            if topics is not None and one.topic not in topics:
+                continue
+            is_internal = payload_kind(one.topic) is not None
+            is_meant = is_named or internal or topics is not None or not is_internal
+            (meant if is_meant else left_out).append(one)
+    return meant, left_out
+
+
+def topics_of(targets: Iterable[Target]) -> set[str]:
+    """Return the topics of targets, also of directories that could not be listed."""
+    found: set[str] = set()
+    for target in targets:
+        found.update(partition.topic for partition in partitions_of([target]))
+        found.update(one.topic for one in passed_over(target))
+        found.update(one.topic for one, _ in unlisted_of([target]))
+        if isinstance(target, FileEntry) and (name := partition_around(target.path).name):
+            found.add(name.topic)
+    return found
+
+
+def passed_over(target: Target) -> Iterator[PartitionDir]:
+    """Yield the partition directories, not listed, of topics that were not to be opened."""
+    for path in target.passed_over if isinstance(target, LogDirListing) else ():
+        yield PartitionDir(path, partition_of(path), ())
+
+
+def unlisted_of(targets: Iterable[Target]) -> Iterator[tuple[PartitionDir, DataError]]:
+    """Yield the partition directories that cannot be listed, as empty ones, and why."""
+    for target in targets:
+        for path, error in target.errors.items() if isinstance(target, LogDirListing) else ():
+            yield PartitionDir(path, partition_of(path), ()), error
+
+
+def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> None:
+    """Raise `UsageError` if a wanted topic is not present: an empty answer would hide a typo."""
+    from kafkalog.files.payloads.kinds import payload_kind
+
+    topics = set(present)
+    if missing := sorted({*(wanted or ())} - topics):
+        known = sorted(topic for topic in topics if payload_kind(topic) is None)
+        named = f"Topics are {', '.join(known[:_NAMED_MAX])}"
+        raise UsageError(
+            f"No partition of the topic {', '.join(missing)} is here.",
+            hint=f"{named}{', …' if len(known) > _NAMED_MAX else ''}." if known else None,
+        )
+
+
+def best_replica(replicas: Sequence[PartitionDir]) -> PartitionDir:
+    """Return the replica with the latest leader epoch, of those the one with the longest log.
+
+    One that cannot be read is taken only if there is no other.
+    """
+
+    def rank(partition: PartitionDir) -> tuple[int, int]:
+        try:
+            return completeness(UnifiedLog(partition))
+        except DataError:
+            return (-2, -1)  # below any log that can be read
+
+    return replicas[0] if len(replicas) == 1 else max(replicas, key=rank)
+
+
+def best_replicas(partitions: Sequence[PartitionDir]) -> list[PartitionDir]:
+    """Return the best replica of each partition, in the order of their first replicas."""
+    found: dict[tuple[str, int | None], list[PartitionDir]] = {}
+    for one in partitions:
+        found.setdefault((one.topic, one.partition), []).append(one)
+    return [best_replica(replicas) for replicas in found.values()]
+
+
+@about_a_log
+def completeness(log: UnifiedLog) -> tuple[int, int]:
+    """Return how complete a replica is: its latest leader epoch, and its log end offset."""
+    return log.leader_epochs[-1].epoch if log.leader_epochs else -1, log.log_end_offset

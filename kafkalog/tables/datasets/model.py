@@ -1,0 +1,93 @@
+"""Which tables there are besides those of logs, and what a reader of tables is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kafkalog.log.defects import raise_defect
+from kafkalog.model import Defect, End, Isolation, LogView, Replicas
+from kafkalog.tables.model import Bounds, Request, TableName, fail, usual_replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.state.model import Groups
+    from kafkalog.node.view import Difference
+    from kafkalog.tables.model import Failed
+
+
+class StateTable(StrEnum):
+    """The tables of what the internal topics add up to."""
+
+    GROUPS = "groups"
+    COMMITS = "commits"
+    TOPICS = "topics"
+    CONFIGS = "configs"
+
+
+def _nothing() -> None:
+    """Let reading go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Some logs, and how their tables are read.
+
+    Attributes:
+        paths: log directories, partition directories, or single logs.
+        topics: these topics only; None for all.
+        isolation: for records: those that consumers of this isolation level get.
+        end: where records end: at the high watermark, or at the end of the log.
+        replicas: how several copies of a partition are handled; None for the usual way.
+        internal: whether internal topics of brokers are wanted, too.
+        view: what of a partition directory is shown.
+        text: whether keys and values are text; invalid UTF-8 becomes U+FFFD.
+        disorder_ms: no record is older than the newest before it by more than this, so that
+            reading ends soon after a time range; None if that is not known.
+        threads: number of decoding threads; None for one per processor, up to 8.
+        on_defect: called with each defect; by default the first grave one is raised.
+        differences: as for `kafkalog.tables.plan_splits`.
+        ends: likewise.
+        on_groups: called with the groups that a table of state was read from, and what they lack;
+            if None, a `UserWarning` reports missing partitions.
+        before_each: called before each look at a log; what it raises stops the reading.
+        failed: called with a partition that cannot be read, and why; by default that is raised.
+    """
+
+    paths: tuple[str, ...]
+    topics: frozenset[str] | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    end: End = End.WATERMARK
+    replicas: Replicas | None = None
+    internal: bool = False
+    view: LogView = LogView.STARTED
+    text: bool = False
+    disorder_ms: int | None = None
+    threads: int | None = None
+    on_defect: Callable[[Defect], object] = field(default=raise_defect, compare=False)
+    differences: Callable[[Difference], object] | None = field(default=None, compare=False)
+    ends: Callable[[PartitionOffsets], object] | None = field(default=None, compare=False)
+    on_groups: Callable[[Groups], object] | None = field(default=None, compare=False)
+    before_each: Callable[[], object] = field(default=_nothing, compare=False)
+    failed: Failed = field(default=fail, compare=False)
+
+    @property
+    def losses(self) -> Callable[[Defect], object] | None:
+        """What hears of records that are deleted while they are read; None if it is an error."""
+        return None if self.on_defect is raise_defect else self.on_defect
+
+    def request(self, table: TableName) -> Request:
+        """Return the request for all rows of a table."""
+        return Request(
+            table,
+            Bounds(topics=self.topics, disorder_ms=self.disorder_ms),
+            self.isolation,
+            self.replicas or usual_replicas(table),
+            self.internal,
+            required_topics=self.topics or frozenset(),
+            end=self.end,
+            view=self.view,
+        )

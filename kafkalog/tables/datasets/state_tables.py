@@ -1,0 +1,162 @@
+"""The rows of the tables of state: groups, committed offsets, topics and configs."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from formats.topic_names import CLUSTER_METADATA
+from kafkalog.errors import NotFoundError
+from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.io.wording import counted
+from kafkalog.node.choice import live_partitions
+from kafkalog.node.cluster_image import read_cluster_image
+from kafkalog.node.cluster_image.model import RESOURCE_TYPES, TOPIC
+from kafkalog.node.configs.sources import read_metadata_configs
+from kafkalog.node.identity import newest_metadata
+from kafkalog.node.state.groups import EndOffsets, read_groups
+from kafkalog.node.targets import open_targets
+from kafkalog.tables.datasets.model import StateTable, Tables
+from kafkalog.tables.datasets.schemas import STATE_SCHEMAS
+from kafkalog.tables.reading import ROWS_AT_ONCE
+from kafkalog.tables.schemas import MILLISECONDS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.node.state.model import Groups
+
+
+def read_state(table: StateTable, tables: Tables) -> Iterator[Any]:
+    """Yield the rows of a table of state as record batches, with all of its columns.
+
+    Raises:
+        NotFoundError: the internal topic that has them is not here.
+        CorruptDataError, UnreadableError: it is damaged, unless `on_defect` takes it.
+    """
+    rows = _ROWS[table](tables, open_targets(tables.paths))
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pylist(some, STATE_SCHEMAS[table])
+
+
+def _read_groups(tables: Tables, targets: Sequence[Any]) -> Groups:
+    """Read the groups, and say what is missing."""
+    found = read_groups(targets, defects=tables.on_defect)
+    if tables.on_groups is not None:
+        tables.on_groups(found)
+    elif missing := found.topic.missing_count:
+        text = f"{counted(missing, 'partition')} of {found.topic.name} not here: groups are missing"
+        warnings.warn(text, stacklevel=2)
+    return found
+
+
+def _groups(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for one in _read_groups(tables, targets).groups.values():
+        yield {
+            "group_id": one.name,
+            "group_type": one.kind,
+            "state": one.state,
+            "epoch": one.epoch,
+            "protocol": one.protocol,
+            "coordinator": one.coordinator,
+            "members": [asdict(member) for member in one.members],
+            "undecoded": one.undecoded,
+        }
+
+
+def _commits(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    ends = EndOffsets(targets)
+    for group in _read_groups(tables, targets).groups.values():
+        for one in group.offsets:
+            if tables.topics is not None and one.topic not in tables.topics:
+                continue
+            found = ends.lag(one)
+            yield {
+                "group_id": one.group,
+                "topic": one.topic,
+                "partition": one.partition,
+                "offset": one.offset,
+                "end_offset": found.end_offset,
+                "lag": found.lag,
+                "leader_epoch": one.leader_epoch,
+                "metadata": one.metadata,
+                "committed_at": _microseconds(one.committed_ms),
+                "expires_at": _microseconds(one.expires_ms),
+                "coordinator": one.coordinator,
+                "record_offset": one.record_offset,
+                "producer_id": one.producer_id,
+                "pending": one.is_pending,
+                "exact": one.is_exact,
+                "complete": one.is_complete,
+            }
+
+
+def _microseconds(time_ms: int | None) -> int | None:
+    if time_ms is None or time_ms == -1 or abs(time_ms) > MILLISECONDS_MAX:
+        return None
+    return time_ms * 1000
+
+
+def _topics(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    found = open_path(_metadata_log_dir(targets))
+    image = read_cluster_image(found) if isinstance(found, LogDirListing) else None
+    if image is None:
+        raise _no_metadata(targets)
+    for topic_id, name in sorted(image.names.items()):
+        if tables.topics is not None and name not in tables.topics:
+            continue
+        for partition, one in sorted(image.partitions[topic_id].items()):
+            yield {
+                "topic": name,
+                "partition": partition,
+                "topic_id": topic_id,
+                "leader_epoch": one.leader_epoch,
+                "replicas": one.replicas,
+            }
+
+
+def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    found = read_metadata_configs(_metadata_log_dir(targets))
+    if found is None:
+        raise _no_metadata(targets)
+    for defect in found.defects:
+        tables.on_defect(defect)
+    for (kind, name), settings in sorted(found.settings.items()):
+        if kind == TOPIC and tables.topics is not None and name not in tables.topics:
+            continue
+        for config, setting in settings.items():
+            yield {
+                "resource": RESOURCE_TYPES.get(kind, str(kind)).lower(),
+                "name": name,
+                "config": config,
+                "value": setting.text,
+                "source": setting.source,
+            }
+
+
+def _metadata_log_dir(targets: Sequence[Any]) -> str:
+    """Return the log directory with the newest metadata log."""
+    found = newest_metadata(live_partitions(targets, CLUSTER_METADATA))
+    if found is None:
+        raise _no_metadata(targets)
+    return found.log_dir
+
+
+def _no_metadata(targets: Sequence[Any]) -> NotFoundError:
+    return NotFoundError(
+        "There is no metadata log here that begins at offset 0 or at a snapshot.",
+        path=targets[0].path if targets else None,
+        hint="Give a log directory that has __cluster_metadata-0.",
+    )
+
+
+_ROWS: Final[dict[StateTable, Callable[[Tables, Any], Iterator[dict[str, Any]]]]] = {
+    StateTable.GROUPS: _groups,
+    StateTable.COMMITS: _commits,
+    StateTable.TOPICS: _topics,
+    StateTable.CONFIGS: _configs,
+}

@@ -1,0 +1,38 @@
+"""Profiles of partitions and topics: counts of records, bytes, codecs, keys and times."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.io.engine import Engine
+    from kafkalog.tables.model import Request
+    from kafkalog.tables.profiles.model import Profile
+
+__all__ = ["profile"]
+
+
+def profile(
+    *paths: str | os.PathLike[str],
+    request: Request | None = None,
+    engine: Engine | None = None,
+    **options: Any,
+) -> list[Profile]:
+    """Count what partitions and topics hold; the profile of a topic comes after its partitions.
+
+    Args:
+        paths: log directories, partition directories or logs.
+        request: which records; None for all that consumers get.
+        engine: runs the counting tasks; None for threads of this process.
+        options: as for `profile_logs`: `bucket_ms`, `hot_keys` ….
+
+    Raises:
+        as `profile_logs`.
+    """
+    from kafkalog.io.engine import LocalEngine
+    from kafkalog.tables.model import Request
+    from kafkalog.tables.profiles.run import profile_logs
+
+    places = [os.fspath(path) for path in paths]
+    return profile_logs(engine or LocalEngine(), places, request or Request(), **options)

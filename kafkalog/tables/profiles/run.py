@@ -1,0 +1,248 @@
+"""Profiles of partitions and topics: planned here, counted by an engine, merged here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkalog.check.segments import missing_offsets
+from kafkalog.io.engine import Engine, told_error
+from kafkalog.io.paths import file_system
+from kafkalog.log.defects import raise_defect
+from kafkalog.model import present_ms
+from kafkalog.tables.planning import Target, each_planned, find_targets, tell_differences
+from kafkalog.tables.profiles.model import CodecUse, Profile, TimeBucket
+from kafkalog.tables.profiles.part import Part, profile_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.model import Defect
+    from kafkalog.node.view import Difference
+    from kafkalog.tables import Request
+
+
+_NESTED: Final = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "codecs": pa.list_(
+        pa.struct(
+            [
+                ("codec", pa.string()),
+                ("batches", pa.int64()),
+                ("size_bytes", pa.int64()),
+                ("data_bytes", pa.int64()),
+            ]
+        )
+    ),
+    "hot_keys": pa.list_(
+        pa.struct([("key", pa.binary()), ("at_least", pa.int64()), ("at_most", pa.int64())])
+    ),
+    "histogram": pa.list_(
+        pa.struct([("start", pa.int64()), ("records", pa.int64()), ("data_bytes", pa.int64())])
+    ),
+}
+
+
+def profile_table(profiles: Iterable[Profile]) -> Any:
+    """Return a `pyarrow.Table` with the attributes of `Profile` as columns; numbers are int64."""
+    columns = [(one.name, _NESTED.get(one.name, pa.int64())) for one in fields(Profile)]
+    return pa.Table.from_pylist([asdict(one) for one in profiles], pa.schema(columns))
+
+
+def write_parquet(profiles: Iterable[Profile], file: BinaryIO) -> None:
+    """Write `profile_table` as Parquet."""
+    pq.write_table(profile_table(profiles), file)
+
+
+HOUR_MS: Final = 3_600_000
+HOT_KEYS: Final = 10
+
+
+def profile_logs(
+    engine: Engine,
+    paths: Sequence[str],
+    request: Request,
+    *,
+    bucket_ms: int = HOUR_MS,
+    hot_keys: int = HOT_KEYS,
+    done: Callable[[int], None] | None = None,
+    differences: Callable[[Difference], object] | None = None,
+    ends: Callable[[PartitionOffsets], object] | None = None,
+    missing: Callable[[Defect], object] = raise_defect,
+    failed: Callable[[KafkaLogError], object] | None = None,
+) -> list[Profile]:
+    """Return the profiles of all partitions; that of a topic comes after its partitions.
+
+    Args:
+        engine: runs the counting tasks.
+        paths: log directories, partition directories or logs.
+        request: which records; its table must be that of records.
+        bucket_ms: minimum length of the intervals of the histogram.
+        hot_keys: maximum number of frequent keys.
+        done: called with the number of tasks that ended.
+        differences, ends: as for `plan_splits`.
+        missing: called with a finding for each log that lacks records between its segments;
+            without it the first one is raised.
+        failed: called if a log cannot be read, or kafkalog itself fails on it: its partition and
+            topic then have no profile; if None, the error is raised.
+
+    Raises:
+        KafkaLogError: as `plan_splits` and the engine.
+
+    Cost:
+        Memory here: about 300 KiB per partition, and the frequent keys.
+    """
+    at_ms = present_ms()
+    tasks = []
+    owners = []
+    lacking: list[PartitionDir] = []
+
+    def lacks(partition: PartitionDir, error: KafkaLogError) -> None:
+        if failed is None:
+            raise error
+        failed(error)
+        lacking.append(partition)
+
+    def gaps(target: Target) -> None:
+        for defect in missing_offsets(target.partition, target.segments):
+            missing(defect)
+
+    with file_system.listings_held(paths):
+        targets = {one.partition.path: one for one in find_targets(paths, request, failed=lacks)}
+        tell_differences(targets.values(), differences)
+        planned = each_planned(list(targets.values()), lambda _: request, at_ms, gaps, lacks)
+        # Before anything is counted: the result would lack them unnoticed.
+        for path, (splits, end) in zip(targets, planned, strict=True):
+            if ends is not None and end is not None:
+                ends(end)
+            for some in _grouped(splits, request.split_bytes):
+                tasks.append({"splits": some, "bucket_ms": bucket_ms})
+                owners.append(path)
+    parts = {path: Part(bucket_ms) for path in targets}
+    for partition in lacking:
+        targets.setdefault(partition.path, Target(partition, (), partition))
+        parts.pop(partition.path, None)
+    for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
+        for failure in result["failures"]:
+            error = told_error(failure)
+            if failed is None:
+                raise error
+            if parts.pop(owners[number], None) is not None:
+                failed(error)
+        if owners[number] in parts:
+            parts[owners[number]].merge(Part.from_json(result["part"]))
+    return list(_profiles(targets, parts, bucket_ms, hot_keys))
+
+
+def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield splits as JSON, in groups of consecutive splits of limited size."""
+    some: list[Any] = []
+    room = size
+    for split in splits:
+        if some and split.size_bytes > room:
+            yield some
+            some, room = [], size
+        some.append(split.as_json())
+        room -= split.size_bytes
+    if some:
+        yield some
+
+
+def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Yield results by number: merged in another order, sketches would differ."""
+    waiting: dict[int, Any] = {}
+    following = 0
+    for number, result in results:
+        waiting[number] = result
+        while following in waiting:
+            yield following, waiting.pop(following)
+            following += 1
+
+
+def _profiles(
+    targets: dict[str, Target], parts: dict[str, Part], bucket_ms: int, hot_keys: int
+) -> Iterator[Profile]:
+    by_topic: dict[str, dict[int, list[str]]] = {}
+    for path, one in targets.items():
+        number = -1 if one.partition.partition is None else one.partition.partition
+        by_topic.setdefault(one.partition.topic, {}).setdefault(number, []).append(path)
+    for topic, unordered in sorted(by_topic.items()):
+        found = dict(sorted(unordered.items()))
+        for number, paths in found.items():
+            if any(path not in parts for path in paths):
+                continue
+            chosen = [targets[path] for path in paths]
+            merged = _merged([parts[path] for path in paths], bucket_ms)
+            yield _profile(topic, number, chosen, merged, hot_keys)
+        paths = [path for some in found.values() for path in some]
+        # The profile of the only partition is that of the topic.
+        if len(found) > 1 and all(path in parts for path in paths):
+            chosen = [targets[path] for path in paths]
+            merged = _merged([parts[path] for path in paths], bucket_ms)
+            yield _profile(topic, None, chosen, merged, hot_keys)
+
+
+def _merged(parts: Sequence[Part], bucket_ms: int) -> Part:
+    if len(parts) == 1:
+        return parts[0]
+    whole = Part(bucket_ms)
+    for part in parts:
+        whole.merge(part)
+    return whole
+
+
+def _profile(
+    topic: str, number: int | None, targets: Sequence[Target], part: Part, hot_keys: int
+) -> Profile:
+    counts, largest, smallest = part.counts, part.largest, part.smallest
+    producers, keys = part.producers.bounds, part.keys.bounds
+    sums = {
+        name: counts[name]
+        for name in (
+            "batches", "control_batches", "transactional_batches", "idempotent_batches", "records",
+            "null_keys", "tombstones", "key_bytes", "value_bytes", "header_bytes", "defects",
+        )
+    }  # fmt: skip
+    return Profile(
+        topic=topic,
+        partition=number,
+        logs=len(targets),
+        segments=sum(len(one.segments) for one in targets),
+        size_bytes=sum(one.partition.size_bytes for one in targets),
+        first_offset=smallest.get("offset"),
+        last_offset=largest.get("offset"),
+        earliest=smallest.get("timestamp"),
+        latest=largest.get("timestamp"),
+        batch_records_max=largest.get("batch_records", 0),
+        batch_size_max=largest.get("batch_size", 0),
+        codecs=tuple(_codecs(counts)),
+        producers=producers[0],
+        producers_at_least=producers[1],
+        producers_at_most=producers[2],
+        keys=keys[0],
+        keys_at_least=keys[1],
+        keys_at_most=keys[2],
+        hot_keys=part.frequent.most(hot_keys),
+        bucket_ms=part.histogram.bucket_ms,
+        histogram=tuple(
+            TimeBucket(start, *both) for start, both in sorted(part.histogram.buckets.items())
+        ),
+        **sums,
+    )
+
+
+def _codecs(counts: dict[str, int]) -> Iterator[CodecUse]:
+    names = {name.split("/")[1] for name in counts if name.startswith("codec/")}
+    for name in sorted(names):
+        batches, size, data = (
+            counts.get(f"codec/{name}/{what}", 0)
+            for what in ("batches", "size_bytes", "data_bytes")
+        )
+        yield CodecUse(name, batches, size, data)

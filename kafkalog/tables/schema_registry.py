@@ -1,0 +1,287 @@
+"""The schemas that values were written with: of a registry, of a `_schemas` topic, or of files.
+
+A registry of Confluent's kind numbers all schemas. It keeps them in the topic `_schemas`, so the
+disk of a broker has them, too, whether the registry is alive or not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import urllib.parse
+from base64 import b64encode
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import CorruptDataError, NotFoundError, UnreadableError, UsageError
+from kafkalog.files.log_dir import LogDirListing, PartitionDir
+from kafkalog.io.paths import file_system, http
+from kafkalog.io.paths.source import read_file
+from kafkalog.log.batches.selection import Selection
+from kafkalog.log.defects import raise_defect
+from kafkalog.model import Defect
+from kafkalog.node.reader import read_records
+from kafkalog.node.targets import open_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog.log.typed.framing import SchemaId
+
+TOPIC: Final = "_schemas"
+_SIZE_MAX: Final = 256 << 20
+_SCHEMA_SIZE_MAX: Final = 16 << 20
+_FORMS: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+_ID: Final = re.compile(r"[0-9]{1,19}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ID_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A version of a subject.
+
+    Attributes:
+        subject: its subject; None if it has none, as in a file.
+        version: its number there.
+        id: number of the schema, or UUID of its version.
+        form: `AVRO`, `JSON` or `PROTOBUF`.
+        text: the schema.
+        references: name, subject and version of the schemas that it refers to.
+    """
+
+    subject: str | None
+    version: int
+    id: SchemaId
+    form: str
+    text: str
+    references: tuple[tuple[str, str, int], ...] = ()
+
+
+@dataclass
+class SchemaRegistry:
+    """The schemas of a registry."""
+
+    place: str
+    by_id: dict[SchemaId, Registered] = field(default_factory=dict)
+    by_version: dict[tuple[str, int], Registered] = field(default_factory=dict)
+
+    def add(self, one: Registered) -> None:
+        """Add a schema, or replace that of the same version."""
+        if isinstance(one.id, int) or _ID.fullmatch(one.id):
+            self.by_id[one.id] = one
+        if one.subject is not None:
+            self.by_version[one.subject, one.version] = one
+
+    def latest(self, subject: str) -> Registered:
+        """Return the latest version of a subject.
+
+        Raises:
+            UsageError: there is no such subject.
+        """
+        return self.versions(subject)[0]
+
+    def versions(self, subject: str) -> list[Registered]:
+        """Return all versions of a subject, the newest first.
+
+        Raises:
+            UsageError: there is no such subject.
+        """
+        found = [one for (name, _), one in self.by_version.items() if name == subject]
+        if not found:
+            raise UsageError(
+                f"There is no subject {subject} in {self.place}.",
+                hint="Name the schema that the column is to have with --value-schema FILE.",
+            )
+        return sorted(found, key=lambda one: one.version, reverse=True)
+
+    def of_form(self, form: str) -> list[Registered]:
+        """Return the schemas of a format, in the order of their ids."""
+        found = [one for one in self.by_id.values() if one.form == form]
+        return sorted(found, key=lambda one: (isinstance(one.id, str), one.id))
+
+    def with_references(self, one: Registered, name: str = "") -> list[tuple[str, str]]:
+        """Return names and texts of a schema and of what it refers to, each after what it needs.
+
+        Args:
+            one: the schema.
+            name: its name in the result; the others are called what their referrers call them.
+
+        Raises:
+            UsageError: a referenced schema is missing, or refers to itself.
+        """
+        texts: dict[str, str] = {}
+        self._collect(one, name, texts, [])
+        return list(texts.items())
+
+    def _collect(
+        self, one: Registered, called: str, texts: dict[str, str], above: list[Registered]
+    ) -> None:
+        if one in above:
+            raise UsageError(f"The schema {one.id} of {self.place} refers to itself.")
+        for name, subject, version in one.references:
+            referred = self.by_version.get((subject, version))
+            if referred is None:
+                raise UsageError(
+                    f"The schema {one.id} of {self.place} refers to {name}, version {version} of "
+                    f"the subject {subject}, which is missing."
+                )
+            self._collect(referred, name, texts, [*above, one])
+        texts.setdefault(called, one.text)
+
+
+def read_registry(place: str) -> SchemaRegistry:
+    """Read all schemas of a place.
+
+    Args:
+        place: the URL of a registry (`http://`, `https://`), a log directory or partition directory
+            with the topic `_schemas`, or a directory of schemas whose names are their ids, such
+            as `12.avsc`, `13.json`, `14.proto` or `UUID.avsc`; what these refer to is beside them,
+            with names of their own.
+
+    Raises:
+        NotFoundError, UnreadableError: it cannot be read.
+        CorruptDataError: it has no schemas, or malformed ones.
+    """
+    if place.startswith(("http://", "https://")):
+        shown = _without_password(place)
+        registry = SchemaRegistry(shown)
+        rows: Iterable[Any] = _of_url(place, shown)
+    else:
+        registry = SchemaRegistry(place)
+        files = list(_files(place))
+        rows = _of_files(files) if files else _of_topic(place)
+    for row in rows:
+        registry.add(_registered(row, registry.place))
+    if not registry.by_id:
+        raise CorruptDataError("There are no schemas here.", path=registry.place)
+    return registry
+
+
+def _registered(row: Any, place: str) -> Registered:
+    """Convert what a registry says about a version of a subject."""
+    try:
+        references = tuple(
+            (str(one["name"]), str(one["subject"]), int(one["version"]))
+            for one in row.get("references") or ()
+        )
+        number, text = row["id"], row["schema"]
+        is_file = isinstance(number, str) and row.get("file")
+        if not is_file and (type(number) is not int or not 0 <= number <= _ID_MAX):
+            raise ValueError(f"{number!r:.40} is not the id of a schema")
+        if not isinstance(text, str) or len(text) > _SCHEMA_SIZE_MAX:
+            raise ValueError(f"the schema {number} is no text of at most {_SCHEMA_SIZE_MAX} bytes")
+        form = row.get("schemaType") or "AVRO"
+        return Registered(
+            row.get("subject"), int(row.get("version") or 0), number, str(form), text, references
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptDataError(
+            f"This is not an entry of a registry: {' '.join(str(error).split()):.200}.", path=place
+        ) from error
+
+
+# Sources -----------------------------------------------------------------------------------------
+
+
+def _of_url(url: str, shown: str) -> Any:
+    """Ask a registry for all versions of all subjects, deleted ones included."""
+    parts = urllib.parse.urlsplit(url)
+    # Not in the URL: errors and logs would show the password.
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+    secrets = {}
+    if parts.username is not None:
+        user = urllib.parse.unquote(parts.username)
+        password = urllib.parse.unquote(parts.password or "")
+        secrets["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+    try:
+        data = http.get(
+            plain.geturl().rstrip("/") + "/schemas?deleted=true", {"Accept": "application/json"},
+            secrets, size_max=_SIZE_MAX,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"The registry does not answer: {error}.", path=shown) from None
+    return _list_of(data, shown)
+
+
+def _without_password(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def _list_of(data: bytes, place: str) -> list[Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptDataError(f"This is not JSON: {error}.", path=place) from error
+    if not isinstance(found, list):
+        raise CorruptDataError("This is not a list of schemas.", path=place)
+    return found
+
+
+def _files(place: str) -> Iterator[str]:
+    """Yield the schemas of a directory, if the names of some of them are ids."""
+    try:
+        names = file_system.names(place)
+    except NotADirectoryError:
+        return
+    except OSError as error:
+        raise NotFoundError(f"{error.strerror}.", path=place) from error
+    found = [name for name in sorted(names) if os.path.splitext(name)[1] in _FORMS]
+    if any(_ID.fullmatch(os.path.splitext(name)[0]) for name in found):
+        yield from (os.path.join(place, name) for name in found)
+
+
+def _of_files(paths: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield a version for each file; one whose name is no id is a subject of that name."""
+    texts = {
+        os.path.basename(path): read_file(path, _SCHEMA_SIZE_MAX).decode("utf-8", "replace")
+        for path in paths
+    }
+    named = [name for name in texts if not _ID.fullmatch(os.path.splitext(name)[0])]
+    for name, text in texts.items():
+        stem, kind = os.path.splitext(name)
+        referred = [one for one in named if one != name and one.endswith(kind) and f"{one}" in text]
+        yield {
+            "id": int(stem) if stem.isdecimal() else stem.lower(),
+            "file": True,
+            "subject": name if name in named else None,
+            "schema": text,
+            "schemaType": _FORMS[kind],
+            "references": [{"name": one, "subject": one, "version": 0} for one in referred],
+        }
+
+
+def _of_topic(place: str) -> Iterator[dict[str, Any]]:
+    """Yield the versions in `_schemas`, deleted ones included: records may still have them."""
+    partitions = [
+        one
+        for found in open_targets([place])
+        for one in (found.partitions if isinstance(found, LogDirListing) else [found])
+        if isinstance(one, PartitionDir) and one.topic == TOPIC
+    ]
+    if not partitions:
+        raise CorruptDataError(
+            f"There is no topic {TOPIC} here.",
+            path=place,
+            hint="Name a registry, a directory of files such as 12.avsc, 12.json or 12.proto, or a "
+            "log directory with "
+            f"{TOPIC}-0.",
+        )
+    # A registry keeps all in one partition: the last record of a version counts.
+    for record in read_records(partitions[0], Selection(data=True)):
+        if isinstance(record, Defect):
+            raise_defect(record)
+        elif record.key is not None and record.value is not None:
+            key, value = _object(record.key), _object(record.value)
+            if key.get("keytype") == "SCHEMA":  # configs, deletions and pings have other keys
+                yield value
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """Parse an object of JSON; what is none has no fields."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,1 @@
+"""Kafka's protocol: a server for what files hold, a producer that replays them."""

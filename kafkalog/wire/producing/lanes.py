@@ -1,0 +1,236 @@
+"""The logs of a run on their way: some are read side by side, each in its order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.answers.search.scanning import is_bulk, plans_of
+from kafkalog.errors import (
+    ClusterError,
+    CorruptDataError,
+    KafkaLogError,
+    LimitExceededError,
+    ShortageError,
+)
+from kafkalog.model import Defect
+from kafkalog.wire.producing.messages import pieces_of
+from kafkalog.wire.producing.model import Place, Position, Replayed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.log.batches.selection import Selection
+    from kafkalog.wire.producing.messages import Piece
+    from kafkalog.wire.producing.model import ReplayListener, Request, Route
+
+LANES: Final = 4
+"""Logs that are read side by side, so that several brokers have work."""
+_STUCK_MAX: Final = 100
+"""Logs that cannot be read, whose places are kept in the cluster, which takes a few kilobytes."""
+
+
+class Lane:
+    """One log on its way.
+
+    Args:
+        index: of the log in the run.
+        route: the log, and where it goes.
+        request: which records.
+        place: how far an earlier run came; None at the beginning.
+        listener: hears of defects.
+        advanced: called with numbers of bytes as they are read.
+        bulk: whether the kernels are used.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        route: Route,
+        request: Request,
+        place: Place | None,
+        listener: ReplayListener,
+        advanced: Callable[[int], None],
+        *,
+        bulk: bool,
+    ) -> None:
+        self.index = index
+        self.done = Replayed(route)
+        self._listener = listener
+        self._next_offset = 0
+        self._last: int | None = None
+        selection = request.reading
+        if place is not None:
+            self._next_offset, self.done.records_before = place
+            limit = None if selection.limit is None else max(selection.limit - place.records, 0)
+            first = max(place.next_offset, selection.from_offset or 0)
+            selection = replace(selection, from_offset=first, limit=limit)
+        self._pieces = self._read(selection, advanced, bulk=bulk)
+
+    @property
+    def place(self) -> Place:
+        """How far it has come."""
+        return Place(self._next_offset, self.done.records_before + self.done.records)
+
+    def next(self) -> Piece | None:
+        """Return the next records, None at the end; defects are reported.
+
+        Raises:
+            CorruptDataError: offsets do not rise, so that a place would mean nothing.
+            KafkaLogError: the log cannot be read.
+        """
+        for piece in self._pieces:
+            if isinstance(piece, Defect):
+                self._listener.hear(piece)
+                continue
+            last = self._last
+            for offset, *_ in piece.messages:
+                if last is not None and offset <= last:
+                    # A place is one offset: everything below it counts as done.
+                    raise CorruptDataError(
+                        f"Offset {offset} comes after offset {last}.",
+                        path=self.done.route.path,
+                        hint="`kafkalog salvage` copies what is in order.",
+                    )
+                last = offset
+            self._last = last
+            return piece
+        return None
+
+    def _read(
+        self, selection: Selection, advanced: Callable[[int], None], *, bulk: bool
+    ) -> Iterator[Piece | Defect]:
+        left = selection.limit
+        for plan in plans_of(self.done.route.target, selection, self._listener.hear):
+            if left == 0:
+                return
+            limited = replace(plan, selection=replace(plan.selection, limit=left))
+            for piece in pieces_of(limited, advanced, bulk=bulk):
+                yield piece
+                if left is not None and not isinstance(piece, Defect):
+                    left -= len(piece.messages) + len(piece.unsendable)
+
+    def count(self, piece: Piece, zeros: int) -> None:
+        """Add a piece to what was done; `zeros` of its messages have the timestamp 0."""
+        done = self.done
+        done.records += len(piece.messages)
+        done.tombstones += sum(value is None for _, value, *_ in piece.messages)
+        done.size_bytes += piece.size_bytes
+        done.unsendable += len(piece.unsendable)
+        done.refused += len(piece.refused)
+        done.zero_times += zeros
+        if piece.messages:
+            if done.first_offset is None:
+                done.first_offset = piece.messages[0][0]
+            done.last_offset = piece.messages[-1][0]
+        # What cannot be sent is passed over for good, also by the next run.
+        ends = [*piece.unsendable, *piece.refused, *(offset for offset, *_ in piece.messages[-1:])]
+        self._next_offset = max([self._next_offset, *(offset + 1 for offset in ends)])
+
+
+class Lanes:
+    """The logs of a run, from a position on.
+
+    Args:
+        routes: the logs.
+        request: which records.
+        position: how far an earlier run came.
+        listener: hears of defects, and of the errors of logs that cannot be read.
+        advanced: called with numbers of bytes as they are read, once all that was given before is
+            counted; by default the listener is.
+    """
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        request: Request,
+        position: Position,
+        listener: ReplayListener,
+        advanced: Callable[[int], None] | None = None,
+    ) -> None:
+        self._advanced = advanced or listener.advanced
+        self._routes = routes
+        self._request = request
+        self._listener = listener
+        self._bulk = is_bulk([route.target for route in routes])
+        self._waiting: list[tuple[int, Place | None]] = [
+            *sorted(position.places.items()),
+            *((index, None) for index in range(position.opened, len(routes))),
+        ]
+        self._opened = position.opened
+        self._records = position.records
+        self._active: list[Lane] = []
+        self._stuck: dict[int, Place] = {}
+        self._ended: list[Lane] = []
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a log could not be read to its end."""
+        return bool(self._stuck)
+
+    @property
+    def done(self) -> list[Replayed]:
+        """What was done with each log, in their order."""
+        lanes = sorted([*self._ended, *self._active], key=lambda lane: lane.index)
+        return [lane.done for lane in lanes]
+
+    @property
+    def position(self) -> Position:
+        """How far the run has come, once all that was given is in the cluster."""
+        places = {index: place for index, place in self._waiting if place is not None}
+        places |= self._stuck | {lane.index: lane.place for lane in self._active}
+        return Position(self._records, self._opened, places)
+
+    def pieces(self) -> Iterator[tuple[Lane, Piece]]:
+        """Yield the pieces of all logs by turns; each has to be counted before the next."""
+        while True:
+            while self._waiting and len(self._active) < LANES:
+                self._open(*self._waiting.pop(0))
+            if not self._active:
+                return
+            for lane in list(self._active):
+                piece = self._next(lane)
+                if piece is not None:
+                    yield lane, piece
+
+    def count(self, lane: Lane, piece: Piece, zeros: int) -> None:
+        """Count a piece, or a part of it; `zeros` of its messages have the timestamp 0."""
+        lane.count(piece, zeros)
+        self._records += len(piece.messages)
+
+    def _stick(self, index: int, place: Place, error: KafkaLogError) -> None:
+        """Keep the place of a log that cannot be read now, and report why."""
+        self._stuck[index] = place
+        self._listener.hear(error)
+        if len(self._stuck) > _STUCK_MAX:
+            raise LimitExceededError(f"More than {_STUCK_MAX} logs cannot be read.")
+
+    def _open(self, index: int, place: Place | None) -> None:
+        self._opened = max(self._opened, index + 1)
+        try:
+            lane = Lane(
+                index, self._routes[index], self._request, place, self._listener, self._advanced,
+                bulk=self._bulk,
+            )  # fmt: skip
+        except ShortageError:
+            raise
+        except KafkaLogError as error:
+            self._stick(index, place or Place(0, 0), error)
+        else:
+            self._active.append(lane)
+
+    def _next(self, lane: Lane) -> Piece | None:
+        try:
+            piece = lane.next()
+        # Reading also calls for commits: one has failed, which ends the run.
+        except (ClusterError, ShortageError):
+            raise
+        except KafkaLogError as error:
+            self._active.remove(lane)
+            self._ended.append(lane)
+            self._stick(lane.index, lane.place, error)
+            return None
+        if piece is None:
+            self._active.remove(lane)
+            self._ended.append(lane)
+        return piece

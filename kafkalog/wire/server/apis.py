@@ -1,0 +1,196 @@
+"""The table of APIs: what is answered, and how everything that would write is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from formats.error_codes import ErrorCode
+from kafkalog.wire.server.connection import NO_ANSWER
+from kafkalog.wire.server.model import Api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kafkalog.wire.server.model import Client, Handler
+
+_REFUSED: Final = ErrorCode.POLICY_VIOLATION
+_TRANSACTIONS_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def api_table(offered: Iterable[Api]) -> dict[int, Api]:
+    """Return all APIs by key: those that are offered, ApiVersions, and refused ones."""
+    table = {api.key: api for api in offered}
+    for name in REFUSALS:
+        api = Api(name, _refuse(name))
+        table.setdefault(api.key, api)
+    versions = Api("ApiVersions", _api_versions(table))
+    table[versions.key] = versions
+    return dict(sorted(table.items()))
+
+
+def _api_versions(table: Mapping[int, Api]) -> Handler:
+    async def answer(request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+        if version >= 3:
+            name, release = request["clientSoftwareName"], request["clientSoftwareVersion"]
+            client.software = f"{name} {release}"
+        return {"errorCode": ErrorCode.NONE, "apiKeys": [
+            {"apiKey": api.key, "minVersion": api.versions.start,
+             "maxVersion": api.versions.stop - 1}
+            for api in table.values()
+        ]}  # fmt: skip
+
+    return answer
+
+
+def _refuse(name: str) -> Handler:
+    async def answer(request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+        # A producer that wants no answer would take one for that of its next request.
+        if name == "Produce" and request["acks"] == 0:
+            return NO_ANSWER
+        return REFUSALS[name](request)
+
+    return answer
+
+
+def read_only_text() -> str:
+    """Return the answer to a client that wants to write."""
+    return "read-only: these are files of a log directory, served by kafkalog"
+
+
+def _error(**fields: Any) -> dict[str, Any]:
+    return {"errorCode": _REFUSED, "errorMessage": read_only_text(), **fields}
+
+
+def _produce(request: dict[str, Any]) -> dict[str, Any]:
+    return {"responses": [
+        {"name": topic["name"], "topicId": topic["topicId"], "partitionResponses": [
+            {**_error(), "index": one["index"], "baseOffset": -1}
+            for one in topic["partitionData"]
+        ]} for topic in request["topicData"]
+    ]}  # fmt: skip
+
+
+def _named(results: str, items: str, name: str, as_name: str = "") -> Callable[..., dict[str, Any]]:
+    """Answer each item of a request with its name and the error."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        return {results: [
+            _error(**{as_name or name: one if isinstance(one, str) else one[name]})
+            for one in request[items] or ()
+        ]}  # fmt: skip
+
+    return answer
+
+
+def _delete_topics(request: dict[str, Any]) -> dict[str, Any]:
+    # Older versions name topics in a field of their own.
+    named = request["topics"] or [{"name": name} for name in request["topicNames"]]
+    return {"responses": [_error(**one) for one in named]}
+
+
+def _of_partitions(
+    results: str, topics: str, topic: str, partitions: str, inner: str, index: str
+) -> Callable[..., dict[str, Any]]:
+    """Answer each partition of each topic with the error."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        return {"errorCode": ErrorCode.NONE, results: [
+            {topic: one[topic], partitions: [
+                _error(**{index: found if isinstance(found, int) else found[index]})
+                for found in one[inner]
+            ]} for one in request[topics] or ()
+        ]}  # fmt: skip
+
+    return answer
+
+
+def _delete_records(request: dict[str, Any]) -> dict[str, Any]:
+    return {"topics": [
+        {"name": one["name"], "partitions": [
+            {"partitionIndex": found["partitionIndex"], "lowWatermark": -1, "errorCode": _REFUSED}
+            for found in one["partitions"]
+        ]} for one in request["topics"]
+    ]}  # fmt: skip
+
+
+def _configs(request: dict[str, Any]) -> dict[str, Any]:
+    return {"responses": [
+        _error(resourceType=one["resourceType"], resourceName=one["resourceName"])
+        for one in request["resources"]
+    ]}  # fmt: skip
+
+
+def _whole(**fields: Any) -> Callable[..., dict[str, Any]]:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        return {"errorCode": _TRANSACTIONS_REFUSED, "errorMessage": read_only_text(), **fields}
+
+    return answer
+
+
+def _add_partitions(request: dict[str, Any]) -> dict[str, Any]:
+    def refused(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {"name": one["name"], "resultsByPartition": [
+                {"partitionIndex": index, "partitionErrorCode": _TRANSACTIONS_REFUSED}
+                for index in one["partitions"]
+            ]} for one in topics
+        ]  # fmt: skip
+
+    return {
+        "resultsByTransaction": [
+            {"transactionalId": one["transactionalId"], "topicResults": refused(one["topics"])}
+            for one in request["transactions"]
+        ],
+        "resultsByTopicV3AndBelow": refused(request["v3AndBelowTopics"]),
+    }
+
+
+def _move_replicas(request: dict[str, Any]) -> dict[str, Any]:
+    return {"results": [
+        {"topicName": topic["name"], "partitions": [
+            {"partitionIndex": index, "errorCode": _TRANSACTIONS_REFUSED}
+            for index in topic["partitions"]
+        ]} for one in request["dirs"] for topic in one["topics"]
+    ]}  # fmt: skip
+
+
+def _each(results: str, items: str, **fields: Any) -> Callable[..., dict[str, Any]]:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        return {results: [_error(**fields) for _ in request[items]]}
+
+    return answer
+
+
+def _quotas(request: dict[str, Any]) -> dict[str, Any]:
+    return {"entries": [_error(entity=one["entity"]) for one in request["entries"]]}
+
+
+REFUSALS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "Produce": _produce,
+    "CreateTopics": _named("topics", "topics", "name"),
+    "DeleteTopics": _delete_topics,
+    "DeleteRecords": _delete_records,
+    "InitProducerId": _whole(producerId=-1, producerEpoch=-1),
+    "AddPartitionsToTxn": _add_partitions,
+    "AddOffsetsToTxn": _whole(),
+    "EndTxn": _whole(),
+    "TxnOffsetCommit": _of_partitions(
+        "topics", "topics", "name", "partitions", "partitions", "partitionIndex"
+    ),
+    "CreateAcls": _each("results", "creations"),
+    "DeleteAcls": _each("filterResults", "filters", matchingAcls=[]),
+    "AlterConfigs": _configs,
+    "AlterReplicaLogDirs": _move_replicas,
+    "CreatePartitions": _named("results", "topics", "name"),
+    "DeleteGroups": _named("results", "groupsNames", "groupId"),
+    "ElectLeaders": _of_partitions(
+        "replicaElectionResults", "topicPartitions", "topic", "partitionResult", "partitions",
+        "partitionId",
+    ),
+    "IncrementalAlterConfigs": _configs,
+    "AlterPartitionReassignments": _whole(responses=[]),
+    "OffsetDelete": _whole(topics=[]),
+    "AlterClientQuotas": _quotas,
+    "UpdateFeatures": _whole(results=[]),
+}  # fmt: skip
+"""How each API is refused that would write."""

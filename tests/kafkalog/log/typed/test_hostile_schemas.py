@@ -1,0 +1,156 @@
+"""Schemas and values that claim too much give an error or null, in little memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2
+
+from kafkalog.errors import UsageError
+from kafkalog.log.typed import TypedColumn, TypedForm
+from kafkalog.log.typed.columns import VALUE_SIZE_MAX, typed_column
+from tests.builders import batch, record, varint, write_log
+from tests.waiting import HANG_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def nested_json(depth: int) -> bytes:
+    return b'{"type":"array","items":' * depth + b'{"type":"string"}' + b"}" * depth
+
+
+def nested_avro(depth: int) -> bytes:
+    return b'{"type":"array","items":' * depth + b'"int"' + b"}" * depth
+
+
+def doubled_avro(levels: int) -> Any:
+    """Return a schema in which each record holds the previous one twice: 2^levels columns."""
+    schema: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}
+    for level in range(1, levels):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{level - 1}"}]
+        schema = {"type": "record", "name": f"R{level}", "fields": fields}
+    return schema
+
+
+def messages(levels: int, copies: int) -> bytes:
+    """Return a descriptor set in which each message holds `copies` fields of the next one."""
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3")
+    for level in range(levels):
+        one = file.message_type.add(name=f"M{level}")
+        for number in range(1, copies + 1):
+            field = one.field.add(name=f"f{number}", number=number, label=1)
+            field.type = 5 if level == levels - 1 else 11
+            if field.type == 11:
+                field.type_name = f".M{level + 1}"
+    return descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+
+
+def fixed(size: int) -> bytes:
+    return json.dumps({"type": "fixed", "name": "F", "size": size}).encode()
+
+
+HOSTILE: dict[str, tuple[TypedForm, bytes]] = {
+    "json, 100 levels": (TypedForm.JSON, nested_json(100)),
+    "json, 100,000 levels": (TypedForm.JSON, nested_json(100_000)),
+    "json, type of objects": (TypedForm.JSON, b'{"type":[{}]}'),
+    "json, properties of a list": (TypedForm.JSON, b'{"type":"object","properties":[1]}'),
+    "json, enum of a number": (TypedForm.JSON, b'{"enum":7}'),
+    "json, half a character": (
+        TypedForm.JSON, b'{"type":"object","properties":{"\\ud800":{"type":"string"}}}'
+    ),
+    "avro, 100 levels": (TypedForm.AVRO, nested_avro(100)),
+    "avro, 100,000 levels": (TypedForm.AVRO, nested_avro(100_000)),
+    "avro, fixed of 2^62 bytes": (TypedForm.AVRO, fixed(1 << 62)),
+    "avro, fixed of -1 bytes": (TypedForm.AVRO, fixed(-1)),
+    "avro, fixed of 0 bytes": (TypedForm.AVRO, fixed(0)),
+    "avro, fixed of text": (TypedForm.AVRO, b'{"type":"fixed","name":"F","size":"x"}'),
+    "avro, 2^40 columns": (TypedForm.AVRO, json.dumps(doubled_avro(40)).encode()),
+    "avro, no fields": (TypedForm.AVRO, b'{"type":"record","name":"R","fields":7}'),
+    "avro, precision": (
+        TypedForm.AVRO, b'{"type":"bytes","logicalType":"decimal","precision":4611686018427387904}'
+    ),
+    "protobuf, 100 levels": (TypedForm.PROTOBUF, messages(100, 1)),
+    "protobuf, 2^30 columns": (TypedForm.PROTOBUF, messages(30, 2)),
+    "protobuf, no descriptor": (TypedForm.PROTOBUF, b"\xff" * 100),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_schema_beyond_all_bounds_is_refused(name: str) -> None:
+    """A one-line usage error, whatever the libraries raise for the schema."""
+    form, schema = HOSTILE[name]
+    with pytest.raises(UsageError) as caught:
+        TypedColumn("value", form, schema, "M0").decoder()
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 1000
+
+
+def test_a_deep_schema_within_the_bounds_decodes() -> None:
+    """60 levels become ordinary columns."""
+    column = TypedColumn("value", TypedForm.JSON, nested_json(60))
+    value = b"[" * 60 + b'"x"' + b"]" * 60
+    array, failures = typed_column(column, column.decoder(), pa.array([value], pa.binary()))
+    assert not failures
+    found = array.to_pylist()
+    for _ in range(61):
+        [found] = found
+    assert found == "x"
+
+
+def test_a_large_fixed_takes_no_room_for_its_nulls() -> None:
+    """A fixed-width array would take a gigabyte for one null."""
+    column = TypedColumn("value", TypedForm.AVRO, fixed((1 << 31) - 1))
+    array, failures = typed_column(column, column.decoder(), pa.array([b"x", None], pa.binary()))
+    assert array.to_pylist() == [None, None]
+    assert [one.row for one in failures] == [0]
+    assert array.nbytes < 1000
+
+
+def test_a_value_too_large_is_counted_and_not_decoded() -> None:
+    """Each byte of it could become a Python object."""
+    column = TypedColumn("value", TypedForm.AVRO, b'{"type":"array","items":["null","int"]}')
+    some = varint(2) + b"\0\0\0"
+    large = varint(VALUE_SIZE_MAX) + bytes(VALUE_SIZE_MAX + 1)
+    values = pa.array([some, large, some], pa.binary())
+    array, failures = typed_column(column, column.decoder(), values)
+    assert array.to_pylist() == [[None, None], None, [None, None]]
+    assert [one.row for one in failures] == [1]
+
+
+@pytest.mark.parametrize("kind", ["/dev/zero", "fifo", "directory", "large"])
+def test_only_a_small_regular_file_is_a_schema(tmp_path: Path, kind: str) -> None:
+    """`/dev/zero` has no end, a FIFO may have no writer: a usage error, in little memory."""
+    log = write_log(tmp_path / "t-0", batch(0, [record()]))
+    schema = tmp_path / "schema"
+    if kind == "/dev/zero":
+        schema.symlink_to(kind)
+    elif kind == "fifo":
+        os.mkfifo(schema)
+    elif kind == "directory":
+        schema.mkdir()
+    else:
+        with schema.open("wb") as file:
+            file.truncate(1 << 40)
+    line: list[str | Path] = [
+        "export", log.parent, "--to", tmp_path / "to", "--engine", "local", "--value", "avro",
+        "--value-schema", schema,
+    ]  # fmt: skip
+
+    def confine() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalog_cli", *line], capture_output=True, preexec_fn=confine,
+        timeout=HANG_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    assert done.stderr.startswith(b"error: usage")
+    assert not (tmp_path / "to").exists()

@@ -1,0 +1,263 @@
+"""Values of other serializers, decoded by the ids in them: formats, versions, framings.
+
+`tests/corpus/serialized.json` has the bytes of Confluent's, Apicurio's and Glue's serializers, and
+the values that went into them (`tests/serializers/values.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kafkalog.errors import UsageError
+from kafkalog.log.typed import TypedColumn, TypedForm
+from kafkalog.log.typed.columns import typed_column
+from kafkalog_cli.schemas import typed_columns
+from tests.builders import batch, record, write_log
+from tests.kafkalog.log.typed.test_schema_registry import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.conftest import Result
+
+CASES = {
+    one["name"]: one
+    for one in json.loads(Path("tests/corpus/serialized.json").read_text())["cases"]
+}
+SUFFIXES = {"AVRO": ".avsc", "JSON": ".json", "PROTOBUF": ".proto"}
+
+
+def texts_of(versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the versions as a registry stores Protobuf given as descriptors: as text."""
+    return [{**one, "schema": one.get("text", one["schema"])} for one in versions]
+
+
+def as_topic(place: Path, versions: list[dict[str, Any]]) -> Path:
+    rows = [(json.dumps({"keytype": "SCHEMA", "subject": one["subject"],
+                         "version": one["version"]}).encode(), json.dumps(one).encode())
+            for one in versions]  # fmt: skip
+    write_log(place / "_schemas-0", batch(0, [record(n, *row) for n, row in enumerate(rows)]))
+    return place
+
+
+def as_files(place: Path, versions: list[dict[str, Any]]) -> Path:
+    place.mkdir()
+    for one in texts_of(versions):
+        is_referred = not one["subject"].endswith("-value")
+        stem = Path(one["subject"]).stem if is_referred else one["id"]
+        (place / f"{stem}{SUFFIXES[one['schemaType']]}").write_text(one["schema"])
+    return place
+
+
+def decoded(column: TypedColumn, values: Sequence[bytes | None]) -> tuple[list[Any], list[str]]:
+    """Decode with a column that passed through JSON, as for workers; return rows and failures."""
+    there = TypedColumn.from_json(json.loads(json.dumps(column.as_json())))
+    array, failures = typed_column(there, there.decoder(), pa.array(values, pa.binary()))
+    assert all(not array[one.row].is_valid for one in failures)
+    return [plain(row) for row in array.to_pylist()], [one.reason for one in failures]
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to the types of JSON."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.hex() if isinstance(value, bytes) else value
+
+
+@pytest.fixture
+def places() -> Iterator[ExitStack]:
+    with ExitStack() as held:
+        yield held
+
+
+def ways_to(case: dict[str, Any]) -> list[str]:
+    """Return the places that can provide the schemas of a case."""
+    if case["framing"] != "confluent":
+        return ["files"]
+    ways = ["registry", "topic"] + ["files"] * (case["name"] != "sales")
+    return ways + ["descriptors"] * (case["form"] == "protobuf")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, case in CASES.items() for kind in ways_to(case)]
+)
+def test_rows_are_what_was_serialized(
+    tmp_path: Path, places: ExitStack, name: str, kind: str
+) -> None:
+    """For each place of the schemas; the column has the fields of all versions."""
+    case = CASES[name]
+    versions, newest = case["versions"], case["versions"][-1]
+    is_avro = case["form"] == "avro"
+    schema = None
+    if kind == "files":
+        place = str(as_files(tmp_path / "files", versions))
+        schema = str(tmp_path / "files" / f"{newest['id']}.avsc") if is_avro else None
+    elif kind == "topic":
+        place = str(as_topic(tmp_path / "disk", texts_of(versions)))
+    else:
+        told = versions if kind == "descriptors" else texts_of(versions)
+        place = places.enter_context(registry(json.dumps(told).encode()))
+    topic = name.rpartition("-")[2]
+    framing = None if case["framing"] == "confluent" else case["framing"]
+    [column] = typed_columns("value", TypedForm(case["form"]), schema, case.get("message"),
+                             framing, schemas=place, topics=[topic])  # fmt: skip
+    values = [b64decode(data) for data, _ in case["records"]]
+    rows, reasons = decoded(column, [*values, None, b"plain"])
+    assert rows == [*(row for _, row in case["records"]), None, None]
+    wanted = ["no schema id"] if name != "events" else [
+        "not events.Envelope.Event, but the message [1], not [0, 1]", "no schema id"
+    ]  # fmt: skip
+    assert sorted(reasons) == sorted(wanted)
+
+
+@pytest.mark.parametrize("framing", ["apicurio", "apicurio4"])
+def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
+    """The name before the data is that of another message, is cut, or is no name."""
+    case = CASES[f"{framing}-shipments"]
+    place = as_files(tmp_path / "files", case["versions"])
+    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, framing, schemas=str(place))
+    ref, value = b"\x0a\x0a\x08Shipment", b64decode(case["records"][0][0])
+    assert value.count(ref) == 1
+    for wrong, reason in [
+        (b"\x07\x0a\x05Other", "not shop.Shipment, but the message Other"),
+        (b"\x7f\x0a\x08Shipment", "no name of a message"),
+        (b"\x0a\x0a\x09Shipment", "no name of a message"),
+        (b"", "no name of a message"),
+    ]:
+        assert decoded(column, [value.replace(ref, wrong)]) == ([None], [reason])
+
+
+def test_framing_of_glue(tmp_path: Path) -> None:
+    """A message's number is the place of its name among all of its file; `events.Other` is 3."""
+    number = "12345678-1234-1234-1234-123456789ABC"
+    place = tmp_path / "files"
+    place.mkdir()
+    (place / f"{number}.proto").write_text(CASES["events"]["versions"][0]["text"])
+    message = b64decode(CASES["events"]["records"][0][0])[8:]
+    row = CASES["events"]["records"][0][1]
+    head = bytes.fromhex(number.replace("-", ""))
+    packed = zlib.compress(b"\2" + message)
+    [column] = typed_columns("value", TypedForm.PROTOBUF, None, "events.Envelope.Event", "glue",
+                             schemas=str(place))  # fmt: skip
+    found, reasons = decoded(column, [
+        b"\3\0" + head + b"\2" + message,
+        b"\3\5" + head + packed,
+        b"\3\5" + head + packed[:-1],
+        b"\3\5" + head + packed + b"\0",
+        b"\3\5" + head + zlib.compress(bytes((16 << 20) + 1)),
+        b"\3\7" + head + b"\2" + message,
+        b"\3\0" + head + b"\3" + message,
+        b"\2\0" + head + b"\2" + message,
+        b"\3\0" + head[::-1] + b"\2" + message,
+    ])  # fmt: skip
+    assert found == [row, row, *[None] * 7]
+    assert reasons == [
+        "the compressed data is damaged",
+        "the compressed data is damaged",
+        "larger than 16777216 bytes",
+        "7 is no compression of Glue",
+        "not events.Envelope.Event, but the message 3, not 2",
+        "no schema id",
+        "the schema bc9a7856-3412-3412-3412-341278563412 is unknown",
+    ]
+
+
+def test_versions_that_do_not_fit(tmp_path: Path) -> None:
+    """A field with another type than in a newer version makes the values undecodable."""
+    place = tmp_path / "files"
+    place.mkdir()
+    head = 'syntax = "proto3"; message M {'
+    for number, text in enumerate([
+        head + "int32 n = 1; }",
+        head + "string n = 1; }",
+        head + "repeated int64 n = 1; }",
+        head + "int64 n = 1; M more = 2; }",
+        'syntax = "proto3"; import "missing.proto"; message M { int64 n = 1; }',
+        'syntax = "proto3"; message Other { int64 n = 1; }',
+        head + "int64 n = 1; M.In in = 2; message In { bool b = 1; } }",
+    ]):  # fmt: skip
+        (place / f"{number}.proto").write_text(text)
+    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, None, schemas=str(place))
+    values = [b"\0\0\0\0" + bytes([n]) + b"\0\x08\1" for n in range(8)]
+    rows, reasons = decoded(column, values)
+    assert rows == [{"n": 1, "in": None}, *[None] * 5, {"n": 1, "in": None}, None]
+    assert [reason.split(":")[0] for reason in reasons] == [
+        *(f"the schema {n} does not fit" for n in range(1, 6)), "the schema 7 is unknown"
+    ]  # fmt: skip
+    for found, wanted in zip(reasons, [
+        "n is string, and int64 in the column", "n is a list, and int64 in the column",
+        "M contains itself", "missing.proto", "has no message 'M'",
+    ], strict=False):  # fmt: skip
+        assert wanted in found
+    (place / "8.proto").write_text("nothing")
+    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, None, schemas=str(place))
+    with pytest.raises(
+        UsageError, match=r"schema, 8, decodes nothing: line 1:1: Expected top-level"
+    ):
+        column.decoder()
+
+
+def test_json_schemas_that_refer_endlessly(tmp_path: Path) -> None:
+    """References to itself, to each other, or to nothing are refused."""
+    for number, (tree, message) in enumerate([
+        ({"$ref": "#"}, "says no type"),
+        ({"type": "object", "properties": {"x": {"$ref": "#"}}}, "more than 64 levels"),
+        ({"$ref": "#/definitions/x"}, "says no type"),
+        ({"$ref": "other.json#/x"}, "says no type"),
+        ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "says no type"),
+    ]):  # fmt: skip
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / "1.json").write_text(json.dumps(tree))
+        [column] = typed_columns("value", TypedForm.JSON, None, None, None, schemas=str(place))
+        with pytest.raises(UsageError, match=message):
+            column.decoder()
+
+
+def test_plain_keys_beside_values_with_ids(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
+    """`--key-framing none` keeps --schemas from applying to keys."""
+    case = CASES["pages"]
+    disk, schema = as_topic(tmp_path / "disk", case["versions"]), tmp_path / "key.json"
+    values = [b64decode(data) for data, _ in case["records"]]
+    write_log(disk / "pages-0", batch(0, [record(n, b"%d" % n, v) for n, v in enumerate(values)]))
+    schema.write_text('{"type": "integer"}')
+    words = ("export", disk, "--to", tmp_path / "lake", "--topic", "pages", "--value", "json",
+             "--schemas", disk, "--key", "json", "--key-schema", schema)  # fmt: skip
+    refused = kafkalog(*words)
+    assert (refused.status, "the key at 0: no schema id" in refused.stderr) == (4, True)
+    assert kafkalog(*words, "--key-framing", "none").status == 0
+    [file] = (tmp_path / "lake").rglob("*.parquet")
+    assert pq.ParquetFile(file).read(["key_decoded"]).column(0).to_pylist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["pages", "shipments"])
+def test_export(tmp_path: Path, kafkalog: Callable[..., Result], name: str) -> None:
+    """The command with schemas on disk: the records that fit, and one reject."""
+    case = CASES[name]
+    disk = as_topic(tmp_path / "disk", texts_of(case["versions"]))
+    values = [*(b64decode(data) for data, _ in case["records"]), b"\0\0\0\0\x63{}"]
+    write_log(disk / f"{name}-0", batch(0, [record(n, b"k", v) for n, v in enumerate(values)]))
+    words = ("export", disk, "--to", tmp_path / "lake", "--topic", name, "--value", case["form"],
+             "--schemas", disk)  # fmt: skip
+    refused = kafkalog(*words)
+    assert refused.status == 4
+    assert f"the value at {len(values) - 1}: the schema 99 is unknown" in refused.stderr
+    assert kafkalog(*words, "--max-rejects", 1).status == 0
+    [file] = (tmp_path / "lake").rglob("*.parquet")
+    found = pq.ParquetFile(file).read(["value_decoded"]).column(0).to_pylist()
+    assert [plain(row) for row in found] == [row for _, row in case["records"]]
+    [file] = (tmp_path / "lake").rglob("*.rejects")
+    assert pq.ParquetFile(file).read(["offset", "schema_id"]).to_pylist() == [
+        {"offset": len(values) - 1, "schema_id": "99"}
+    ]
