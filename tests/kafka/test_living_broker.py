@@ -318,6 +318,8 @@ def test_readers_beside_a_broker_that_moves_partitions(
     rounds = 0
     seen: list[tuple[int, bytes]] = []
     with living_broker(tmp_path, seed, "moves") as broker:
+        until(lambda: any(path.stat().st_size for one in broker.log_dirs
+                          for path in one.glob("moving-0/*.log")))  # fmt: skip
         over = time.monotonic() + MOVING_SECONDS
         while time.monotonic() < over or rounds < ROUNDS_MIN:
             words = ("--topic", "moving", "--engine", "local", "--format", "ndjson")
