@@ -43,7 +43,7 @@ P = ParamSpec("P")
 
 CHANGES: Final = (NotFoundError, FileChangedError)
 """Errors that a reader meets when a broker renames, deletes or truncates files under it."""
-# without progress: more than a broker changes while one answer is found
+# Without progress: more changes than a broker makes while a question is answered.
 TRIES_MAX: Final = 30
 _PAUSE_S: Final = 0.02
 

@@ -149,7 +149,7 @@ def paths_of_others(
 def _may_differ(found: Sequence[PartitionDir]) -> bool:
     """Return whether to compare the topic ids of directories with one name.
 
-    Those in one log directory of a store are not compared: each id costs a request.
+    Within one log directory of a store they are not compared, since each id costs a request.
     """
     one = found[0]
     if not is_object(one.path) or (one.name is not None and one.name.uid):

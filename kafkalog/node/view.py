@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 
 _LITTLE: Final = 3 << 16
-"""So many bytes are scanned whether a reader needs it or not."""
+"""Scan this much at once: a reader hardly notices."""
 _NO_INDEX: Final = 1 << 20
-"""In so many bytes a search by headers takes no more reads than one in an index."""
+"""Below this size, searching headers takes no more reads than searching an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Frontier:
         return None if self.settled is None else self.settled.segments
 
     def part(self, size_bytes: int) -> PartitionDir | None:
-        """Return the log up to where a start accepts it, with so much scanned; None if it is all.
+        """Scan `size_bytes`; return the log as far as a start accepts it, None if that is all.
 
         It ends with batches that the start accepts, and has those of all segments before.
         """

@@ -190,7 +190,7 @@ class Survey:
         items.append(run)
 
     def _settled(self, source: Source, end: int) -> list[Run | Odd]:
-        """Judge what is odd again, by the rules of readers, between the runs around it."""
+        """Judge odd places again by the rules of readers, together with the runs around them."""
         items: list[Run | Odd] = []
         odd: list[Odd] = []
         for one in (*self.items, None):

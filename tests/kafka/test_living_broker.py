@@ -339,4 +339,4 @@ def test_readers_beside_a_broker_that_moves_partitions(
     consumed = broker.consumed("moving")
     for end, found in seen:
         assert digest({offset: one for offset, one in consumed.items() if offset < end}) == found
-    tell(f"{rounds} rounds beside a broker that moves partitions")
+    tell(f"{rounds} rounds while a broker moved partitions")

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 BITS: Final = 17 * 8
 BITS_OF_OFFSET: Final = 64
 SHARE: Final = 1501
-"""One case of so many is tried; all of them in a run of everything."""
+"""`make test` tries one case in this many, `make test-all` all of them."""
 SEGMENTS: Final = 3
 BATCHES: Final = 7  # of a segment
 EPOCH: Final = 5

@@ -193,14 +193,14 @@ def find_candidate(
         return replace(found, skip=skip)
     if not partition.segments:
         return replace(found, skip=Skip.NOTHING)
-    marks = UnifiedLog(partition, high_watermark=request.high_watermark).offsets
+    log = UnifiedLog(partition, high_watermark=request.high_watermark)
+    marks = log.offsets
     start, end, cleaned = marks.log_start_offset, marks.high_watermark, _cleaner_offset(
         marks, request
     )  # fmt: skip
     # A missing entry reads as the log start, below which nothing is cleaned: say so instead.
     if end.source == OffsetSource.LOG:
         return replace(found, marks=(start, cleaned), skip=Skip.NO_HIGH_WATERMARK)
-    log = UnifiedLog(partition, high_watermark=end.value)
     cleanable = find_cleanable(log, config, request.now_ms, cleaned.value, request.up_to_offset)
     delay = compaction_delay_ms(
         log, cleanable, configs.number("max.compaction.lag.ms"), request.now_ms

@@ -133,8 +133,7 @@ def _written_again(
                     f"Merged files have {counted(count, 'row')}, not {wanted}.",
                     path=table.location(),
                 )
-    # No snapshot will name them.
-    except BaseException:
+    except BaseException:  # raised again: no snapshot will name these files
         for one in made:
             with suppress(Exception):  # a file may stay; what failed first is told
                 table.io.delete(one["file_path"])

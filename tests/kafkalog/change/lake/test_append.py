@@ -179,7 +179,7 @@ def test_a_lost_segment_is_a_gap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
 def test_what_damage_hides_is_a_gap_of_the_commit(tmp_path: Path, form: TableFormat) -> None:
-    """A displaced batch hides nothing; of a damaged one, whoever reads the commits knows."""
+    """A displaced batch loses nothing; a commit names the gap that a damaged one leaves."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     log = partition / f"{60:020}.log"
     data = log.read_bytes()

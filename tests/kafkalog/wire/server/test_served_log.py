@@ -35,7 +35,7 @@ def test_what_was_checked_ahead_is_not_checked_again(tmp_path: Path) -> None:
 
 
 def test_nothing_is_sent_that_was_appended_after_the_end_was_read(tmp_path: Path) -> None:
-    """Else the client asks for an offset behind the end, and is told that it is out of range."""
+    """Otherwise the client asks for an offset beyond the end, and gets OFFSET_OUT_OF_RANGE."""
     batches = [batch(offset, [record()]) for offset in range(3)]
     path = write_log(tmp_path / "orders-0", *batches[:2])
     directory = open_partition(str(tmp_path / "orders-0"))
