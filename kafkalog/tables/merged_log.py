@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, Deaf
 from kafkalog.files.tiers import is_remote
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import scan_batches
@@ -219,7 +219,7 @@ class MergedLog(UnifiedLog):
             yield from super().batches_from(offset, transactional=transactional)
             return
         for split in self.splits(offset, self.log_end_offset, 1 << 30):
-            for part in sound_parts(split, lambda _: None):
+            for part in sound_parts(split, Deaf()):
                 with OpenSegment(segment_of(part)) as opened:
                     for found in scan_batches(opened.source, part.start, part.end):
                         if isinstance(found, Defect):

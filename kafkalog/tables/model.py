@@ -15,16 +15,13 @@ from kafkalog.model import End, Isolation, LogView, Replicas
 from kafkalog.node.sightings import Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.errors import Listener
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables.planning import Target
-
-    Failed = Callable[[PartitionDir, KafkaLogError], object]
-    """Called with a partition that cannot be read, and why, so that the others are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +79,13 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
     return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
 
 
-def fail(_: PartitionDir, error: KafkaLogError) -> None:
-    """Raise the error: what readers do that cannot do without a partition."""
-    raise error
-
-
 def partition_ends(
-    targets: Iterable[Target], request: Request, failed: Failed = fail
+    targets: Iterable[Target], request: Request, listener: Listener
 ) -> list[PartitionOffsets]:
-    """Return the bounds of the logs, if they decide which records are returned."""
+    """Return the bounds of the logs, if they decide which records are returned.
+
+    The listener hears of logs that cannot be read.
+    """
     if not has_bounds(request):
         return []
     found = []
@@ -101,7 +96,8 @@ def partition_ends(
         except GoneError:
             pass  # it was deleted, and none of it is returned
         except DataError as error:
-            failed(target.listed, error)
+            error.partition = target.listed
+            listener.hear(error)
     return found
 
 
@@ -349,7 +345,7 @@ class Loss:
         first_offset: the first of them.
         end_offset: the one after the last; None if unknown.
         reason: why.
-        message: a sentence for a person.
+        detail: a sentence for a person.
         path: the partition directory; None if there is none.
     """
 
@@ -357,7 +353,7 @@ class Loss:
     first_offset: int
     end_offset: int | None
     reason: LossReason
-    message: str
+    detail: str
     path: str | None = None
 
     @property

@@ -137,11 +137,7 @@ def _run_here(
     _require_paths(tables.paths)
     outcome = Outcome()
     damage = Damage(outcome)
-    watched = replace(
-        tables, on_defect=damage.found, differences=damage.differs, ends=damage.leaves_out,
-        on_groups=damage.lacks, failed=damage.lacks_partition,
-    )  # fmt: skip
-    with Database(watched, memory_size=memory_size) as database:
+    with Database(replace(tables, listener=damage), memory_size=memory_size) as database:
         if query is None and sys.stdin.isatty():
             from kafkalog_cli.queries import ask
 
@@ -219,13 +215,16 @@ def _looked_at(query: str, tables: Tables) -> tuple[Find, list[Difference], list
         How they are found again, how their views differ from their files, and where they end if
         that matters.
     """
+    from kafkalog.errors import Listener
     from kafkalog.tables.model import is_named, partition_ends
     from kafkalog.tables.planning import find_targets, targets_among
 
     every = replace(tables, replicas=tables.replicas or Replicas.ALL)
     request = every.request(TableName.RECORDS)
     targets = find_targets(tables.paths, request)
-    ends = partition_ends(targets, request) if is_named(query, TableName.RECORDS) else []
+    ends = (
+        partition_ends(targets, request, Listener()) if is_named(query, TableName.RECORDS) else []
+    )
     differences = [one.difference for one in targets if one.difference is not None]
     return partial(targets_among, targets, request), differences, ends
 

@@ -14,12 +14,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState
-from kafkalog.answers.search.scanning import Occurrence, missing_in, plan_of, records_of
+from kafkalog.answers.search.scanning import Occurrence, plan_of, records_of
 from kafkalog.errors import GoneError, KafkaLogError, ShortageError
 from kafkalog.log.batches.selection import ReadPlan, Selection, plan_segments
 from kafkalog.model import AbortedTransaction, Defect, LogView, Record
 from kafkalog.node.unified_log import OpenTransaction, UnifiedLog
-from kafkalog.tables.planning import Target, shown_now
+from kafkalog.tables.planning import Target, missing_in, shown_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,13 +36,14 @@ def history(search: Search) -> Iterator[Occurrence | Defect]:
     for target in search.logs:
         try:
             yield from _Life(search, target).occurrences()
-            yield from missing_in(target, search.selection)
+            wanted = search.selection
+            yield from missing_in(target, wanted.view, wanted.from_offset, wanted.to_offset)
         except ShortageError:
             raise
         except GoneError:
             pass  # a broker has deleted it meanwhile
         except KafkaLogError as error:
-            search.failed(error)
+            search.listener.hear(error)
 
 
 class _Life:
