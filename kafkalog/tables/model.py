@@ -66,8 +66,14 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
         return consumers_log(target.partition, request)
     from kafkalog.tables.merged_log import MergedLog
 
-    partition = target.partition
-    plain = Split(
+    partition, plain = target.partition, plain_split(target.partition, request)
+    copies = [one.partition for one in target.copies]
+    return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
+
+
+def plain_split(partition: PartitionDir, request: Request) -> Split:
+    """Return a split that has the place of a partition directory, and nothing of it."""
+    return Split(
         request.table,
         os.path.dirname(partition.path),
         partition.topic,
@@ -75,8 +81,6 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
         partition.path,
         view=request.view,
     )
-    copies = [one.partition for one in target.copies]
-    return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
 
 
 def partition_ends(

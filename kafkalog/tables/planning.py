@@ -67,6 +67,24 @@ class PlannedLog:
     with_gaps: tuple[Target, LogView] | None = None
 
 
+def one_segment(log: FileEntry) -> Target:
+    """Return the segment of a live log as a target.
+
+    Raises:
+        UsageError: it is none.
+    """
+    parent = open_path(os.path.dirname(log.path))
+    if isinstance(parent, PartitionDir) and log.name.kind == FileKind.LOG:
+        for segment in parent.segments:
+            if segment.log.name == log.name:
+                return Target(parent, (segment,), parent, is_file=True)
+    raise UsageError(
+        "This is no live log of a partition.",
+        path=log.path,
+        hint="Give log directories, partition directories, or .log files in one.",
+    )
+
+
 def plan_splits(
     paths: Sequence[str],
     request: Request,
@@ -218,10 +236,29 @@ def find_targets(
     """Return the logs that a request covers; arguments and errors are those of `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
+    targets = _opened(paths, request, log_dirs)
+    return logs_among(targets, request, listener or Listener(), before_each)
+
+
+def _opened(paths: Iterable[str], request: Request, log_dirs: tuple[str, ...] = ()) -> list[Listed]:
+    # Splits are read elsewhere: their paths do not depend on the working directory.
+    paths = map(file_system.absolute, paths)
+    return open_targets(paths, topics=request.bounds.topics, log_dirs=log_dirs)
+
+
+def logs_among(
+    opened: Sequence[Listed],
+    request: Request,
+    listener: Listener,
+    before_each: Callable[[], object] = lambda: None,
+    *,
+    of_file: Callable[[FileEntry], Target | None] = one_segment,
+) -> list[Target]:
+    """Do what `find_targets` does among what is open; `of_file` makes single files logs."""
     view = request.view
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
-    meant, unlisted = _meant(paths, request, log_dirs)
+    meant, unlisted = _meant(opened, request, of_file)
     lacking: list[tuple[PartitionDir, KafkaLogError]] = [*unlisted]
     targets = []
     with closing(each_shown(meant, view)) as each:
@@ -236,7 +273,7 @@ def find_targets(
     named = {(one.partition.topic, one.partition.partition) for one in targets if is_best}
     for partition, error in lacking:
         if (partition.topic, partition.partition) not in named:  # no other copy stands in for it
-            _fail(partition, error, listener or Listener())
+            _fail(partition, error, listener)
     return best_targets(targets, merges=request.merges_copies) if is_best else targets
 
 
@@ -289,7 +326,7 @@ def each_shown(
 
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
     """Return topic and partition of the logs that a request covers. Raises as `plan_splits`."""
-    meant, unlisted = _meant(paths, request)
+    meant, unlisted = _meant(_opened(paths, request), request, one_segment)
     partitions = [one.partition if isinstance(one, Target) else one for one in meant]
     partitions += (partition for partition, _ in unlisted)
     return {(partition.topic, partition.partition) for partition in partitions}
@@ -323,18 +360,15 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _meant(
-    paths: Iterable[str], request: Request, log_dirs: tuple[str, ...] = ()
+    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Target | None]
 ) -> tuple[list[PartitionDir | Target], list[tuple[PartitionDir, DataError]]]:
     """Return the wanted partitions of one topic per name, and those that cannot be listed.
 
     A single log is a target as it is.
     """
-    topics = request.bounds.topics
-    # Splits are read elsewhere: their paths do not depend on the working directory.
-    targets = open_targets(map(file_system.absolute, paths), topics=topics, log_dirs=log_dirs)
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named)
-        for one, named in _partitions(targets, request)
+        for one, named in _partitions(targets, request, of_file)
     ]
     unlisted = [one for one in unlisted_of(targets) if is_shown(one[0], request.view)]
     there = [*(partition for partition, *_ in meant), *(partition for partition, _ in unlisted)]
@@ -356,7 +390,7 @@ def _meant(
 
 
 def _partitions(
-    targets: Sequence[Listed], request: Request
+    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Target | None]
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """Yield the partitions of a view, each with whether a path names it."""
     for found in joined(targets, request.bounds.topics) if request.joins_tiers else targets:
@@ -364,9 +398,8 @@ def _partitions(
             yield from ((one, False) for one in found.partitions if is_shown(one, request.view))
         elif isinstance(found, PartitionDir):
             yield found, True
-        else:
-            parent, segment = _one_segment(found)
-            yield Target(parent, (segment,), parent, is_file=True), True
+        elif (one := of_file(found)) is not None:
+            yield one, True
 
 
 def is_shown(partition: PartitionDir, view: LogView) -> bool:
@@ -385,16 +418,3 @@ def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> 
     is_topic = bounds.topics is None or partition.topic in bounds.topics
     is_wanted = bounds.partitions is None or partition.partition in bounds.partitions
     return is_topic and is_wanted and request.names(partition.topic, partition.partition)
-
-
-def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
-    parent = open_path(os.path.dirname(log.path))
-    if isinstance(parent, PartitionDir) and log.name.kind == FileKind.LOG:
-        for segment in parent.segments:
-            if segment.log.name == log.name:
-                return parent, segment
-    raise UsageError(
-        "This is no live log of a partition.",
-        path=log.path,
-        hint="Give log directories, partition directories, or .log files in one.",
-    )

@@ -7,7 +7,6 @@ nothing is read.
 from __future__ import annotations
 
 import itertools
-import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
 from kafkalog.node.sightings import Sighting
 from kafkalog.tables.merged_log import MergedLog
-from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of
+from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of, plain_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,15 +48,7 @@ def splits_of(
     """
     partition, segments = target.partition, target.segments
     seen = Sighting.of(target.listed, at_ms)
-    plain = Split(
-        request.table,
-        os.path.dirname(partition.path),
-        partition.topic,
-        -1 if partition.partition is None else partition.partition,
-        partition.path,
-        seen=seen,
-        view=request.view,
-    )
+    plain = replace(plain_split(partition, request), seen=seen)
     if request.table in OF_LOGS:
         splits = _LogSplits(target, request, plain)
         # Whoever reads to the end of a segment sees the gap after it.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState
 from kafkalog.answers.search.scanning import Occurrence, plan_of, records_of
-from kafkalog.errors import GoneError, KafkaLogError, ShortageError
 from kafkalog.log.batches.selection import ReadPlan, Selection, plan_segments
 from kafkalog.model import AbortedTransaction, Defect, LogView, Record
 from kafkalog.node.unified_log import OpenTransaction, UnifiedLog
@@ -33,17 +32,13 @@ def history(search: Search) -> Iterator[Occurrence | Defect]:
     Args:
         search: a search for one key; without leftovers unless its view is `all`.
     """
-    for target in search.logs:
-        try:
-            yield from _Life(search, target).occurrences()
-            wanted = search.selection
-            yield from missing_in(target, wanted.view, wanted.from_offset, wanted.to_offset)
-        except ShortageError:
-            raise
-        except GoneError:
-            pass  # a broker has deleted it meanwhile
-        except KafkaLogError as error:
-            search.listener.hear(error)
+
+    def found_in(target: Target) -> Iterator[Occurrence | Defect]:
+        wanted = search.selection
+        yield from _Life(search, target).occurrences()
+        yield from missing_in(target, wanted.view, wanted.from_offset, wanted.to_offset)
+
+    return search.in_each(found_in)
 
 
 class _Life:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from formats.late_classes import dataclass
 from kafkalog.answers.logs import Wanted, selection_of
@@ -39,12 +39,15 @@ from kafkalog.tables.planning import missing_in
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kafkalog.answers.search.scanning import Progress
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.log.batches.selection import Selection
     from kafkalog.tables.planning import Target
+
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -91,11 +94,19 @@ class Search:
 
     def found(self) -> Iterator[Found | Defect]:
         """Yield the records by topic, partition and offset, and defects where they were met."""
+
+        def found_in(target: Target) -> Iterator[Found | Defect]:
+            wanted = self._above_start(target)
+            yield from self._in(target, wanted)
+            yield from missing_in(target, wanted.view, wanted.from_offset, wanted.to_offset)
+
+        return self.in_each(found_in)
+
+    def in_each(self, found_in: Callable[[Target], Iterator[T]]) -> Iterator[T]:
+        """Yield what is found in each log; what stops the work on one concerns only that one."""
         for target in self.logs:
             try:
-                wanted = self._above_start(target)
-                yield from self._in(target, wanted)
-                yield from missing_in(target, wanted.view, wanted.from_offset, wanted.to_offset)
+                yield from found_in(target)
             except ShortageError:
                 raise
             except GoneError:

@@ -7,25 +7,21 @@ from typing import TYPE_CHECKING
 
 from formats.late_classes import dataclass
 from kafkalog.errors import contained
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.io.jit import fast_path
 from kafkalog.log.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog.model import LogView, Replicas, present_ms
-from kafkalog.node.choice import metadata_logs, paths_of_others
 from kafkalog.node.reader import plan_reading, require_log
-from kafkalog.node.remote_logs import joined
-from kafkalog.node.targets import partitions_of, require_topics, topics_of, unlisted_of
 from kafkalog.node.view import Shown
-from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Request
 from kafkalog.tables.moved import Losses
-from kafkalog.tables.planning import Target, each_shown, is_shown, living_splits
+from kafkalog.tables.planning import Target, living_splits, logs_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from kafkalog.errors import Listener
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, Record
 
     Progress = Callable[[int], None]
@@ -100,44 +96,20 @@ def logs_of(
     Raises:
         UsageError: a topic has no partition at the targets.
     """
-    require_topics(topics, topics_of(targets) if topics else ())
-    files: list[Target] = []
-    wanted: list[PartitionDir] = []
-    for one in joined(targets, topics) if view != LogView.ALL else targets:
-        if isinstance(one, FileEntry):
-            with contained(one.path, listener.hear):
-                files += _file(one, topics)
-            continue
-        for partition, error in unlisted_of([one]):
-            if is_shown(partition, view) and (topics is None or partition.topic in topics):
-                listener.hear(error)
-        is_listed = isinstance(one, LogDirListing)
-        wanted += [
-            some
-            for some in partitions_of([one])
-            if (not is_listed or is_shown(some, view)) and (topics is None or some.topic in topics)
-        ]
-    others = paths_of_others(
-        [*wanted, *(one.partition for one in files)],
-        lambda: metadata_logs(targets),
-        dead=view == LogView.ALL,
-    )
-    logs: list[Target] = []
-    for shown in each_shown([one for one in wanted if one.path not in others], view):
-        if isinstance(shown, Target):
-            logs.append(shown)
-        else:
-            listener.hear(shown)
-    if replicas == Replicas.BEST:
-        logs = best_targets(logs, merges=view != LogView.ALL)
-    return sorted([*(one for one in files if one.partition.path not in others), *logs], key=_place)
+    wanted = None if topics is None else frozenset(topics)
+    request = Request(
+        bounds=Bounds(topics=wanted), replicas=replicas, internal=True, view=view,
+        required_topics=wanted or frozenset(),
+    )  # fmt: skip
 
+    def of_file(file: FileEntry) -> Target | None:
+        with contained(file.path, listener.hear):
+            require_log(file)
+            segments, parent = segments_of(file)
+            return Target(parent, segments, parent, is_file=True)
+        return None
 
-def _file(file: FileEntry, topics: Collection[str] | None) -> list[Target]:
-    require_log(file)
-    segments, parent = segments_of(file)
-    is_wanted = topics is None or parent.topic in topics
-    return [Target(parent, segments, parent, is_file=True)] if is_wanted else []
+    return sorted(logs_among(targets, request, listener, of_file=of_file), key=_place)
 
 
 def _place(target: Target) -> tuple[str, int, str]:
