@@ -132,10 +132,7 @@ def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
 
 
 def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
-    defects = [
-        Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
-        for path, error in log_dir.errors.items()
-    ]
+    defects = [_defect(path, error) for path, error in log_dir.errors.items()]
     meta = None
     if entry := log_dir.file(file_names.META_PROPERTIES):
         try:

@@ -351,7 +351,6 @@ def _filled(
 
 
 def _clipped(split: Split, first: int, end: int) -> Split:
-    """Return a split for a range of its offsets only."""
     to_offset = end if split.to_offset is None else min(end, split.to_offset)
     return replace(split, from_offset=max(first, split.from_offset or 0), to_offset=to_offset)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, FileKind, is_staging
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, GoneError, KafkaLogError, Listener, UsageError
+from kafkalog.errors import DataError, GoneError, Listener, UsageError
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.io.engine import in_order
@@ -67,7 +67,7 @@ class PlannedLog:
     with_gaps: tuple[Target, LogView] | None = None
 
 
-def one_segment(log: FileEntry) -> Target:
+def one_segment(log: FileEntry) -> list[Target]:
     """Return the segment of a live log as a target.
 
     Raises:
@@ -77,7 +77,7 @@ def one_segment(log: FileEntry) -> Target:
     if isinstance(parent, PartitionDir) and log.name.kind == FileKind.LOG:
         for segment in parent.segments:
             if segment.log.name == log.name:
-                return Target(parent, (segment,), parent, is_file=True)
+                return [Target(parent, (segment,), parent, is_file=True)]
     raise UsageError(
         "This is no live log of a partition.",
         path=log.path,
@@ -164,7 +164,7 @@ def each_planned(
             yield found.splits
 
 
-def _fail(partition: PartitionDir, error: KafkaLogError, listener: Listener) -> None:
+def _fail(partition: PartitionDir, error: DataError, listener: Listener) -> None:
     error.partition = partition
     listener.hear(error)
 
@@ -252,16 +252,23 @@ def logs_among(
     listener: Listener,
     before_each: Callable[[], object] = lambda: None,
     *,
-    of_file: Callable[[FileEntry], Target | None] = one_segment,
+    of_file: Callable[[FileEntry], Iterable[Target]] = one_segment,
 ) -> list[Target]:
     """Do what `find_targets` does among what is open; `of_file` makes single files logs."""
     view = request.view
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
     meant, unlisted = _meant(opened, request, of_file)
-    lacking: list[tuple[PartitionDir, KafkaLogError]] = [*unlisted]
+    lacking = [*unlisted]
     targets = []
-    with closing(each_shown(meant, view)) as each:
+
+    def shown_of(one: PartitionDir | Target) -> Target | DataError:
+        try:
+            return one if isinstance(one, Target) else shown_now(one, view)
+        except DataError as error:
+            return error
+
+    with closing(in_order(shown_of, meant, _at_once(meant))) as each:
         for found in meant:
             before_each()
             shown = next(each)
@@ -308,22 +315,6 @@ def _at_once(found: Sequence[PartitionDir | Target]) -> int:
     return max((file_system.requests_at_once(one.path) for one in partitions), default=1)
 
 
-def each_shown(
-    found: Sequence[PartitionDir | Target], view: LogView
-) -> Generator[Target | KafkaLogError, None, None]:
-    """Yield the view of each log, or the error of one that has none; those in a store together."""
-
-    def shown(one: PartitionDir | Target) -> Target | KafkaLogError:
-        if isinstance(one, Target):
-            return one
-        try:
-            return shown_now(one, view)
-        except DataError as error:
-            return error
-
-    return in_order(shown, found, _at_once(found))
-
-
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
     """Return topic and partition of the logs that a request covers. Raises as `plan_splits`."""
     meant, unlisted = _meant(_opened(paths, request), request, one_segment)
@@ -360,7 +351,7 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _meant(
-    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Target | None]
+    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Iterable[Target]]
 ) -> tuple[list[PartitionDir | Target], list[tuple[PartitionDir, DataError]]]:
     """Return the wanted partitions of one topic per name, and those that cannot be listed.
 
@@ -370,7 +361,7 @@ def _meant(
         (one.partition if isinstance(one, Target) else one, one, named)
         for one, named in _partitions(targets, request, of_file)
     ]
-    unlisted = [one for one in unlisted_of(targets) if is_shown(one[0], request.view)]
+    unlisted = [one for one in unlisted_of(targets) if _is_shown(one[0], request.view)]
     there = [*(partition for partition, *_ in meant), *(partition for partition, _ in unlisted)]
     unopened = (one for target in targets for one in passed_over(target))
     require_topics(request.required_topics, (one.topic for one in (*there, *unopened)))
@@ -390,19 +381,19 @@ def _meant(
 
 
 def _partitions(
-    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Target | None]
+    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Iterable[Target]]
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """Yield the partitions of a view, each with whether a path names it."""
     for found in joined(targets, request.bounds.topics) if request.joins_tiers else targets:
         if isinstance(found, LogDirListing):
-            yield from ((one, False) for one in found.partitions if is_shown(one, request.view))
+            yield from ((one, False) for one in found.partitions if _is_shown(one, request.view))
         elif isinstance(found, PartitionDir):
             yield found, True
-        elif (one := of_file(found)) is not None:
-            yield one, True
+        else:
+            yield from ((one, True) for one in of_file(found))
 
 
-def is_shown(partition: PartitionDir, view: LogView) -> bool:
+def _is_shown(partition: PartitionDir, view: LogView) -> bool:
     """Return whether a view of a log directory has a partition directory."""
     if view == LogView.ALL:
         is_ours = is_staging(os.path.basename(partition.path))

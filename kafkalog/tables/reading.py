@@ -283,7 +283,6 @@ def _decoded(topic: str, batch: Any) -> Any:
 
 
 def _headers(column: Any) -> Any:
-    """Return headers as pairs of text and bytes."""
     flat = column.values
     keys, values = _as_text(flat.field("key")), flat.field("value")
     kind = SCHEMAS[TableName.RECORDS].field("headers").type

@@ -377,7 +377,6 @@ class _Between:
 def _first(
     key: str, log: UnifiedLog, position: list[int] | None, lose: Callable[[Loss], object]
 ) -> int:
-    """Return the offset to resume from."""
     start = log.log_start_offset
     if position is None:
         return start
@@ -400,7 +399,6 @@ def _deleted(key: str, first: int, end: int, start: int, log: UnifiedLog) -> Los
 
 
 def _missing(key: str, wanted: tuple[int, int], log: UnifiedLog) -> Iterator[Loss]:
-    """Yield the offsets that are missing between segments."""
     for first, after in gaps_between(log.segments, *wanted):
         start, end = max(first, wanted[0]), min(after, wanted[1])
         if log.lacks(start, end):
@@ -467,7 +465,6 @@ def _counted(firsts: dict[str, int], ends: dict[str, int], count: int) -> dict[s
 
 
 def _size_between(log: UnifiedLog, start: int, end: int) -> int:
-    """Estimate the number of bytes between two offsets."""
     total = 0
     for segment in log.segments:
         following = segment.next_base_offset
@@ -505,7 +502,6 @@ def _offset_behind(log: UnifiedLog, start: int, end: int, size: int) -> int:
 
 
 def _indexed_offset(index: OffsetIndex, position: int, start: int) -> int | None:
-    """Return the first indexed offset past the start, from an entry at or after a position."""
     for number in range(index.first_at(position), index.entry_count):
         if index.entry(number).offset >= start:
             return index.entry(number).offset + 1

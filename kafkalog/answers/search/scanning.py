@@ -102,12 +102,11 @@ def logs_of(
         required_topics=wanted or frozenset(),
     )  # fmt: skip
 
-    def of_file(file: FileEntry) -> Target | None:
+    def of_file(file: FileEntry) -> Iterator[Target]:
         with contained(file.path, listener.hear):
             require_log(file)
             segments, parent = segments_of(file)
-            return Target(parent, segments, parent, is_file=True)
-        return None
+            yield Target(parent, segments, parent, is_file=True)
 
     return sorted(logs_among(targets, request, listener, of_file=of_file), key=_place)
 

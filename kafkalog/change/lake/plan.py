@@ -335,7 +335,6 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
 
 
 def _is_in(path: str, asked: Iterable[str]) -> bool:
-    """Return whether a path or URI is one of the requested ones, or below one."""
     # `PATH/../other` begins with PATH.
     is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
     return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
@@ -392,7 +391,6 @@ def _require_each_once(splits: Iterable[Split]) -> None:
 
 
 def _home(split: Split) -> tuple[str, int, str]:
-    """Return the partition directory of a split."""
     is_directory = split.table in (TableName.SEGMENTS, TableName.PRODUCERS)
     return (
         split.topic,
@@ -417,7 +415,6 @@ def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]
 
 
 def _sources(splits: Iterable[Split]) -> dict[str, int]:
-    """Return the files that are read, with their sizes."""
     paths = []
     for split in splits:
         # A split of these tables is a directory: they are made of its small files.

@@ -221,11 +221,9 @@ class Export:
     # The destination -------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        """Make the plan that the present files call for."""
         return make_plan(self._asked, self._listener)
 
     def _file_schema(self, plan: Plan) -> Any:
-        """Return the `pyarrow.Schema` of the files of a plan."""
         return rows_schema(self._asked, plan.columns)
 
     def _table_schema(self, plan: Plan) -> Any:
@@ -268,7 +266,6 @@ class Export:
         self._stop_at_known_damage()
 
     def _begin(self, plan: Plan) -> None:
-        """Write the plan."""
         self.plan = plan
         with self._target.create(PLAN) as file:
             file.write(plan.as_bytes())
@@ -286,7 +283,6 @@ class Export:
         self._take_entries(sizes)
 
     def _take_entries(self, sizes: dict[str, int]) -> None:
-        """Find the parts of the plan that are complete."""
         for part in self.plan.parts:
             entry = self._entry(part, sizes)
             if entry is not None:
@@ -373,7 +369,6 @@ class Export:
         self._clear_up(self._target.sizes())
 
     def _tasks(self) -> list[dict[str, Any]]:
-        """Return tasks for the missing parts, small ones together."""
         common = {
             "to": self._to,
             "plan": self.plan.id,

@@ -160,7 +160,6 @@ class Scanner:
         return [one for one, is_possible in zip(found, can, strict=True) if is_possible]
 
     def _request(self) -> Request:
-        """Return the request for what the filter can match."""
         assert isinstance(self._dataset.table, TableName), "else there are no splits"
         request = replace(self._tables.request(self._dataset.table), gaps_when_read=True)
         if self._condition is None:
@@ -188,7 +187,6 @@ class Scanner:
         )
 
     def _taken_whole(self, splits: Sequence[Split]) -> list[bool]:
-        """Return for each split whether all of its rows match."""
         if self._condition is None or not splits:
             return [True] * len(splits)
         return self._condition.always_matches([guarantee_of(one) for one in splits])

@@ -224,7 +224,6 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _count(part: Part, splits: Iterable[Split]) -> None:
-    """Count the records and batches in some splits."""
     for split in splits:
         heard = Events()
         for batch in read_split(split, table_schema(split.table, _OF_RECORDS), heard):
@@ -243,7 +242,6 @@ def _count(part: Part, splits: Iterable[Split]) -> None:
 
 
 def _sizes(column: Any) -> Any:
-    """Return the size of each value in bytes, 0 for null."""
     return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)
 
 

@@ -134,7 +134,6 @@ class _Heard(Listener):
 
 
 def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield splits as JSON, in groups of consecutive splits of limited size."""
     some: list[Any] = []
     room = size
     for split in splits:
