@@ -60,6 +60,8 @@ def windows(
 
 
 class _Rows:
+    """The rows of a log, read on demand."""
+
     def __init__(self, log: Shown, start: int, defects: Callable[[Defect], object]) -> None:
         selection = Selection(from_offset=start)
         self._batches = scan(plan_reading(log, selection), columns=list(_COLUMNS), defects=defects)
@@ -107,6 +109,7 @@ def _compared(left: Any, right: Any) -> Window:
 
 
 def _unequal(left: Any, right: Any) -> Any:
+    """Return the numbers of the rows that are not the same."""
     wrong = np.zeros(left.num_rows, np.bool_)
     for name in _COMPARED:
         mine, theirs = left[name], right[name]
@@ -144,6 +147,7 @@ def fits_compaction(left: Shown, right: Shown, start: int) -> bool:
 
 
 def _batches(log: Shown, start: int) -> Any:
+    """Return the headers of the batches from an offset on."""
     columns = ["base_offset", *_KEPT, "max_timestamp", "count", "magic"]
     plan = plan_reading(log, Selection(from_offset=start))
     found = list(scan(plan, columns=columns, batches=True, defects=lambda _: None))
@@ -219,6 +223,7 @@ def _latest(
 
 
 def _short(key: bytes) -> bytes:
+    """Return a key, or its digest if it is long."""
     if len(key) <= _DIGEST_SIZE:
         return key
     # Longer than any key that stays as it is: the two cannot be taken for each other.

@@ -139,6 +139,7 @@ def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
 
 
 def _metadata_log_dir(targets: Sequence[Any]) -> str:
+    """Return the log directory with the newest metadata log."""
     found = newest_metadata(live_partitions(targets, CLUSTER_METADATA))
     if found is None:
         raise _no_metadata(targets)
