@@ -15,9 +15,10 @@ from formats.file_names import FileKind
 from kafkalog.errors import DataError, FileChangedError
 from kafkalog.files.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.files.text_files import closed_end, noted_epoch
+from kafkalog.io.jit import fast_path
 from kafkalog.io.paths.source import Source
 from kafkalog.io.paths.uris import is_object
-from kafkalog.log.batches.framing import align, read_batch, scan_batches
+from kafkalog.log.batches.framing import align, is_dense, read_batch, scan_batches
 from kafkalog.log.batches.order import Order, batch_defects
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.files.log_dir import Segment
+    from kafkalog.log.columns.headers import BatchColumns
 
 
 _TAIL_SIZE: Final = 1 << 17
@@ -260,6 +262,22 @@ class OpenSegment:
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield the batches from a position on, with their true offsets; pass over defects."""
         yield from self._batches(self.order(check_crc=False).scan(start))
+
+    def headers(self, start: int) -> Iterator[Batch | BatchColumns]:
+        """Yield what `batches` yields; where that is much, as columns."""
+        order, source = self.order(check_crc=False), self.source
+        end = order.frames.end
+        size = min(source.stored_bytes, end - start)
+        if not (fast_path.is_worth_it(size) and is_dense(source, start, end)):
+            yield from self.batches(start)
+            return
+        from kafkalog.log.columns.headers import columns_in_order
+
+        for found in columns_in_order(source, order, start):
+            if isinstance(found, Batch | Defect):
+                yield from self._batches(iter((found,)))
+            else:
+                yield found
 
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
         for found in scan:
