@@ -300,7 +300,7 @@ class OpenSegment:
         if self.segment.log.survey is not None:
             return self.segment.log.survey.next_offset
         following = self.segment.base_offset
-        for found in self.batches(self.start_before(self._last_indexed_offset())):
+        for found in self.headers(self.start_before(self._last_indexed_offset())):
             following = found.next_offset
         return following
 

@@ -109,6 +109,11 @@ class BatchColumns:
         first, last = self.headers[:, 0], self.headers[:, -1]
         return int(last[h.POSITION] + last[h.SIZE] - first[h.POSITION])
 
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        return int(self.headers[h.LAST_OFFSET, -1]) + 1
+
     @computed_once
     def plain(self) -> PlainRun | None:
         """The batches as a plain run; None if something about them is unusual."""
