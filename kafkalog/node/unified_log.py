@@ -21,8 +21,10 @@ from kafkalog.files.log_dir import PartitionDir, Segment, open_partition
 from kafkalog.files.offsets import LogOffset, OffsetSource, PartitionOffsets
 from kafkalog.files.text_files import checkpointed, read_leader_epochs
 from kafkalog.io.broker_lock import is_broker_running
+from kafkalog.io.jit import fast_path
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
+from kafkalog.log.batches.framing import is_dense
 from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.living import listed_again
 from kafkalog.log.producers import read_producer_snapshot
@@ -301,13 +303,11 @@ class UnifiedLog:
                         yield found, opened
 
     def headers_from(self, offset: int) -> Iterator[tuple[Batch | BatchColumns, OpenSegment]]:
-        """Yield the headers of all transactional batches from `offset` on, and some of others."""
+        """Yield the batch headers from `offset` on and some before it, also as columns."""
         for segment in self._segments_from(offset):
-            survey = segment.log.survey
-            if survey is None or survey.has_transactions:
-                with self.open_segment(segment) as opened:
-                    for found in opened.headers(opened.start_before(offset)):
-                        yield found, opened
+            with self.open_segment(segment) as opened:
+                for found in _headers(opened, opened.start_before(offset)):
+                    yield found, opened
 
     def _segments_from(self, offset: int) -> list[Segment]:
         return [
@@ -351,6 +351,17 @@ class UnifiedLog:
         """Return the ordinal of the last segment with a base offset <= `offset`, or None."""
         below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
         return below[-1] if below else None
+
+
+def _headers(opened: OpenSegment, start: int) -> Iterator[Batch | BatchColumns]:
+    """Yield what `OpenSegment.batches` yields; where that is much, as columns."""
+    source, end = opened.source, opened.source.size_bytes
+    size = min(source.stored_bytes, end - start)
+    if not (fast_path.is_worth_it(size) and is_dense(source, start, end)):
+        return opened.batches(start)
+    from kafkalog.log.columns.headers import sound_columns
+
+    return sound_columns(opened, start)
 
 
 @lru_cache(256)

@@ -213,7 +213,7 @@ class MergedLog(UnifiedLog):
         return [], self.log_start_offset
 
     def headers_from(self, offset: int) -> Iterator[tuple[Batch | BatchColumns, OpenSegment]]:
-        """Yield the headers of all transactional batches from an offset on, and some of others."""
+        """Yield the batch headers from an offset on, of all copies if they differ."""
         follow = super().headers_from if self._has_one_story else self.batches_from
         yield from follow(offset)
 

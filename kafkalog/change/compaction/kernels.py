@@ -352,8 +352,7 @@ def clean_batches(data, headers, latest, superseded, drop_all, stays, discardabl
         has_horizon = attributes & _HORIZON_BIT != 0
         horizon = headers[k.BASE_TIMESTAMP, batch] if has_horizon else np.int64(-1)
         is_over = has_horizon and horizon <= now
-        count = np.int64(0)
-        records = np.int64(0)
+        count = records = np.int64(0)
         has_tombstone = False
         # An empty batch has no records to choose from: the reader does not look at its bytes
         # either.

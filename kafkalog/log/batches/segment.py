@@ -15,10 +15,9 @@ from formats.file_names import FileKind
 from kafkalog.errors import DataError, FileChangedError
 from kafkalog.files.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.files.text_files import closed_end, noted_epoch
-from kafkalog.io.jit import fast_path
 from kafkalog.io.paths.source import Source
 from kafkalog.io.paths.uris import is_object
-from kafkalog.log.batches.framing import align, is_dense, read_batch, scan_batches
+from kafkalog.log.batches.framing import align, read_batch, scan_batches
 from kafkalog.log.batches.order import Order, batch_defects
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.files.log_dir import Segment
-    from kafkalog.log.columns.headers import BatchColumns
 
 
 _TAIL_SIZE: Final = 1 << 17
@@ -261,25 +259,10 @@ class OpenSegment:
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield the batches from a position on, with their true offsets; pass over defects."""
-        yield from self._batches(self.order(check_crc=False).scan(start))
+        yield from self.sound_batches(self.order(check_crc=False).scan(start))
 
-    def headers(self, start: int) -> Iterator[Batch | BatchColumns]:
-        """Yield what `batches` yields; where that is much, as columns."""
-        order, source = self.order(check_crc=False), self.source
-        end = order.frames.end
-        size = min(source.stored_bytes, end - start)
-        if not (fast_path.is_worth_it(size) and is_dense(source, start, end)):
-            yield from self.batches(start)
-            return
-        from kafkalog.log.columns.headers import columns_in_order
-
-        for found in columns_in_order(source, order, start):
-            if isinstance(found, Batch | Defect):
-                yield from self._batches(iter((found,)))
-            else:
-                yield found
-
-    def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
+    def sound_batches(self, scan: Iterable[Batch | Defect]) -> Iterator[Batch]:
+        """Yield the sound batches of a scan, and pass over defects."""
         for found in scan:
             defects = batch_defects(found) if isinstance(found, Batch) else (found,)
             for defect in defects:
@@ -293,14 +276,12 @@ class OpenSegment:
 
         It has the offsets of its header.
         """
-        return batch_for(offset, self._batches(scan_batches(self.source, start)))
+        return batch_for(offset, self.sound_batches(scan_batches(self.source, start)))
 
     def next_offset(self) -> int:
         """Return the offset after the last batch; the base offset of an empty segment."""
-        if self.segment.log.survey is not None:
-            return self.segment.log.survey.next_offset
         following = self.segment.base_offset
-        for found in self.headers(self.start_before(self._last_indexed_offset())):
+        for found in self.batches(self.start_before(self._last_indexed_offset())):
             following = found.next_offset
         return following
 
@@ -352,7 +333,7 @@ class OpenSegment:
         )
         if recovered:
             start = settled if last else self.segment.base_offset
-            for found in self._batches(self.scan_from(start)):
+            for found in self.sound_batches(self.scan_from(start)):
                 if end is not None and found.base_offset >= end:
                     break
                 if found.max_timestamp > timestamp:

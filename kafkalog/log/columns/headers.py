@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from kafkalog.io.paths.source import Source
     from kafkalog.log.batches.order import Order
+    from kafkalog.log.batches.segment import OpenSegment
     from kafkalog.log.columns.chunks import Chunk, Rows, Turn
     from kafkalog.log.columns.walk import Task, Walk
 
@@ -108,11 +109,6 @@ class BatchColumns:
         """Bytes from the first batch to the end of the last."""
         first, last = self.headers[:, 0], self.headers[:, -1]
         return int(last[h.POSITION] + last[h.SIZE] - first[h.POSITION])
-
-    @property
-    def next_offset(self) -> int:
-        """The offset after the last batch."""
-        return int(self.headers[h.LAST_OFFSET, -1]) + 1
 
     @computed_once
     def plain(self) -> PlainRun | None:
@@ -346,14 +342,13 @@ def _judged(source: Source, level: Level, walk: Walk) -> Iterator[BatchColumns |
         yield from _by_reference(source, level, walk.reader.position, walk.reader.end)
 
 
-def columns_in_order(
-    source: Source, order: Order, position: int
-) -> Iterator[BatchColumns | Batch | Defect]:
-    """Yield what `Order.scan` yields from a position on, by headers; most of it as columns."""
-    with _walk(source, Level.QUICK, 1, position, order.frames.end, order.at, order=order) as walk:
+def sound_columns(opened: OpenSegment, start: int) -> Iterator[BatchColumns | Batch]:
+    """Yield what `OpenSegment.batches` yields, most of it as columns."""
+    order, source = opened.order(check_crc=False), opened.source
+    with _walk(source, Level.QUICK, 1, start, order.frames.end, order.at, order=order) as walk:
         for found in walk.found():
             if isinstance(found, Batch | Defect):
-                yield found
+                yield from opened.sound_batches((found,))
             else:
                 yield from walk.results(found)
 
@@ -387,7 +382,7 @@ def _walk(
             lambda chunk: _steps(chunk, level, look),
             judge,
             check_crc=level != Level.QUICK,
-            cut=order and (lambda chunk: in_order(order, chunk, chunk.count)),
+            cut=None if order is None else lambda chunk: in_order(order, chunk, chunk.count),
             order=order,
         )
         try:
