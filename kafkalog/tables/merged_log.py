@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.files.log_dir import PartitionDir, Segment
-    from kafkalog.log.producers import AppendInfo
+    from kafkalog.log.columns.headers import BatchColumns
+    from kafkalog.model import ProducerState
     from kafkalog.tables.model import Split
     from kafkalog.tables.planning import Target
     from kafkalog.tables.soundness import Lineage
@@ -186,17 +187,20 @@ class MergedLog(UnifiedLog):
         """Return the aborted transactions that are listed; without sound lists none."""
         return super().aborted_transactions() if self._has_one_story else []
 
-    def _producers_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
+    def _producers_in_snapshot(self) -> tuple[list[ProducerState], int]:
         if self._has_one_story:
             return super()._producers_in_snapshot()
-        return {}, self.log_start_offset
+        return [], self.log_start_offset
 
-    def batches_from(
-        self, offset: int, *, transactional: bool = False
-    ) -> Iterator[tuple[Batch, OpenSegment]]:
+    def headers_from(self, offset: int) -> Iterator[tuple[Batch | BatchColumns, OpenSegment]]:
+        """Yield the batch headers from an offset on, of all copies if they differ."""
+        follow = super().headers_from if self._has_one_story else self.batches_from
+        yield from follow(offset)
+
+    def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
         """Yield the batch headers from an offset on, of all copies if they differ."""
         if self._has_one_story:
-            yield from super().batches_from(offset, transactional=transactional)
+            yield from super().batches_from(offset)
             return
         for split in self.splits(offset, self.log_end_offset, 1 << 30):
             for part in sound_parts(split, Deaf()):
