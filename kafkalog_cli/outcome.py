@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from kafkalog.files.parents import Parent
     from kafkalog.io.paths.requests import Requests
     from kafkalog.model import Defect, LogView, Severity
+    from kafkalog.node.outcome import Difference, View
     from kafkalog.node.state.coordinators import InternalTopic
     from kafkalog.node.state.model import Groups
-    from kafkalog.node.view import Difference, Shown
 
 
 END_HINT: Final = " (--end log includes them)"
@@ -306,7 +306,7 @@ class Outcome(Listener):
 
     def shown(
         self, target: PartitionDir, view: LogView, *, fails: bool = True, lazily: bool = False
-    ) -> Shown:
+    ) -> View:
         """Return the view of a partition, and warn as `differs`.
 
         With `lazily` a view may have a frontier; once it was read, give it to `has_read`.
@@ -318,17 +318,17 @@ class Outcome(Listener):
             self.differs([shown.difference], fails=fails)
         return shown
 
-    def has_read(self, shown: Shown, *, fails: bool = True) -> None:
+    def has_read(self, shown: View, *, fails: bool = True) -> None:
         """Warn as `differs` of a view that waited for its reader."""
         if shown.frontier is not None:
-            self.differs([shown.told], fails=fails)
+            self.differs([shown.difference_so_far], fails=fails)
 
     def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
         """Warn if views differ from files; reading files with hidden records is a failure.
 
         That a view waits for a scan which nobody needed is only noted.
         """
-        from kafkalog.node.view import summary
+        from kafkalog.node.outcome import summary
 
         found = [one for one in differences if one is not None]
         self.fail_if(fails and any(one.bytes_hidden for one in found))

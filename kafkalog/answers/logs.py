@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from kafkalog.answers.verification import Findings
     from kafkalog.files.log_dir import Segment
     from kafkalog.node.lookup import Lookup
+    from kafkalog.node.outcome import View
     from kafkalog.node.scan import Scan
-    from kafkalog.node.view import Shown
 
 T = TypeVar("T")
 
@@ -205,7 +205,7 @@ class Log:
         assert isinstance(whole, PartitionDir), "the first target stays the first one"
         return whole
 
-    def _readable(self, view: LogView) -> str | Shown:
+    def _readable(self, view: LogView) -> str | View:
         return show_now(self._listed(), view) if self._tiers else self.path
 
     @property

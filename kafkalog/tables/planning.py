@@ -23,9 +23,10 @@ from kafkalog.io.paths.uris import is_object
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.node.choice import metadata_logs, paths_of_others
+from kafkalog.node.outcome import summary
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import open_targets, passed_over, require_topics, unlisted_of
-from kafkalog.node.view import show, summary
+from kafkalog.node.view import show
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Split, TableName, fail
 from kafkalog.tables.splitting import splits_of
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import Segment
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.outcome import Difference
     from kafkalog.node.targets import Target as Listed
-    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Failed, Request
 
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kafkalog.files.indexes import OffsetIndex
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.outcome import Difference
     from kafkalog.node.unified_log import UnifiedLog
-    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Failed, Offsets, Request, Split
     from kafkalog.tables.planning import Target
 

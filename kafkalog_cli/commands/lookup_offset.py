@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.node.lookup import Lookup
+    from kafkalog.node.outcome import Difference
     from kafkalog.node.unified_log import UnifiedLog
-    from kafkalog.node.view import Difference
     from kafkalog_cli.outcome import Outcome
 
     Question = Callable[[UnifiedLog], Lookup]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.node.inventory import PartitionRow
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog_cli.outcome import Outcome
 
 

@@ -25,7 +25,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.tables import Request
     from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.outcome import Outcome

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.spark.reading import Find
     from kafkalog.tables.datasets.model import Tables
     from kafkalog.tables.model import Answer

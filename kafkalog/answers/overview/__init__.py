@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Level
     from kafkalog.node.configs import ConfigSources
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.tables.profiles.model import Profile
 
 __all__ = ["report"]

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect, Level, LogView
     from kafkalog.node.configs import ConfigSources, LogDirConfigs
     from kafkalog.node.inventory import LogDirRow
+    from kafkalog.node.outcome import View
     from kafkalog.node.recovery import NextStart
     from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
     from kafkalog.node.targets import Target
-    from kafkalog.node.view import Shown
     from kafkalog.tables.profiles.model import Profile
 
     Progress = Callable[[int], None]
@@ -241,7 +241,7 @@ class Gathering:
                 self._growth(directory, retention),
             )
 
-    def _view(self, directory: PartitionDir, view: LogView) -> Shown:
+    def _view(self, directory: PartitionDir, view: LogView) -> View:
         """Return the view of a start, and keep it: predicting one may read the whole log."""
         shown = show(directory, view)
         self._views[directory.path] = shown.partition

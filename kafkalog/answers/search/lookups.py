@@ -11,14 +11,14 @@ from kafkalog.io.paths import file_system
 from kafkalog.model import Defect, Isolation, LogView, Special
 from kafkalog.node.lookup import Lookup, compared
 from kafkalog.node.unified_log import UnifiedLog
-from kafkalog.node.view import Difference, show_now
+from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.node.view import Shown
+    from kafkalog.node.outcome import Difference, View
 
     Question = Callable[[UnifiedLog], Lookup]
 
@@ -100,7 +100,7 @@ def look_up(
                 ends(log.offsets.of_partition(isolation))
             for defect in damage.values():
                 damaged(defect)
-            if (difference := shown.told) is not None:
+            if (difference := shown.difference_so_far) is not None:
                 differences(difference)
 
 
@@ -123,7 +123,7 @@ class _Logs:
 
 
 def _answered(
-    shown: Shown, log_of: Callable[[PartitionDir], UnifiedLog], question: Question
+    shown: View, log_of: Callable[[PartitionDir], UnifiedLog], question: Question
 ) -> tuple[UnifiedLog, Lookup]:
     """Return the answer to a question, and the log that gave it: no more of it than it takes."""
     if (frontier := shown.frontier) is None:

@@ -15,10 +15,10 @@ from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.node.choice import metadata_logs, paths_of_others
+from kafkalog.node.outcome import View
 from kafkalog.node.reader import plan_reading, require_log
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import partitions_of, require_topics, topics_of, unlisted_of
-from kafkalog.node.view import Shown
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.moved import Losses
@@ -157,7 +157,7 @@ def plan_of(target: Target, selection: Selection) -> ReadPlan:
     """Plan to read what is wanted of a log. Raises as `plan_reading`."""
     if target.is_file:
         return plan_reading(target.segments[0].log, selection)
-    return plan_reading(Shown(target.partition, target.segments, target.difference), selection)
+    return plan_reading(View(target.partition, target.segments, target.difference), selection)
 
 
 def plans_of(

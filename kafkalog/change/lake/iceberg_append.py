@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.io.engine import Engine
     from kafkalog.model import Defect
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.tables.model import Failed
 
 

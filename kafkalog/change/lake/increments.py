@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.change.lake.model import ExportedPart
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.tables.model import Failed, Offsets, Request, Split
     from kafkalog.tables.planning import Target
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import KafkaLogError
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.tables.model import Failed
     from kafkalog.tables.planning import Target
 

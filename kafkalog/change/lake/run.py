@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.plan import Part
     from kafkalog.io.engine import Engine
     from kafkalog.model import Defect
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.tables.model import Failed
 
 _NO_DAMAGE = ("read-from-copy", "offsets-missing", "offsets-with-gaps")

@@ -30,11 +30,13 @@ from kafkalog.node.state.image_tree import image_tree, leaves
 from kafkalog.node.state.metadata_model import Metadata, changes_of
 from kafkalog.node.state.model import Moment, moment_of
 from kafkalog.node.unified_log import UnifiedLog
-from kafkalog.node.view import Shown, show_now
+from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+
+    from kafkalog.node.outcome import View
 
 
 # Of `ControlRecordType`.
@@ -78,7 +80,7 @@ def read_metadata(
     since: Moment | None = None,
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
-    shown: Callable[[PartitionDir], Shown] | None = None,
+    shown: Callable[[PartitionDir], View] | None = None,
 ) -> Metadata:
     """Read the metadata of a cluster.
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.node.outcome import Difference
     from kafkalog.node.state.model import Groups
-    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Failed
 
 

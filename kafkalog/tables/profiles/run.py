@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
     from kafkalog.tables import Request
 
 
