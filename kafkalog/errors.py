@@ -297,9 +297,10 @@ def as_internal_error(raised: BaseException, path: str | None = None) -> Interna
     return error
 
 
-def raised(error: KafkaLogError) -> None:
-    """Raise an error: what callers get that take no errors."""
-    raise error
+def raised(event: Event) -> None:
+    """Raise an error: what callers get that hear nothing."""
+    if isinstance(event, KafkaLogError):
+        raise event
 
 
 @contextmanager
@@ -340,5 +341,4 @@ class Listener:
 
     def hear(self, event: Event) -> None:
         """Handle an event; by default raise an error, and so stop the run."""
-        if isinstance(event, KafkaLogError):
-            raise event
+        raised(event)

@@ -22,6 +22,7 @@ from kafkalog.errors import (
     contained,
     on_failure,
     on_left_out,
+    raised,
 )
 from kafkalog.io.wording import counted, printable, some_of
 from kafkalog_cli.output.text import painted, tone_of
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from kafkalog.errors import Event
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.files.parents import Parent
     from kafkalog.io.paths.requests import Requests
     from kafkalog.model import Defect, LogView, Severity
     from kafkalog.node.outcome import Difference, View
@@ -81,12 +81,6 @@ def show_requests(requests: Requests) -> None:
         what = counted(requests.count, "request")
         where = " by the driver alone" if requests.are_elsewhere else ""
         show_note(f"{what} to object stores, {counted(requests.size_bytes, 'byte')} read{where}")
-
-
-def show_parent(parent: Parent) -> None:
-    """Note which log directories or tiered logs a path stands for."""
-    count = counted(len(parent.log_dirs), parent.holds)
-    show_note(f"{parent.path} holds {count}: {some_of(parent.names)}")
 
 
 def show_warning(text: str) -> None:
@@ -212,9 +206,7 @@ class Outcome(Listener):
         from kafkalog.node.targets import open_targets
 
         paths = list(paths)
-        targets = open_targets(
-            paths, failed=self.hear, parents=show_parent, by_names=by_names, topics=topics
-        )
+        targets = open_targets(paths, hear=self.hear, by_names=by_names, topics=topics)
         self._named.update(map(absolute, [*paths, *(one.path for one in targets)]))
         return targets
 
@@ -287,6 +279,11 @@ class Outcome(Listener):
                 self.status = max(self.status, status_of(event))
             case _:
                 assert_never(event)
+
+    def hear_note(self, event: Event) -> None:
+        """Show a note as `hear` does; raise an error, for a run that it ends."""
+        raised(event)
+        self.hear(event)
 
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""

@@ -15,7 +15,7 @@ from formats.file_names import (
     parse_directory_name,
     partition_of,
 )
-from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
+from kafkalog.errors import DataError, UsageError, contained, raised
 from kafkalog.files.log_dir import (
     FileEntry,
     LogDirListing,
@@ -34,6 +34,8 @@ from kafkalog.node.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from kafkalog.errors import Event
+
 
 T = TypeVar("T")
 
@@ -43,8 +45,7 @@ Target = LogDirListing | PartitionDir | FileEntry
 def open_targets(
     paths: Iterable[str | os.PathLike[str] | Target],
     *,
-    failed: Callable[[KafkaLogError], None] = raised,
-    parents: Callable[[Parent], object] = lambda _: None,
+    hear: Callable[[Event], None] = raised,
     by_names: bool = False,
     topics: Collection[str] | None = None,
     log_dirs: tuple[str, ...] = (),
@@ -55,15 +56,14 @@ def open_targets(
         paths: log directories, partition directories, files, and directories that hold log
             directories at most `kafkalog.files.parents.DEPTH_MAX` levels below them; what is open
             stays as it is.
-        failed: called with the error of a path or log directory that is left out; without it the
-            first error is raised.
-        parents: called with each directory that stands for the log directories below it.
+        hear: called with the error of a path or log directory that is left out, which is raised
+            without it, and with a note of each directory that stands for log directories below it.
         by_names: whether manifests are read when files are looked at, and only then.
         topics: as for `open_any`.
         log_dirs: others of the run, to which partitions may move.
 
     Raises:
-        KafkaLogError: as `open_path`, unless `failed` takes the error.
+        KafkaLogError: as `open_path`, unless `hear` takes the error.
     """
 
     def opened(path: str) -> Target | Parent:
@@ -72,7 +72,7 @@ def open_targets(
             len(found.files)  # reads the manifests of a tier
         return found
 
-    found: list[Target] = _each(opened, paths, failed, parents)
+    found: list[Target] = _each(opened, paths, hear)
     return together(of_one_moment(found, opened), log_dirs)
 
 
@@ -105,30 +105,27 @@ def log_dirs_of(targets: Iterable[Target | LogDirTop]) -> tuple[str, ...]:
 
 def look_at_targets(
     paths: Iterable[str | os.PathLike[str]],
-    *,
-    failed: Callable[[KafkaLogError], None] = raised,
-    parents: Callable[[Parent], object] = lambda _: None,
+    hear: Callable[[Event], None] = raised,
 ) -> list[LogDirTop | PartitionDir | FileEntry]:
     """Do what `open_targets` does, without listing the partitions of log directories."""
-    return of_one_moment(_each(look_at, paths, failed, parents), look_at)
+    return of_one_moment(_each(look_at, paths, hear), look_at)
 
 
 def _each(
     opens: Callable[[str], T | Parent],
     paths: Iterable[str | os.PathLike[str] | T],
-    failed: Callable[[KafkaLogError], None],
-    parents: Callable[[Parent], object],
+    hear: Callable[[Event], None],
 ) -> list[T]:
     targets: list[T] = []
     for one in paths:
         if not isinstance(one, str | os.PathLike):
             targets.append(one)
             continue
-        with contained(path := os.fspath(one), failed):
+        with contained(path := os.fspath(one), hear):
             found = opens(path)
             if isinstance(found, Parent):
-                parents(found)
-                targets += _each(opens, found.log_dirs, failed, parents)
+                hear(found.note)
+                targets += _each(opens, found.log_dirs, hear)
             else:
                 targets.append(found)
     return targets

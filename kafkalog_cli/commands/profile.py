@@ -147,9 +147,8 @@ def _profiles(
 ) -> list[Profile]:
     from kafkalog.node.targets import look_at_targets
     from kafkalog.tables.profiles.run import profile_logs
-    from kafkalog_cli.outcome import show_parent
 
-    look_at_targets(paths, parents=show_parent)  # only for its notes
+    look_at_targets(paths, outcome.hear_note)  # only for its notes
     differences: list[Difference] = []
     ends: list[PartitionOffsets] = []
     with choice.open() as engine:

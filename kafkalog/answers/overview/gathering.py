@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.change.compaction.model import Candidate
     from kafkalog.change.retention.partition import PartitionRetention
     from kafkalog.check.schedule import Summary
+    from kafkalog.errors import Event
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect, Level, LogView
     from kafkalog.node.configs import ConfigSources, LogDirConfigs
@@ -170,7 +171,7 @@ class Gathering:
         Args:
             profiles: counts records; None if they are not wanted.
         """
-        for target in open_targets(self._paths, failed=self._failed):
+        for target in open_targets(self._paths, hear=self._hear):
             if isinstance(target, FileEntry):
                 self._failed(_no_file(target.path))
             else:
@@ -213,6 +214,10 @@ class Gathering:
             profiles=tuple(self._profiles(profiles)),
             gaps=tuple(self._gaps),
         )
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, KafkaLogError):
+            self._failed(event)
 
     def _failed(self, error: KafkaLogError) -> None:
         """Report an error once, and name it on the page."""

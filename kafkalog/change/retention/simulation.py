@@ -141,7 +141,7 @@ def simulate_retention(
     sources = ConfigSources.of(configs)
     known: dict[str, LogDirConfigs] = {}
     clock = present_ms() if now_ms is None else now_ms
-    for target in joined(open_targets(targets, failed=hears.hear)):
+    for target in joined(open_targets(targets, hear=hears.hear)):
         for partition in _partitions(target, hears):
             around = os.path.dirname(file_system.absolute(partition.path))
             found = None
