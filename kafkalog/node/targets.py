@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from formats.file_names import (
     DirectoryState,
@@ -40,27 +40,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Target = LogDirListing | PartitionDir | FileEntry
+AnyPath: TypeAlias = "str | os.PathLike[str] | Target"
+"""A path, or what is open there."""
 
 
 def open_targets(
-    paths: Iterable[str | os.PathLike[str] | Target],
+    paths: Iterable[AnyPath],
     *,
     hear: Callable[[Event], None] = raised,
     by_names: bool = False,
     topics: Collection[str] | None = None,
-    log_dirs: tuple[str, ...] = (),
 ) -> list[Target]:
-    """Open what is at several paths.
+    """Open what is at several paths: once per run, which passes on what is open.
+
+    Partitions of it know the log directories of all of it, to which they may move.
 
     Args:
         paths: log directories, partition directories, files, and directories that hold log
             directories at most `kafkalog.files.parents.DEPTH_MAX` levels below them; what is open
-            stays as it is.
+            is not opened again.
         hear: called with the error of a path or log directory that is left out, which is raised
             without it, and with a note of each directory that stands for log directories below it.
         by_names: whether manifests are read when files are looked at, and only then.
         topics: as for `open_any`.
-        log_dirs: others of the run, to which partitions may move.
 
     Raises:
         KafkaLogError: as `open_path`, unless `hear` takes the error.
@@ -73,12 +75,9 @@ def open_targets(
         return found
 
     found: list[Target] = _each(opened, paths, hear)
-    return together(of_one_moment(found, opened), log_dirs)
-
-
-def together(targets: Sequence[Target], log_dirs: tuple[str, ...] = ()) -> list[Target]:
-    """Return targets whose partitions know the log directories of all of them, and some more."""
-    log_dirs = tuple(dict.fromkeys((*log_dirs_of(targets), *log_dirs)))
+    targets = of_one_moment(found, opened)
+    before = (one for partition in partitions_of(targets) for one in partition.log_dirs)
+    log_dirs = tuple(dict.fromkeys((*log_dirs_of(targets), *before)))
 
     def knowing(partition: PartitionDir) -> PartitionDir:
         return replace(partition, log_dirs=log_dirs)
@@ -189,6 +188,11 @@ def _moving(log_dirs: Sequence[LogDirListing | LogDirTop]) -> set[str]:
         if not living[pair[0]].isdisjoint(living[pair[1]]) and are_of_one_node(*pair)
         for path in pair
     }
+
+
+def path_of(target: AnyPath) -> str:
+    """Return a path, or that of what is open already."""
+    return os.fspath(target) if isinstance(target, str | os.PathLike) else target.path
 
 
 @lru_cache(maxsize=1024)

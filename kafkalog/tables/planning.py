@@ -25,7 +25,8 @@ from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.node.choice import metadata_logs, paths_of_others
 from kafkalog.node.outcome import summary
 from kafkalog.node.remote_logs import joined
-from kafkalog.node.targets import open_targets, passed_over, require_topics, unlisted_of
+from kafkalog.node.targets import Target as Listed
+from kafkalog.node.targets import open_targets, passed_over, path_of, require_topics, unlisted_of
 from kafkalog.node.view import show
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Split, TableName, fail
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import Segment
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.node.outcome import Difference
-    from kafkalog.node.targets import Target as Listed
+    from kafkalog.node.targets import AnyPath
     from kafkalog.tables.model import Failed, Request
 
 
@@ -67,7 +68,7 @@ class PlannedLog:
 
 
 def plan_splits(
-    paths: Sequence[str],
+    paths: Sequence[AnyPath],
     request: Request,
     *,
     ends: Callable[[PartitionOffsets], object] | None = None,
@@ -75,12 +76,12 @@ def plan_splits(
     gaps: Callable[[Target], object] | None = None,
     before_each: Callable[[], object] = lambda: None,
     failed: Failed = fail,
-    log_dirs: tuple[str, ...] = (),
 ) -> list[Split]:
     """Return the splits of a table, by path, topic, partition, segment and position.
 
     Args:
-        paths: log directories, parents of them, partition directories, or single logs.
+        paths: log directories, parents of them, partition directories, or single logs; or what is
+            open already.
         request: the rows to read.
         ends: called with the bounds of each partition whose records they decide.
         differences: called with how the view of a partition differs from its files; if None, a
@@ -89,7 +90,6 @@ def plan_splits(
             `kafkalog.check.segments.missing_offsets` judges them.
         before_each: called before each look at a log; what it raises stops the planning.
         failed: called with each log that cannot be read, which is left out.
-        log_dirs: as for `open_targets`.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`; without `failed` also
@@ -102,8 +102,8 @@ def plan_splits(
         for times, for gaps, and to split large ones.
     """
     at_ms = present_ms()
-    with file_system.listings_held(paths):
-        targets = find_targets(paths, request, before_each, failed, log_dirs)
+    with file_system.listings_held(map(path_of, paths)):
+        targets = find_targets(paths, request, before_each, failed)
         tell_differences(targets, differences)
         splits = []
         with closing(each_planned(targets, lambda _: request, at_ms, gaps, failed)) as planned:
@@ -191,11 +191,10 @@ def living_splits(
 
 
 def find_targets(
-    paths: Iterable[str],
+    paths: Iterable[AnyPath],
     request: Request,
     before_each: Callable[[], object] = lambda: None,
     failed: Failed = fail,
-    log_dirs: tuple[str, ...] = (),
 ) -> list[Target]:
     """Return the logs that a request covers; arguments and errors are those of `plan_splits`."""
     if request.split_bytes < 1:
@@ -204,7 +203,7 @@ def find_targets(
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
     lacking: list[tuple[PartitionDir, KafkaLogError]] = []
-    meant = _meant(paths, request, lambda *one: lacking.append(one), log_dirs)
+    meant = _meant(paths, request, lambda *one: lacking.append(one))
     targets = []
     with closing(each_shown(meant, view)) as each:
         for found in meant:
@@ -307,12 +306,15 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _meant(
-    paths: Iterable[str], request: Request, failed: Failed, log_dirs: tuple[str, ...] = ()
+    paths: Iterable[AnyPath], request: Request, failed: Failed
 ) -> list[PartitionDir | Target]:
     """List the wanted partitions of one topic per name; a single log is a target as it is."""
     topics = request.bounds.topics
     # Splits are read elsewhere: their paths do not depend on the working directory.
-    targets = open_targets(map(file_system.absolute, paths), topics=topics, log_dirs=log_dirs)
+    places = (
+        one if isinstance(one, Listed) else file_system.absolute(path_of(one)) for one in paths
+    )
+    targets = open_targets(places, topics=topics)
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named)
         for one, named in _partitions(targets, request)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.errors import DataError, NotFoundError, RefusedError, UsageError
 from kafkalog.files.offsets import name_of
-from kafkalog.log.living import CHANGES, answered, listing_again
+from kafkalog.log.living import CHANGES, answered, listed_again, listing_again
 from kafkalog.model import End, Replicas
 from kafkalog.node.identity import topic_id_of
 from kafkalog.tables.model import Loss, LossReason, TableName, fail, log_of
@@ -234,11 +234,10 @@ class Tail:
         ends: list[PartitionOffsets] = []
         found.splits.extend(
             plan_splits(
-                [log.partition.path, *log.copies],
+                [listed_again(log.partition), *log.copies],
                 request,
                 ends=ends.append,
                 differences=lambda _: None,
-                log_dirs=log.partition.log_dirs,
                 failed=self._lack,
                 gaps=lambda target: found.losses.extend([*self._gaps(key, wanted, target)]),
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,13 +12,14 @@ if TYPE_CHECKING:
     from kafkalog.model import Level
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.outcome import Difference
+    from kafkalog.node.targets import AnyPath
     from kafkalog.tables.profiles.model import Profile
 
 __all__ = ["report"]
 
 
 def report(
-    *paths: str | os.PathLike[str],
+    *paths: AnyPath,
     level: Level | str = "standard",
     records: bool = False,
     hot_keys: int = 10,
@@ -55,9 +55,8 @@ def report(
     from kafkalog.model import Level, present_ms
     from kafkalog.node.configs import ConfigSources
 
-    places = [os.fspath(path) for path in paths]
     gathering = Gathering(
-        places,
+        paths,
         Level(level),
         ConfigSources.of(configs),
         present_ms() if now_ms is None else now_ms,
@@ -69,7 +68,7 @@ def report(
     def profiles() -> Sequence[Profile]:
         from kafkalog.tables.profiles import profile
 
-        return profile(*places, hot_keys=hot_keys, failed=failed, differences=_passed_over)
+        return profile(*paths, hot_keys=hot_keys, failed=failed, differences=_passed_over)
 
     return gathering.report(profiles if records else None)
 

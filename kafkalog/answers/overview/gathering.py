@@ -28,7 +28,7 @@ from kafkalog.node.inventory import list_log_dirs, list_partitions
 from kafkalog.node.state.groups import EndOffsets, read_groups
 from kafkalog.node.state.model import total_lag
 from kafkalog.node.state.transactions import read_transactions
-from kafkalog.node.targets import open_targets, partitions_of
+from kafkalog.node.targets import open_targets, partitions_of, path_of
 from kafkalog.node.view import show
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.node.outcome import View
     from kafkalog.node.recovery import NextStart
     from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
-    from kafkalog.node.targets import Target
+    from kafkalog.node.targets import AnyPath, Target
     from kafkalog.tables.profiles.model import Profile
 
     Progress = Callable[[int], None]
@@ -141,7 +141,7 @@ class Gathering:
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: Sequence[AnyPath],
         level: Level,
         sources: ConfigSources,
         now_ms: int,
@@ -195,7 +195,7 @@ class Gathering:
         transactions = self._transactions()
         log_dirs = tuple(list_log_dirs(self._targets))
         return Report(
-            paths=tuple(self._paths),
+            paths=tuple(map(path_of, self._paths)),
             made_ms=self._now_ms,
             level=self._level,
             log_dirs=log_dirs,
@@ -344,7 +344,7 @@ class Gathering:
     def _profiles(self, profiles: Callable[[], Sequence[Profile]] | None) -> Sequence[Profile]:
         found: Sequence[Profile] = ()
         if profiles is not None:
-            with contained(self._paths[0], self._failed):
+            with contained(path_of(self._paths[0]), self._failed):
                 found = profiles()
         return found
 
