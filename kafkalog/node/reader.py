@@ -91,7 +91,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         raise UsageError("A position cannot be negative.")
     target = path
     if not isinstance(target, PartitionDir | FileEntry | View):
-        target = one_log(open_path(str(target)))
+        target = one_log(open_path(target))
     if isinstance(target, FileEntry):
         require_log(target)
         return _plan(target, selection)

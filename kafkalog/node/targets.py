@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats.file_names import (
     DirectoryState,
@@ -16,6 +16,7 @@ from formats.file_names import (
     partition_of,
 )
 from kafkalog.errors import DataError, UsageError, contained, raised
+from kafkalog.files.log_dir import AnyPath as AnyPath  # noqa: PLC0414 # as in `log_dir`
 from kafkalog.files.log_dir import (
     FileEntry,
     LogDirListing,
@@ -24,6 +25,7 @@ from kafkalog.files.log_dir import (
     look_at,
     open_any,
 )
+from kafkalog.files.log_dir import Target as Target  # noqa: PLC0414 # likewise
 from kafkalog.files.parents import Parent
 from kafkalog.io.broker_lock import is_broker_running
 from kafkalog.io.paths import file_system
@@ -38,10 +40,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-Target = LogDirListing | PartitionDir | FileEntry
-AnyPath: TypeAlias = "str | os.PathLike[str] | Target"
-"""A path, or what is open there."""
 
 
 def open_targets(

@@ -22,6 +22,8 @@ from kafkalog.node.unified_log import END, UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog.files.log_dir import AnyPath
+
 
 @dataclass(frozen=True, slots=True)
 class Audit:
@@ -143,7 +145,7 @@ def _findings(
 
 
 def audit_compaction(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     original: str | os.PathLike[str] | None = None,
     *,
     now_ms: int | None = None,
@@ -176,7 +178,7 @@ def audit_compaction(
     Cost:
         That of `audit_partition` for each partition.
     """
-    target = open_path(os.fspath(path))
+    target = open_path(path)
     judge = partial(
         audit_partition,
         now_ms=present_ms() if now_ms is None else now_ms,
@@ -186,7 +188,7 @@ def audit_compaction(
         findings_max=findings_max,
     )
     if not isinstance(target, LogDirListing):
-        partition = open_partition(target.path)
+        partition = open_partition(target)
         before = None if original is None else open_partition(os.fspath(original))
         is_audited = cleaner_offset is not None or _was_cleaned(partition)
         return [judge(partition, before)] if is_audited else []

@@ -66,7 +66,7 @@ def metadata(
         CorruptDataError, UnreadableError: the log is damaged.
     """
     return read_metadata(
-        open_path(os.fspath(path)),
+        open_path(path),
         at=moment_of(at),
         since=moment_of(since),
         defects=on_defect or raise_defect,
