@@ -79,6 +79,7 @@ class Tail:
     Attributes:
         lacking: topic and partition of those logs, as in the keys.
         seen_end: where the logs ended when `advance` looked last; None before.
+        targets: the logs as they were listed last.
 
     Raises:
         UsageError: rows of this table are not in offset order.
@@ -109,6 +110,7 @@ class Tail:
         self._failed = failed
         self.lacking: set[str] = set()
         self.seen_end: Offsets | None = None
+        self.targets: list[Target] = []
 
     @listing_again
     def beginning(self, offset_in: Callable[[UnifiedLog], int] | None = None) -> Offsets:
@@ -248,9 +250,9 @@ class Tail:
                 found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
-        targets = find_targets(self._paths, request, failed=self._lack)
-        tell_differences(targets, self._differences)
-        return {self._key_of(target.listed): log_of(target, request) for target in targets}
+        self.targets = find_targets(self._paths, request, failed=self._lack)
+        tell_differences(self.targets, self._differences)
+        return {self._key_of(one.listed): log_of(one, request) for one in self.targets}
 
     def _lack(self, partition: PartitionDir, error: KafkaLogError) -> None:
         name = name_of(partition.topic, partition.partition)

@@ -36,8 +36,8 @@ def next_increment(
     last: Increment | None,
     differences: Callable[[Difference], object] | None = None,
     failed: Failed = fail,
-) -> tuple[Increment, list[Split]]:
-    """Return the increment after the last one, and the splits that have its rows.
+) -> tuple[Increment, list[Split], list[Target]]:
+    """Return the increment after the last one, the splits that have its rows, and all logs.
 
     Args:
         paths: as for `plan_splits`.
@@ -79,7 +79,7 @@ def next_increment(
     if differences is not None:
         for difference in seen.values():
             differences(difference)
-    return _increment(last, start, end, lost, tail.lacking), splits
+    return _increment(last, start, end, lost, tail.lacking), splits, tail.targets
 
 
 def _name(key: str) -> str:

@@ -40,7 +40,6 @@ from kafkalog.model import LogView, computed_once
 from kafkalog.node.choice import note_hosting
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, TableName, fail, partition_ends
-from kafkalog.tables.planning import find_targets
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -269,8 +268,7 @@ def make_plan(
     gaps = partial(_tell_missing, missing)
     with file_system.listings_held(paths):
         if asked.append:
-            increment, splits = next_increment(paths, request, last, differences, lacks)
-            there = find_targets(paths, request, failed=lacks)
+            increment, splits, there = next_increment(paths, request, last, differences, lacks)
             ends = partition_ends(there, request, lacks)
         else:
             wanted = replace(request, gaps_when_read=True)
