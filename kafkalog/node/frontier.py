@@ -1,33 +1,49 @@
-"""The frontier of a start: how far it has scanned a log for a reader that may stop early."""
+"""The view of a start: predicted at once, or along a frontier that its reader moves.
+
+Views need this module only where a start does more than to load the files.
+"""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from formats.file_names import FileKind, FileState
+from formats import file_names
+from formats.file_names import FileKind, FileState, parse_file_name
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
-from kafkalog.files.indexes import ENTRY_SIZES
+from kafkalog.files.indexes import ENTRY_SIZES, aborted_transactions
+from kafkalog.files.log_dir import FileEntry, PartitionDir, Segment, list_partition
+from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import scan_batches
 from kafkalog.log.living import CHANGES
-from kafkalog.node.outcome import (
-    View,
-    begin_start,
-    outcome_of,
-    start_config_of,
-    unknown_outcome,
-    view_of,
+from kafkalog.node.configs import ConfigSources
+from kafkalog.node.outcome import Difference, View, as_it_is, unknown_outcome
+from kafkalog.node.recovery import StartInProgress
+from kafkalog.node.recovery.directory import Content, Directory
+from kafkalog.node.recovery.loader import settle_left_overs
+from kafkalog.node.recovery.model import (
+    Action,
+    PredictedStart,
+    RebuildIndexes,
+    RemoveFile,
+    RenameFile,
+    StartConfig,
+    StartRefusedError,
+    TruncateLog,
 )
+from kafkalog.node.recovery.start import Behind, behind_the_end, start_config, usual_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.files.log_dir import FileEntry, PartitionDir, Segment
     from kafkalog.model import Batch
+    from kafkalog.node.configs.sources import LogDirConfigs
 
 
 _LITTLE: Final = 3 << 16
@@ -56,7 +72,7 @@ class Frontier:
     def __init__(self, partition: PartitionDir) -> None:
         self.final: View | None = None
         self._partition = partition
-        self._start, self._written = begin_start(partition, None)
+        self._start, self._written = _begin(partition, None)
         self._first = self.end_min
         logs = [one.log for one in partition.segments if one.base_offset >= self._first]
         self._hole_bytes = sum(log.hole_bytes for log in logs)  # preallocated
@@ -87,7 +103,7 @@ class Frontier:
     def view(self) -> View:
         """Return the view with nothing scanned."""
         start = self._start
-        shown = view_of(self._partition, start.tidying, start.contents, None)
+        shown = _view_of(self._partition, start.tidying, start.contents, None)
         files = tuple(map(self._in_view, shown.partition.files))
         partition = replace(shown.partition, files=files)
         return View(partition, partition.segments, shown.difference, self)
@@ -157,15 +173,13 @@ class Frontier:
             Scans what was not scanned. All of it is scanned, maybe again, if the topic's configs
             for indexes, which the metadata log has, are not the usual ones.
         """
-        from kafkalog.node.recovery.start import usual_config
-
         with self._contained():
             if self.final is not None:
                 return self.final
-            config = start_config_of(self._partition)
+            config = _start_config_of(self._partition)
             if config not in (None, usual_config(self._partition)):
-                self._start, self._written = begin_start(self._partition, config)
-            shown = outcome_of(self._partition, self._start, self._written)
+                self._start, self._written = _begin(self._partition, config)
+            shown = _outcome_of(self._partition, self._start, self._written)
             ends = {one.log.path: one.log.size_bytes for one in shown.segments}
             lost = [path for path, seen in self._positions.items() if ends.get(path, 0) < seen]
             if lost and shown.difference is not None:
@@ -179,3 +193,177 @@ class Frontier:
         """Return a file of the view; a start writes the indexes of what it scans again."""
         is_scanned = (entry.name.offset or 0) >= self._first
         return replace(entry, is_stale=is_scanned) if entry.name.kind in ENTRY_SIZES else entry
+
+
+def predict(partition: PartitionDir) -> View:
+    """Return the view of a start, of which all is scanned that a start scans."""
+    return _outcome_of(partition, *_begin(partition, _start_config_of(partition)))
+
+
+def _begin(
+    partition: PartitionDir, config: StartConfig | None
+) -> tuple[StartInProgress, dict[str, bytes]]:
+    """Return a start that has begun, and where the transaction indexes are that it writes."""
+    written: dict[str, bytes] = {}
+
+    def keep(name: str, data: bytes) -> None:
+        if name.endswith(file_names.TRANSACTION_INDEX):
+            written[name] = data
+
+    return StartInProgress(partition, config=config, tell=keep), written
+
+
+def _outcome_of(partition: PartitionDir, start: StartInProgress, written: dict[str, bytes]) -> View:
+    """Return the view after all steps of a start."""
+    predicted = start.end()
+    if predicted.refusal is not None:
+        refusal = predicted.refusal
+        why = f"a broker would not load it ({refusal.error}: {refusal.message})"
+        if not any(isinstance(action, RenameFile) for action in start.tidying):
+            return as_it_is(partition, why)
+        tidied = tidy(partition)  # what a broker leaves that gives up
+        difference = tidied.difference or Difference(partition.path)
+        return replace(tidied, difference=replace(difference, refusal=why))
+    shown = _view_of(partition, predicted.actions, start.contents, predicted)
+    aborted = tuple(
+        (parse_file_name(name).offset or 0, tuple(aborted_transactions(data)))
+        for name, data in sorted(written.items())
+        if name in start.contents
+    )
+    return replace(shown, partition=replace(shown.partition, aborted=aborted))
+
+
+def _start_config_of(partition: PartitionDir) -> StartConfig | None:
+    """Return the topic configs that a start depends on, from the metadata log next to it."""
+    log_dir = os.path.dirname(file_system.absolute(partition.path))
+    try:
+        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")).files
+    except DataError:
+        return None
+    try:
+        configs = _configs_in(log_dir, metadata).of_topic(partition.topic)
+        return start_config(partition, configs)[0]
+    except DataError:
+        return None  # `verify` reports what is wrong with it
+
+
+@lru_cache(4)
+def _configs_in(log_dir: str, _metadata: tuple[FileEntry, ...]) -> LogDirConfigs:
+    """Return the configs in a log directory, read once for all its partitions."""
+    return ConfigSources().in_log_dir(log_dir)
+
+
+def tidy(partition: PartitionDir) -> View:
+    """Return the view after the first step of a start, which judges files by their names."""
+    directory = Directory(partition)
+    try:
+        settle_left_overs(directory, usual_config(partition))
+    except StartRefusedError as error:
+        return as_it_is(partition, f"a broker would not load it ({error.error}: {error.message})")
+    return _view_of(partition, tuple(directory.actions), directory.contents, None)
+
+
+def _view_of(
+    partition: PartitionDir,
+    actions: tuple[Action, ...],
+    contents: dict[str, Content],
+    predicted: PredictedStart | None,
+) -> View:
+    files = _files(partition, actions, contents)
+    behind = None
+    if predicted is not None:
+        behind = behind_the_end(predicted)
+    if behind is not None:
+        files = (_without(entry, behind) for entry in files)
+    loaded = predicted.loaded if predicted else None
+    started = replace(partition, files=tuple(files), loaded=loaded)
+    difference = _difference(partition, actions, contents, predicted, behind)
+    return View(started, started.segments, difference)
+
+
+def _files(
+    partition: PartitionDir, actions: tuple[Action, ...], contents: dict[str, Content]
+) -> Iterator[FileEntry]:
+    """Yield the files that exist after a start, with the bytes that are on disk now.
+
+    A segment that a start would split is shown whole, since its records are the same.
+    """
+    there = {entry.name.name: entry for entry in partition.files if entry.error is None}
+    by_path = {entry.path: entry for entry in there.values()}
+    changed: set[str] = set()
+    for action in actions:
+        if isinstance(action, RenameFile) and action.name in there:
+            there[action.new_name] = there.pop(action.name)
+        elif isinstance(action, RemoveFile):
+            there.pop(action.name, None)
+        elif isinstance(action, RebuildIndexes):
+            changed.update(action.changed)
+    ends: dict[str, int] = {}
+    for content in contents.values():
+        if content.path is not None:
+            ends[content.path] = max(ends.get(content.path, 0), content.end)
+    for name, content in sorted(contents.items()):
+        if content.path is None:
+            entry = there.get(name) if name.endswith(file_names.INDEXES) else None
+            if entry is not None:
+                yield replace(entry, name=parse_file_name(name), is_stale=name in changed)
+        elif not content.start:
+            entry = by_path[content.path]
+            end = ends[content.path] if ends[content.path] < entry.size_bytes else None
+            if end is not None:
+                entry = replace(entry, size_bytes=end, end=end, survey=None)
+            yield replace(entry, name=parse_file_name(name))
+
+
+def _difference(
+    partition: PartitionDir,
+    actions: tuple[Action, ...],
+    contents: dict[str, Content],
+    predicted: PredictedStart | None,
+    behind: Behind | None,
+) -> Difference | None:
+    def is_log(name: str) -> bool:
+        return name.endswith(file_names.LOG)
+
+    renamed = [one for one in actions if isinstance(one, RenameFile) and is_log(one.new_name)]
+    removed = [one for one in actions if isinstance(one, RemoveFile) and is_log(one.name)]
+    lost = _cuts(predicted, contents) if predicted is not None else []
+    if behind is not None:
+        lost.append((behind.offset, behind.records, behind.size_bytes))
+    if not renamed and not lost:
+        return None
+    return Difference(
+        partition.path,
+        swapped=len(renamed),
+        replaced=len(removed),
+        cut_at=None if behind else min((offset for offset, _, _ in lost), default=None),
+        ends_at=behind.offset if behind else None,
+        records_hidden=sum(records for _, records, _ in lost),
+        bytes_hidden=sum(size for _, _, size in lost),
+    )
+
+
+def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple[int, int, int]]:
+    """Return the start offset, records and bytes of each cut, leaving out preallocated zeros."""
+    found = []
+    for cut in predicted.cuts:
+        if not isinstance(cut, TruncateLog):
+            if cut.size_bytes:
+                found.append((cut.base_offset, cut.records_lost, cut.size_bytes))
+            continue
+        log = contents.get(file_names.segment_file(cut.base_offset, file_names.LOG))
+        if not cut.records_lost and log is not None and log.path is not None:
+            with Source(log.path) as source:
+                if source.is_zero_from(log.start + cut.position):
+                    continue  # preallocated
+        found.append((cut.offset, cut.records_lost, cut.bytes_lost))
+    return found
+
+
+def _without(entry: FileEntry, behind: Behind) -> FileEntry:
+    """Return a file of the view, cut off where a start ends the log; indexes may point past it."""
+    if entry.path == behind.path:
+        return replace(entry, size_bytes=behind.position, end=behind.position, survey=None)
+    if entry.name.kind in ENTRY_SIZES and entry.name.offset == behind.base_offset:
+        return replace(entry, is_stale=True)
+    return entry

@@ -1,32 +1,19 @@
-"""The outcome of a start for a partition directory: the files it leaves, what it cuts off."""
+"""The outcome of a start: the view of a partition directory, and how it differs from its files."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from formats import file_names
-from formats.file_names import parse_file_name
 from formats.late_classes import dataclass
-from formats.topic_names import CLUSTER_METADATA
-from kafkalog.errors import DataError
-from kafkalog.files.indexes import ENTRY_SIZES, aborted_transactions
-from kafkalog.files.log_dir import list_partition
-from kafkalog.io.paths import file_system
-from kafkalog.io.paths.source import Source
 from kafkalog.io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from kafkalog.files.log_dir import FileEntry, PartitionDir, Segment
-    from kafkalog.node.configs.sources import LogDirConfigs
+    from kafkalog.errors import DataError
+    from kafkalog.files.log_dir import PartitionDir, Segment
     from kafkalog.node.frontier import Frontier
-    from kafkalog.node.recovery.directory import Content
-    from kafkalog.node.recovery.model import Action, PredictedStart, StartConfig
-    from kafkalog.node.recovery.start import Behind, StartInProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,198 +144,9 @@ def _hidden(differences: Sequence[Difference]) -> str:
 
 def unknown_outcome(partition: PartitionDir, error: DataError) -> View:
     """Return the view of a directory of which a start could not be predicted."""
-    return _as_it_is(partition, f"what the next start would show is unknown: {error.message}")
+    return as_it_is(partition, f"what the next start would show is unknown: {error.message}")
 
 
-def _as_it_is(partition: PartitionDir, why: str) -> View:
+def as_it_is(partition: PartitionDir, why: str) -> View:
+    """Return the view of a directory as it is on disk, and why nothing else can be shown."""
     return View(partition, partition.segments, Difference(partition.path, refusal=why))
-
-
-def begin_start(
-    partition: PartitionDir, config: StartConfig | None
-) -> tuple[StartInProgress, dict[str, bytes]]:
-    """Return a start that has begun, and where the transaction indexes are that it writes."""
-    from kafkalog.node.recovery import StartInProgress
-
-    written: dict[str, bytes] = {}
-
-    def keep(name: str, data: bytes) -> None:
-        if name.endswith(file_names.TRANSACTION_INDEX):
-            written[name] = data
-
-    return StartInProgress(partition, config=config, tell=keep), written
-
-
-def outcome_of(partition: PartitionDir, start: StartInProgress, written: dict[str, bytes]) -> View:
-    """Return the view after all steps of a start."""
-    from kafkalog.node.recovery.model import RenameFile
-
-    predicted = start.end()
-    if predicted.refusal is not None:
-        refusal = predicted.refusal
-        why = f"a broker would not load it ({refusal.error}: {refusal.message})"
-        if not any(isinstance(action, RenameFile) for action in start.tidying):
-            return _as_it_is(partition, why)
-        tidied = tidy(partition)  # what a broker leaves that gives up
-        difference = tidied.difference or Difference(partition.path)
-        return replace(tidied, difference=replace(difference, refusal=why))
-    shown = view_of(partition, predicted.actions, start.contents, predicted)
-    aborted = tuple(
-        (parse_file_name(name).offset or 0, tuple(aborted_transactions(data)))
-        for name, data in sorted(written.items())
-        if name in start.contents
-    )
-    return replace(shown, partition=replace(shown.partition, aborted=aborted))
-
-
-def start_config_of(partition: PartitionDir) -> StartConfig | None:
-    """Return the topic configs that a start depends on, from the metadata log next to it."""
-    from kafkalog.node.recovery.start import start_config
-
-    log_dir = os.path.dirname(file_system.absolute(partition.path))
-    try:
-        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")).files
-    except DataError:
-        return None
-    try:
-        configs = _configs_in(log_dir, metadata).of_topic(partition.topic)
-        return start_config(partition, configs)[0]
-    except DataError:
-        return None  # `verify` reports what is wrong with it
-
-
-@lru_cache(4)
-def _configs_in(log_dir: str, _metadata: tuple[FileEntry, ...]) -> LogDirConfigs:
-    """Return the configs in a log directory, read once for all its partitions."""
-    from kafkalog.node.configs import ConfigSources
-
-    return ConfigSources().in_log_dir(log_dir)
-
-
-def tidy(partition: PartitionDir) -> View:
-    """Return the view after the first step of a start, which judges files by their names."""
-    from kafkalog.node.recovery.directory import Directory
-    from kafkalog.node.recovery.loader import settle_left_overs
-    from kafkalog.node.recovery.model import StartRefusedError
-    from kafkalog.node.recovery.start import usual_config
-
-    directory = Directory(partition)
-    try:
-        settle_left_overs(directory, usual_config(partition))
-    except StartRefusedError as error:
-        return _as_it_is(partition, f"a broker would not load it ({error.error}: {error.message})")
-    return view_of(partition, tuple(directory.actions), directory.contents, None)
-
-
-def view_of(
-    partition: PartitionDir,
-    actions: tuple[Action, ...],
-    contents: dict[str, Content],
-    predicted: PredictedStart | None,
-) -> View:
-    files = _files(partition, actions, contents)
-    behind = None
-    if predicted is not None:
-        from kafkalog.node.recovery.start import behind_the_end
-
-        behind = behind_the_end(predicted)
-    if behind is not None:
-        files = (_without(entry, behind) for entry in files)
-    loaded = predicted.loaded if predicted else None
-    started = replace(partition, files=tuple(files), loaded=loaded)
-    difference = _difference(partition, actions, contents, predicted, behind)
-    return View(started, started.segments, difference)
-
-
-def _files(
-    partition: PartitionDir, actions: tuple[Action, ...], contents: dict[str, Content]
-) -> Iterator[FileEntry]:
-    """Yield the files that exist after a start, with the bytes that are on disk now.
-
-    A segment that a start would split is shown whole, since its records are the same.
-    """
-    from kafkalog.node.recovery.model import RebuildIndexes, RemoveFile, RenameFile
-
-    there = {entry.name.name: entry for entry in partition.files if entry.error is None}
-    by_path = {entry.path: entry for entry in there.values()}
-    changed: set[str] = set()
-    for action in actions:
-        if isinstance(action, RenameFile) and action.name in there:
-            there[action.new_name] = there.pop(action.name)
-        elif isinstance(action, RemoveFile):
-            there.pop(action.name, None)
-        elif isinstance(action, RebuildIndexes):
-            changed.update(action.changed)
-    ends: dict[str, int] = {}
-    for content in contents.values():
-        if content.path is not None:
-            ends[content.path] = max(ends.get(content.path, 0), content.end)
-    for name, content in sorted(contents.items()):
-        if content.path is None:
-            entry = there.get(name) if name.endswith(file_names.INDEXES) else None
-            if entry is not None:
-                yield replace(entry, name=parse_file_name(name), is_stale=name in changed)
-        elif not content.start:
-            entry = by_path[content.path]
-            end = ends[content.path] if ends[content.path] < entry.size_bytes else None
-            if end is not None:
-                entry = replace(entry, size_bytes=end, end=end, survey=None)
-            yield replace(entry, name=parse_file_name(name))
-
-
-def _difference(
-    partition: PartitionDir,
-    actions: tuple[Action, ...],
-    contents: dict[str, Content],
-    predicted: PredictedStart | None,
-    behind: Behind | None,
-) -> Difference | None:
-    from kafkalog.node.recovery.model import RemoveFile, RenameFile
-
-    def is_log(name: str) -> bool:
-        return name.endswith(file_names.LOG)
-
-    renamed = [one for one in actions if isinstance(one, RenameFile) and is_log(one.new_name)]
-    removed = [one for one in actions if isinstance(one, RemoveFile) and is_log(one.name)]
-    lost = _cuts(predicted, contents) if predicted is not None else []
-    if behind is not None:
-        lost.append((behind.offset, behind.records, behind.size_bytes))
-    if not renamed and not lost:
-        return None
-    return Difference(
-        partition.path,
-        swapped=len(renamed),
-        replaced=len(removed),
-        cut_at=None if behind else min((offset for offset, _, _ in lost), default=None),
-        ends_at=behind.offset if behind else None,
-        records_hidden=sum(records for _, records, _ in lost),
-        bytes_hidden=sum(size for _, _, size in lost),
-    )
-
-
-def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple[int, int, int]]:
-    """Return the start offset, records and bytes of each cut, leaving out preallocated zeros."""
-    from kafkalog.node.recovery.model import TruncateLog
-
-    found = []
-    for cut in predicted.cuts:
-        if not isinstance(cut, TruncateLog):
-            if cut.size_bytes:
-                found.append((cut.base_offset, cut.records_lost, cut.size_bytes))
-            continue
-        log = contents.get(file_names.segment_file(cut.base_offset, file_names.LOG))
-        if not cut.records_lost and log is not None and log.path is not None:
-            with Source(log.path) as source:
-                if source.is_zero_from(log.start + cut.position):
-                    continue  # preallocated
-        found.append((cut.offset, cut.records_lost, cut.bytes_lost))
-    return found
-
-
-def _without(entry: FileEntry, behind: Behind) -> FileEntry:
-    """Return a file of the view, cut off where a start ends the log; indexes may point past it."""
-    if entry.path == behind.path:
-        return replace(entry, size_bytes=behind.position, end=behind.position, survey=None)
-    if entry.name.kind in ENTRY_SIZES and entry.name.offset == behind.base_offset:
-        return replace(entry, is_stale=True)
-    return entry

@@ -43,14 +43,7 @@ from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.living import CHANGES, answered, listed_again
 from kafkalog.model import LogView
-from kafkalog.node.outcome import (
-    View,
-    begin_start,
-    outcome_of,
-    start_config_of,
-    tidy,
-    unknown_outcome,
-)
+from kafkalog.node.outcome import View, unknown_outcome
 
 if TYPE_CHECKING:
     from kafkalog.files.log_dir import FileEntry, PartitionDir
@@ -135,16 +128,16 @@ def _start_view(partition: PartitionDir, *, lazily: bool) -> View | None:
             return View(shown, shown.segments)
     has_top_files = any(file_system.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
     is_running = is_broker_running(log_dir)
+    if (is_running or not has_top_files) and not is_swapped:
+        return None
+    from kafkalog.node.frontier import Frontier, predict, tidy
+
     if has_top_files and not is_running:
         if lazily and not is_closed:
-            from kafkalog.node.frontier import Frontier
-
             frontier = Frontier(partition)
             return frontier.view() if frontier.can_wait() else frontier.settle()
-        recovered = outcome_of(partition, *begin_start(partition, start_config_of(partition)))
+        recovered = predict(partition)
         return None if changes_nothing and recovered.difference is None else recovered
-    if not is_swapped:
-        return None
     tidied = tidy(partition)
     # A running broker completes the swap itself.
     return replace(tidied, difference=None) if is_running else tidied
