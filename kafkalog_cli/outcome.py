@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.errors import Event
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import FileEntry, PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.io.paths.requests import Requests
     from kafkalog.model import Defect, LogView, Severity
@@ -195,7 +195,7 @@ class Outcome(Listener):
         *,
         by_names: bool = False,
         topics: Collection[str] | None = None,
-    ) -> list[LogDirListing | PartitionDir | FileEntry]:
+    ) -> list[Target]:
         """Open what is at the paths; report and leave out what cannot be opened.
 
         Args:
@@ -212,7 +212,7 @@ class Outcome(Listener):
 
     def meant(
         self,
-        targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+        targets: Sequence[Target],
         topics: Sequence[str] | None,
         *,
         internal: bool,
@@ -232,22 +232,15 @@ class Outcome(Listener):
         from kafkalog.files.log_dir import FileEntry
         from kafkalog.node.choice import metadata_logs, paths_of_others
         from kafkalog.node.remote_logs import joined
-        from kafkalog.node.targets import meant_partitions, require_topics, topics_of, unlisted_of
+        from kafkalog.node.targets import meant_logs, require_topics, topics_of, unlisted_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))
-        found: list[PartitionDir | FileEntry] = []
-        left_out = 0
-        for target in joined(targets, topics) if joins else targets:
-            if isinstance(target, FileEntry):
-                found.append(target)
-                continue
-            for one, error in unlisted_of([target]):
-                if topics is None or one.topic in topics:
-                    self.hear(error)
-            meant, internals = meant_partitions([target], topics, internal=internal, dead=dead)
-            found += meant
-            left_out += len(internals)
+        logs = joined(targets, topics) if joins else targets
+        for one, error in unlisted_of(logs):
+            if topics is None or one.topic in topics:
+                self.hear(error)
+        found, left_out = meant_logs(logs, topics, internal=internal, dead=dead)
         if left_out:
             what = counted(left_out, "internal partition")
             show_note(f"{what} left out; --internal includes them")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.walk import ReadColumns, RemoteWalk
     from kafkalog.errors import Event
+    from kafkalog.files.log_dir import AnyPath
     from kafkalog.io.engine import Engine
     from kafkalog.node.recovery import NextStart
 
@@ -66,7 +67,7 @@ class Findings:
 
     def __init__(
         self,
-        *targets: str | os.PathLike[str] | Target,
+        *targets: AnyPath,
         level: Level | str = Level.STANDARD,
         sample: float | None = None,
         seed: int | None = None,

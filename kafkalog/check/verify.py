@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
     from kafkalog.check.walk import ReadColumns, RemoteWalk, Walk, Walked, Watch
-    from kafkalog.files.log_dir import AnyPath
+    from kafkalog.files.log_dir import AnyPath, Target
     from kafkalog.node.configs import LogDirConfigs, TopicConfigs
     from kafkalog.node.recovery import NextStart
 
@@ -128,9 +128,7 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def _checks(
-        self, target: LogDirListing | PartitionDir | FileEntry
-    ) -> Generator[Defect, None, None]:
+    def _checks(self, target: Target) -> Generator[Defect, None, None]:
         from kafkalog.check.registry import contained_all
 
         if isinstance(target, FileEntry):

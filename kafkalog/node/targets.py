@@ -220,29 +220,31 @@ def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
             yield target
 
 
-def meant_partitions(
+def meant_logs(
     targets: Sequence[Target],
-    topics: Collection[str] | None = None,
+    topics: Collection[str] | None,
     *,
-    internal: bool = False,
-    dead: bool = False,
-) -> tuple[list[PartitionDir], list[PartitionDir]]:
-    """Return the partitions that are meant, and those that are left out as internal.
+    internal: bool,
+    dead: bool,
+) -> tuple[list[PartitionDir | FileEntry], int]:
+    """Return the logs that are meant, and how many are left out as internal.
 
-    A partition directory is meant whatever it is called; of a log directory, what a broker would
-    serve, without internal topics. Files are passed over.
+    A file or a partition directory is meant whatever it is called; of a log directory, what a
+    broker would serve, without internal topics.
 
     Args:
-        targets: log directories and partition directories.
+        targets: where they are.
         topics: only these topics, which may be internal.
         internal: whether internal topics are meant, too.
         dead: whether directories are meant, too, that await their deletion, are stray or moving.
     """
     from kafkalog.files.payloads.kinds import payload_kind
 
-    meant: list[PartitionDir] = []
-    left_out: list[PartitionDir] = []
+    meant: list[PartitionDir | FileEntry] = []
+    left_out = 0
     for target in targets:
+        if isinstance(target, FileEntry):
+            meant.append(target)
         is_named = isinstance(target, PartitionDir)
         for one in partitions_of([target]):
             if not (is_named or dead or one.is_served):
@@ -251,9 +253,10 @@ def meant_partitions(
                 continue  # left by a killed run of ours
             if topics is not None and one.topic not in topics:
                 continue
-            is_internal = payload_kind(one.topic) is not None
-            is_meant = is_named or internal or topics is not None or not is_internal
-            (meant if is_meant else left_out).append(one)
+            if is_named or internal or topics is not None or payload_kind(one.topic) is None:
+                meant.append(one)
+            else:
+                left_out += 1
     return meant, left_out
 
 

@@ -34,6 +34,7 @@ AGAIN = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [*ONCE, *AGAIN])
 def test_a_path_is_opened_once(
     name: str, tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from kafkalog.node.targets import open_targets
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kafkalog.files.log_dir import AnyPath
     from kafkalog.node.targets import Target
 
 
@@ -112,7 +113,7 @@ def checks_of(found: PartitionRetention, until_ms: int) -> tuple[Schedule, list[
 
 
 def simulate_retention(
-    *targets: str | os.PathLike[str] | LogDirListing | PartitionDir | FileEntry,
+    *targets: AnyPath,
     configs: Mapping[str, str] | ConfigSources | None = None,
     now_ms: int | None = None,
     high_watermark: int | Literal["end"] | None = None,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from kafkalog.files.log_dir import Target
     from kafkalog.node.outcome import View
 
 
@@ -74,7 +75,7 @@ def metadata(
 
 
 def read_metadata(
-    target: LogDirListing | PartitionDir | FileEntry,
+    target: Target,
     *,
     at: Moment | None = None,
     since: Moment | None = None,
