@@ -89,9 +89,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         return path
     if selection.from_position is not None and selection.from_position < 0:
         raise UsageError("A position cannot be negative.")
-    target = path
-    if not isinstance(target, PartitionDir | FileEntry | View):
-        target = one_log(open_path(target))
+    target = path if isinstance(path, View) else one_log(open_path(path))
     if isinstance(target, FileEntry):
         require_log(target)
         return _plan(target, selection)

@@ -12,14 +12,15 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from formats.file_names import DirectoryState, FileKind, is_staging
+from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, GoneError, KafkaLogError, UsageError
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.io.engine import in_order
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
+from kafkalog.log.batches.selection import segments_of
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.node.choice import metadata_logs, paths_of_others
@@ -373,11 +374,9 @@ def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> 
 
 
 def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
-    parent = open_path(os.path.dirname(log.path))
-    if isinstance(parent, PartitionDir) and log.name.kind == FileKind.LOG:
-        for segment in parent.segments:
-            if segment.log.name == log.name:
-                return parent, segment
+    (segment,), parent = segments_of(log)
+    if any(one.log.name == log.name for one in parent.segments):
+        return parent, segment
     raise UsageError(
         "This is no live log of a partition.",
         path=log.path,

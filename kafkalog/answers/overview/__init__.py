@@ -52,6 +52,7 @@ def report(
         memory.
     """
     from kafkalog.answers.overview.gathering import Gathering
+    from kafkalog.errors import raised
     from kafkalog.model import Level, present_ms
     from kafkalog.node.configs import ConfigSources
 
@@ -61,7 +62,7 @@ def report(
         ConfigSources.of(configs),
         present_ms() if now_ms is None else now_ms,
         threads=threads,
-        failed=failed or _raised,
+        failed=failed or raised,
         progress=progress or (lambda _: None),
     )
 
@@ -71,10 +72,6 @@ def report(
         return profile(*paths, hot_keys=hot_keys, failed=failed, differences=_passed_over)
 
     return gathering.report(profiles if records else None)
-
-
-def _raised(error: KafkaLogError) -> None:
-    raise error
 
 
 def _passed_over(_: Difference) -> None:

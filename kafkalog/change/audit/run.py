@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.change.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.change.audit.log_walk import Bounds, Finding, Transactions
-from kafkalog.errors import DataError, KafkaLogError, UsageError, contained
+from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.io.jit import fast_path
 from kafkalog.log.columns.budget import logs_to_decode
@@ -194,7 +194,7 @@ def audit_compaction(
         return [judge(partition, before)] if is_audited else []
     if cleaner_offset is not None or first_dirty_offset is not None:
         raise UsageError("Offsets can only be given for one partition.", path=target.path)
-    take = failed or _raise
+    take = failed or raised
     for error in target.errors.values():
         take(error)
     found = []
@@ -211,7 +211,3 @@ def audit_compaction(
 def _was_cleaned(partition: PartitionDir) -> bool:
     """Return whether the cleaner offset checkpoint has an entry for the partition."""
     return UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None
-
-
-def _raise(error: KafkaLogError) -> None:
-    raise error

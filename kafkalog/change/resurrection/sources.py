@@ -71,12 +71,7 @@ def open_sources(
         UsageError: a path is a file.
         KafkaLogError: a path, or a partition or file of these topics in it, cannot be read.
     """
-    targets: list[Target] = []
-    for path in paths:
-        if isinstance(path, Target):
-            targets.append(path)
-        else:
-            targets += open_targets([path], topics=topics)
+    targets = open_targets(paths, topics=topics)
     for target in targets:
         if isinstance(target, FileEntry):
             raise UsageError(
