@@ -232,7 +232,7 @@ class Outcome(Listener):
         from kafkalog.files.log_dir import FileEntry
         from kafkalog.node.choice import metadata_logs, paths_of_others
         from kafkalog.node.remote_logs import joined
-        from kafkalog.node.targets import meant_logs, require_topics, topics_of, unlisted_of
+        from kafkalog.node.targets import choose_logs, require_topics, topics_of, unlisted_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))
@@ -240,7 +240,7 @@ class Outcome(Listener):
         for one, error in unlisted_of(logs):
             if topics is None or one.topic in topics:
                 self.hear(error)
-        found, left_out = meant_logs(logs, topics, internal=internal, dead=dead)
+        found, left_out = choose_logs(logs, topics, internal=internal, dead=dead)
         if left_out:
             what = counted(left_out, "internal partition")
             show_note(f"{what} left out; --internal includes them")

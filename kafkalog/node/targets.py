@@ -220,7 +220,7 @@ def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
             yield target
 
 
-def meant_logs(
+def choose_logs(
     targets: Sequence[Target],
     topics: Collection[str] | None,
     *,
@@ -240,11 +240,11 @@ def meant_logs(
     """
     from kafkalog.files.payloads.kinds import payload_kind
 
-    meant: list[PartitionDir | FileEntry] = []
+    logs: list[PartitionDir | FileEntry] = []
     left_out = 0
     for target in targets:
         if isinstance(target, FileEntry):
-            meant.append(target)
+            logs.append(target)
         is_named = isinstance(target, PartitionDir)
         for one in partitions_of([target]):
             if not (is_named or dead or one.is_served):
@@ -254,10 +254,10 @@ def meant_logs(
             if topics is not None and one.topic not in topics:
                 continue
             if is_named or internal or topics is not None or payload_kind(one.topic) is None:
-                meant.append(one)
+                logs.append(one)
             else:
                 left_out += 1
-    return meant, left_out
+    return logs, left_out
 
 
 def topics_of(targets: Iterable[Target]) -> set[str]:

@@ -122,7 +122,7 @@ class CompactionRun(Maintenance):
             raise UsageError("A load factor lies above 0 and is at most 1.")
         if in_place and to is not None:
             raise UsageError("A partition is compacted in place or as a copy, not both.")
-        self.target = self.unlocked
+        self.target = self.first_listing
         self.request = request
         # Only then is there a staging directory whose results another clock would make useless.
         if keeps_clock and in_place and engine is not None:

@@ -303,7 +303,7 @@ class Maintenance:
         self._held.__exit__(*raised)
 
     @cached_property
-    def unlocked(self) -> LogDirListing | PartitionDir:
+    def first_listing(self) -> LogDirListing | PartitionDir:
         """What is at the path before it is locked, to find the lock; later it is listed again."""
         return target_at(self._path, of_log=self._of_log)
 
@@ -323,11 +323,11 @@ class Maintenance:
         return isinstance(self.target, PartitionDir)
 
     def _hold(self, held: ExitStack) -> None:
-        self.log_dir = log_dir_around(self.unlocked)
+        self.log_dir = log_dir_around(self.first_listing)
         if self.log_dir is not None:
             require_own_checkpoints(self.log_dir)
         if self._in_place:
-            require_no_backup(self.unlocked)
+            require_no_backup(self.first_listing)
             self._run = held.enter_context(
                 Run(
                     self.log_dir,

@@ -261,10 +261,10 @@ class Recovery:
         if self._backup is not None and len(places) > 1:
             raise UsageError("A backup is of one run.", hint="Recover one path after another.")
         self.runs = [RecoveryRun(one, self._mode, self._sources, **self._options) for one in places]
-        around = [log_dir_around(run.unlocked) for run in self.runs]
+        around = [log_dir_around(run.first_listing) for run in self.runs]
         homes = {
             one.log_dir.path: node.home.log_dir.path
-            for node in self._starts(around, [run.unlocked for run in self.runs])
+            for node in self._starts(around, [run.first_listing for run in self.runs])
             for one in node.dirs
             if node.home is not None
         }

@@ -64,7 +64,7 @@ class RetentionRun(Maintenance):
         **options: Any,
     ) -> None:
         super().__init__(path, "apply-retention", sources, **options)
-        if log_start_offset is not None and isinstance(self.unlocked, LogDirListing):
+        if log_start_offset is not None and isinstance(self.first_listing, LogDirListing):
             raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
         self._now_ms = now_ms
         self._high_watermark = high_watermark
