@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
+    from kafkalog.node.outcome import Difference
     from kafkalog.node.state.model import Groups
-    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Loss
 
 PARTLY_DONE: Final = 8
@@ -306,9 +306,10 @@ def as_internal_error(raised: BaseException, path: str | None = None) -> Interna
     return error
 
 
-def raised(error: KafkaLogError) -> None:
-    """Raise an error: what callers get that take no errors."""
-    raise error
+def raised(event: Event) -> None:
+    """Raise an error: what callers get that hear nothing."""
+    if isinstance(event, KafkaLogError):
+        raise event
 
 
 @contextmanager
@@ -354,8 +355,7 @@ class Listener:
 
     def hear(self, event: Event) -> None:
         """Handle an event; by default raise an error, and so stop the run."""
-        if isinstance(event, KafkaLogError):
-            raise event
+        raised(event)
 
 
 class Deaf(Listener):

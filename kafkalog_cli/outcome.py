@@ -22,6 +22,7 @@ from kafkalog.errors import (
     contained,
     on_failure,
     on_left_out,
+    raised,
 )
 from kafkalog.io.wording import counted, printable, some_of
 from kafkalog_cli.output.text import painted, tone_of
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.errors import Event
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import FileEntry, PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.files.parents import Parent
     from kafkalog.io.paths.requests import Requests
     from kafkalog.model import Defect, LogView, Severity
+    from kafkalog.node.outcome import Difference, View
     from kafkalog.node.state.coordinators import InternalTopic
     from kafkalog.node.state.model import Groups
-    from kafkalog.node.view import Difference, Shown
     from kafkalog.tables.model import Loss
 
 
@@ -82,12 +82,6 @@ def show_requests(requests: Requests) -> None:
         what = counted(requests.count, "request")
         where = " by the driver alone" if requests.are_elsewhere else ""
         show_note(f"{what} to object stores, {counted(requests.size_bytes, 'byte')} read{where}")
-
-
-def show_parent(parent: Parent) -> None:
-    """Note which log directories or tiered logs a path stands for."""
-    count = counted(len(parent.log_dirs), parent.holds)
-    show_note(f"{parent.path} holds {count}: {some_of(parent.names)}")
 
 
 def show_warning(text: str) -> None:
@@ -172,8 +166,8 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
         return 0
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
+    from kafkalog.node.outcome import Difference
     from kafkalog.node.state.model import Groups
-    from kafkalog.node.view import Difference
     from kafkalog.tables.model import Loss
 
     match event:
@@ -216,7 +210,7 @@ class Outcome(Listener):
         *,
         by_names: bool = False,
         topics: Collection[str] | None = None,
-    ) -> list[LogDirListing | PartitionDir | FileEntry]:
+    ) -> list[Target]:
         """Open what is at the paths; report and leave out what cannot be opened.
 
         Args:
@@ -227,15 +221,13 @@ class Outcome(Listener):
         from kafkalog.node.targets import open_targets
 
         paths = list(paths)
-        targets = open_targets(
-            paths, failed=self.hear, parents=show_parent, by_names=by_names, topics=topics
-        )
+        targets = open_targets(paths, hear=self.hear, by_names=by_names, topics=topics)
         self._named.update(map(absolute, [*paths, *(one.path for one in targets)]))
         return targets
 
     def meant(
         self,
-        targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+        targets: Sequence[Target],
         topics: Sequence[str] | None,
         *,
         internal: bool,
@@ -255,22 +247,15 @@ class Outcome(Listener):
         from kafkalog.files.log_dir import FileEntry
         from kafkalog.node.choice import metadata_logs, paths_of_others
         from kafkalog.node.remote_logs import joined
-        from kafkalog.node.targets import meant_partitions, require_topics, topics_of, unlisted_of
+        from kafkalog.node.targets import choose_logs, require_topics, topics_of, unlisted_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))
-        found: list[PartitionDir | FileEntry] = []
-        left_out = 0
-        for target in joined(targets, topics) if joins else targets:
-            if isinstance(target, FileEntry):
-                found.append(target)
-                continue
-            for one, error in unlisted_of([target]):
-                if topics is None or one.topic in topics:
-                    self.hear(error)
-            meant, internals = meant_partitions([target], topics, internal=internal, dead=dead)
-            found += meant
-            left_out += len(internals)
+        logs = joined(targets, topics) if joins else targets
+        for one, error in unlisted_of(logs):
+            if topics is None or one.topic in topics:
+                self.hear(error)
+        found, left_out = choose_logs(logs, topics, internal=internal, dead=dead)
         if left_out:
             what = counted(left_out, "internal partition")
             show_note(f"{what} left out; --internal includes them")
@@ -301,8 +286,8 @@ class Outcome(Listener):
     def _hear_of_data(self, event: Defect | Difference | PartitionOffsets | Loss | Groups) -> None:
         from kafkalog.files.offsets import PartitionOffsets
         from kafkalog.model import Defect
+        from kafkalog.node.outcome import Difference
         from kafkalog.node.state.model import Groups
-        from kafkalog.node.view import Difference
         from kafkalog.tables.model import Loss
 
         match event:
@@ -328,6 +313,11 @@ class Outcome(Listener):
         self._differences.clear()
         self._ends.clear()
 
+    def hear_note(self, event: Event) -> None:
+        """Show a note as `hear` does; raise an error, for a run that it ends."""
+        raised(event)
+        self.hear(event)
+
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""
         return contained(path, self.hear)
@@ -346,7 +336,7 @@ class Outcome(Listener):
 
     def shown(
         self, target: PartitionDir, view: LogView, *, fails: bool = True, lazily: bool = False
-    ) -> Shown:
+    ) -> View:
         """Return the view of a partition, and warn as `differs`.
 
         With `lazily` a view may have a frontier; once it was read, give it to `has_read`.
@@ -358,17 +348,17 @@ class Outcome(Listener):
             self.differs([shown.difference], fails=fails)
         return shown
 
-    def has_read(self, shown: Shown, *, fails: bool = True) -> None:
+    def has_read(self, shown: View, *, fails: bool = True) -> None:
         """Warn as `differs` of a view that waited for its reader."""
         if shown.frontier is not None:
-            self.differs([shown.told], fails=fails)
+            self.differs([shown.difference_so_far], fails=fails)
 
     def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
         """Warn if views differ from files; reading files with hidden records is a failure.
 
         That a view waits for a scan which nobody needed is only noted.
         """
-        from kafkalog.node.view import summary
+        from kafkalog.node.outcome import summary
 
         found = [one for one in differences if one is not None]
         self.fail_if(fails and any(map(status_of, found)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -10,17 +11,49 @@ from tests.statements import statements
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")
+OPENING = {"open_path", "open_any", "open_targets", "look_at", "look_at_targets"}
+OPENERS = {
+    "the PATHs of a run of the command line": """
+        kafkalog_cli.commands.audit_compaction kafkalog_cli.commands.profile
+        kafkalog_cli.commands.salvage kafkalog_cli.commands.sql kafkalog_cli.outcome
+        kafkalog_cli.output.kafka_dump""",
+    "the PATHs of a run of the library, unless they are open": """
+        kafkalog.answers.anatomy.dissect kafkalog.answers.disk_usage.run kafkalog.answers.logs
+        kafkalog.answers.overview.gathering kafkalog.answers.search.run
+        kafkalog.answers.verification kafkalog.change.audit.run kafkalog.change.rescue
+        kafkalog.change.resurrection.home kafkalog.change.resurrection.sources
+        kafkalog.change.retention.simulation kafkalog.check.comparison.run kafkalog.check.verify
+        kafkalog.node.reader kafkalog.node.state.groups kafkalog.node.state.metadata
+        kafkalog.node.state.transactions kafkalog.node.targets
+        kafkalog.tables.datasets.state_tables kafkalog.tables.planning kafkalog.wire.producing
+        kafkalog.wire.server.catalog""",
+    "other places than the PATHs: tiers, a registry": """
+        kafkalog.node.remote_logs kafkalog.tables.schema_registry""",
+    "again: behind a lock, after a write or a change": """
+        kafkalog.change.compaction.log_dirs kafkalog.change.journal.run kafkalog.change.repair.run
+        kafkalog.change.rescue.run kafkalog.change.resurrection.in_place kafkalog.check.moments
+        kafkalog.wire.server.group_apis""",
+    "what is around a file or a partition, or who hosts it": """
+        kafkalog.check.identity kafkalog.log.batches.selection kafkalog.node.choice""",
+}
+"""Which modules may open something, and what."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return all modules by their names."""
+    found = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = ast.parse(path.read_text())
+    return found
 
 
 def imports() -> dict[str, set[str]]:
     """Return what each module imports when it runs, at its beginning or later."""
-    modules = {}
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            modules[name.removesuffix(".__init__")] = ast.parse(path.read_text())
     found: dict[str, set[str]] = {}
-    for name, tree in modules.items():
+    for name, tree in modules().items():
         for_types = {
             id(part)
             for node in statements(tree)
@@ -33,9 +66,19 @@ def imports() -> dict[str, set[str]]:
                 wanted |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and id(node) not in for_types:
                 paths = {f"{node.module}.{alias.name}" for alias in node.names}
-                wanted |= {path if path in modules else str(node.module) for path in paths}
-        found[name] = wanted & set(modules) - {name}
+                wanted |= {path if path in modules() else str(node.module) for path in paths}
+        found[name] = wanted & set(modules()) - {name}
     return found
+
+
+def test_what_is_open_is_passed_on() -> None:
+    """A room that opens a path again sees another moment than the room before it."""
+    openers = set()
+    for name, tree in modules().items():
+        for node in statements(tree):
+            if isinstance(node, ast.ImportFrom) and OPENING & {one.name for one in node.names}:
+                openers.add(name)
+    assert openers == {name for names in OPENERS.values() for name in names.split()}
 
 
 def test_there_is_no_circle() -> None:

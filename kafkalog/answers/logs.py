@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kafkalog.answers.verification import Findings
-    from kafkalog.files.log_dir import Segment
+    from kafkalog.files.log_dir import AnyPath, Segment
     from kafkalog.node.lookup import Lookup
+    from kafkalog.node.outcome import View
     from kafkalog.node.scan import Scan
-    from kafkalog.node.view import Shown
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def open(path: str | os.PathLike[str]) -> LogDir | Log:  # noqa: A001 # as in gz
         NotAKafkaFileError: it is nothing that Kafka writes.
         UsageError: it is a file without records, such as an index.
     """
-    target = open_path(os.fspath(path))
+    target = open_path(path)
     if isinstance(target, LogDirListing):
         return LogDir(target)
     require_log(target)
@@ -104,8 +104,8 @@ class LogDir(Mapping[str, "Log"]):
         UsageError: it is a partition directory or a file.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | LogDirListing) -> None:
-        found = path if isinstance(path, LogDirListing) else open_path(os.fspath(path))
+    def __init__(self, path: AnyPath) -> None:
+        found = open_path(path)
         if not isinstance(found, LogDirListing):
             raise UsageError(
                 "This is not a log directory.", path=found.path, hint="`kafkalog.Log` opens it."
@@ -205,7 +205,7 @@ class Log:
         assert isinstance(whole, PartitionDir), "the first target stays the first one"
         return whole
 
-    def _readable(self, view: LogView) -> str | Shown:
+    def _readable(self, view: LogView) -> str | View:
         return show_now(self._listed(), view) if self._tiers else self.path
 
     @property

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 
     from kafkalog.check.walk import ReadColumns, RemoteWalk
+    from kafkalog.errors import Event
+    from kafkalog.files.log_dir import AnyPath
     from kafkalog.io.engine import Engine
     from kafkalog.node.recovery import NextStart
 
@@ -65,7 +67,7 @@ class Findings:
 
     def __init__(
         self,
-        *targets: str | os.PathLike[str] | Target,
+        *targets: AnyPath,
         level: Level | str = Level.STANDARD,
         sample: float | None = None,
         seed: int | None = None,
@@ -88,7 +90,7 @@ class Findings:
         self._threads = threads
         self._rate_limit = rate_limit
         self._leaves_cache = leaves_cache
-        opened = open_targets(targets, failed=self._fail)
+        opened = open_targets(targets, hear=self._hear)
         if topics is not None or exclude:
             opened = list(self._of_topics(opened, topics, exclude))
         self._history = None if state is None else _read_history(state, opened)
@@ -208,6 +210,10 @@ class Findings:
         options = ReadOptions(self._threads or 1, share, self._leaves_cache)
         with WalkedByTasks(engine, self.schedule, options) as remote:
             yield remote
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, KafkaLogError):
+            self._fail(event)
 
     def _fail(self, error: KafkaLogError) -> None:
         self.errors.append(error)

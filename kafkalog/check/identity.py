@@ -16,7 +16,7 @@ from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
 from kafkalog.errors import DataError
-from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.files.log_dir import LogDirListing, LogDirTop, look_at
 from kafkalog.files.text_files import read_clean_shutdown
 from kafkalog.io.paths import file_system
 from kafkalog.log.defects import make_defect
@@ -69,10 +69,10 @@ def listed_around(directory: PartitionDir) -> LogDirListing:
     """Return the listing of the log directory around a partition, as if it held nothing else."""
     path = os.path.dirname(file_system.absolute(directory.path))
     try:
-        listed = open_path(path)
+        top = look_at(path)
     except DataError:
-        listed = directory
-    files = listed.files if isinstance(listed, LogDirListing) else ()
+        top = directory
+    files = top.files if isinstance(top, LogDirTop) else ()
     return LogDirListing(path, files, (directory,))
 
 

@@ -24,12 +24,12 @@ from kafkalog.model import Defect, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
-    from pathlib import Path
 
     from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
     from kafkalog.check.walk import ReadColumns, RemoteWalk, Walk, Walked, Watch
+    from kafkalog.files.log_dir import AnyPath, Target
     from kafkalog.node.configs import LogDirConfigs, TopicConfigs
     from kafkalog.node.recovery import NextStart
 
@@ -84,9 +84,7 @@ class Verification:
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given individually
 
-    def verify(
-        self, *targets: str | Path | LogDirListing | PartitionDir | FileEntry
-    ) -> Iterator[Defect]:
+    def verify(self, *targets: AnyPath) -> Iterator[Defect]:
         """Yield every defect of the targets: of each target, then of all of them together.
 
         Raises:
@@ -97,17 +95,13 @@ class Verification:
             yield from self.check(target)
         yield from self.check_together()
 
-    def check(
-        self, target: str | Path | LogDirListing | PartitionDir | FileEntry
-    ) -> Iterator[Defect]:
+    def check(self, target: AnyPath) -> Iterator[Defect]:
         """Yield the defects of one target; `check_together` yields the rest after the last one.
 
         Raises:
             NotFoundError, UnreadableError, NotAKafkaFileError: as in `verify`.
         """
-        if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
-            target = open_path(str(target))
-        yield from self.summary.counting(self._checks(target))
+        yield from self.summary.counting(self._checks(open_path(target)))
 
     def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
         """Yield a partition's defects, as `verify` does; return the offset after its batches."""
@@ -134,9 +128,7 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def _checks(
-        self, target: LogDirListing | PartitionDir | FileEntry
-    ) -> Generator[Defect, None, None]:
+    def _checks(self, target: Target) -> Generator[Defect, None, None]:
         from kafkalog.check.registry import contained_all
 
         if isinstance(target, FileEntry):

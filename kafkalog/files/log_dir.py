@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from formats import file_names
 from formats.file_names import (
@@ -274,8 +274,13 @@ class LogDirTop:
     directories: tuple[str, ...]
 
 
-def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
-    """Open the log directory, the partition directory or the single file at a path.
+Target = LogDirListing | PartitionDir | FileEntry
+AnyPath: TypeAlias = "str | os.PathLike[str] | Target"
+"""A path, or what is open there."""
+
+
+def open_path(path: AnyPath) -> Target:
+    """Open the log directory, the partition directory or the single file at a path, unless it is.
 
     Raises:
         NotFoundError: the path does not exist.
@@ -283,15 +288,13 @@ def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
         NotAKafkaFileError: it exists, but it is nothing that Kafka writes, or it is a parent of log
             directories.
     """
-    found = open_any(path)
+    found = path if isinstance(path, Target) else open_any(os.fspath(path))
     if isinstance(found, Parent):
         raise found.too_many()
     return found
 
 
-def open_any(
-    path: str, topics: Collection[str] | None = None
-) -> LogDirListing | PartitionDir | FileEntry | Parent:
+def open_any(path: str, topics: Collection[str] | None = None) -> Target | Parent:
     """Open what is at a path as `open_path` does, or return that it is a parent.
 
     Args:
@@ -379,7 +382,7 @@ def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
     )
 
 
-def open_partition(path: str) -> PartitionDir:
+def open_partition(path: AnyPath) -> PartitionDir:
     """Return the partition directory at a path. Raises the errors of `open_path`."""
     found = open_path(path)
     if isinstance(found, PartitionDir):
@@ -387,7 +390,7 @@ def open_partition(path: str) -> PartitionDir:
     one_log(found)
     raise UsageError(
         "This is a file, not a partition directory.",
-        path=path,
+        path=found.path,
         hint="Give its partition directory.",
     )
 
@@ -435,7 +438,7 @@ def _unpacking(partition: PartitionDir, packed: tuple[FileEntry, ...]) -> Partit
     )
 
 
-def one_log(target: LogDirListing | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
+def one_log(target: Target) -> PartitionDir | FileEntry:
     """Return the target if it stands for a single log.
 
     Raises:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.file_names import TOP_FILES, FileKind, parse_directory_name, parse_file_name
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, NotAKafkaFileError
+from kafkalog.errors import DataError, NotAKafkaFileError, Note
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
-from kafkalog.io.wording import counted
+from kafkalog.io.wording import counted, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +47,12 @@ class Parent:
     def names(self) -> list[str]:
         """The log directories' paths as seen from the directory."""
         return [path.removeprefix(os.path.join(self.path, "")) for path in self.log_dirs]
+
+    @property
+    def note(self) -> Note:
+        """Which log directories or tiered logs it stands for."""
+        count = counted(len(self.log_dirs), self.holds)
+        return Note(f"{self.path} holds {count}: {some_of(self.names)}")
 
     def too_many(self) -> NotAKafkaFileError:
         """Return the error of a run that needs one path."""

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir, Segment
     from kafkalog.io.paths.source import Source
     from kafkalog.log.batches.selection import ReadPlan
+    from kafkalog.node.frontier import Frontier
     from kafkalog.node.unified_log import UnifiedLog
-    from kafkalog.node.view import Frontier
 
 S = TypeVar("S")
 T = TypeVar("T")

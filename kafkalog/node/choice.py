@@ -220,7 +220,7 @@ def note_hosting(paths: Iterable[str], topics: Collection[str] | None) -> None:
     """
     tops = [
         one
-        for one in look_at_targets(paths, failed=lambda _: None)
+        for one in look_at_targets(paths, lambda _: None)
         if isinstance(one, LogDirTop) and not is_object(one.path)
     ]
     if not any(_METADATA in one.directories for one in tops):

@@ -25,9 +25,10 @@ from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.living import CHANGES, answered, listed_now
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.node.identity import topic_id_of
+from kafkalog.node.outcome import View
 from kafkalog.node.targets import partitions_of
 from kafkalog.node.unified_log import UnifiedLog
-from kafkalog.node.view import Shown, show, state_of
+from kafkalog.node.view import show, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -169,7 +170,7 @@ def list_partitions(
     targets: Iterable[Target],
     view: LogView = LogView.STARTED,
     listener: Listener | None = None,
-    views: Callable[[PartitionDir, LogView], Shown] = show,
+    views: Callable[[PartitionDir, LogView], View] = show,
 ) -> Iterator[PartitionRow]:
     """Yield a row for each partition directory; a file among the targets stands for its partition.
 
@@ -182,10 +183,10 @@ def list_partitions(
 
 def _living(
     partition: PartitionDir,
-    rows: Callable[[PartitionDir, Shown, Errors], Iterator[T]],
+    rows: Callable[[PartitionDir, View, Errors], Iterator[T]],
     view: LogView,
     listener: Listener | None,
-    views: Callable[[PartitionDir, LogView], Shown] = show,
+    views: Callable[[PartitionDir, LogView], View] = show,
 ) -> list[T]:
     """Return the rows of a partition, listing it again if its files change meanwhile.
 
@@ -196,7 +197,7 @@ def _living(
     def first(partition: PartitionDir = partition) -> list[T]:
         shown = views(partition, view)
         found = list(rows(partition, shown, CHANGES))
-        if listener is not None and (difference := shown.told) is not None:
+        if listener is not None and (difference := shown.difference_so_far) is not None:
             listener.hear(difference)
         return found
 
@@ -206,12 +207,10 @@ def _living(
         return []
     except CHANGES:
         # Its files keep changing: what the last listing says is better than nothing.
-        return list(rows(partition, Shown(partition, partition.segments), ()))
+        return list(rows(partition, View(partition, partition.segments), ()))
 
 
-def _partition_row(
-    partition: PartitionDir, shown: Shown, changes: Errors
-) -> Iterator[PartitionRow]:
+def _partition_row(partition: PartitionDir, shown: View, changes: Errors) -> Iterator[PartitionRow]:
     log = UnifiedLog(shown.partition)
     has_log = bool(shown.segments) or shown.partition.loaded is not None
     frontier = shown.frontier
@@ -266,7 +265,7 @@ def list_segments(
         yield from _living(partition, _segment_rows, view, listener)
 
 
-def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Iterator[SegmentRow]:
+def _segment_rows(partition: PartitionDir, shown: View, changes: Errors) -> Iterator[SegmentRow]:
     for segment in shown.segments:
         is_stale = segment.time_index is not None and segment.time_index.is_stale
         try:

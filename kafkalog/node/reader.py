@@ -21,14 +21,15 @@ from kafkalog.log.batches.selection import (
 from kafkalog.log.defects import make_defect
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
+from kafkalog.node.outcome import View
 from kafkalog.node.unified_log import UnifiedLog
-from kafkalog.node.view import Shown, show
+from kafkalog.node.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    Readable: TypeAlias = "str | Path | PartitionDir | FileEntry | Shown | ReadPlan"
+    Readable: TypeAlias = "str | Path | PartitionDir | FileEntry | View | ReadPlan"
 
 
 def read_batches(
@@ -73,7 +74,7 @@ def read_records(
 def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
     """Yield the defect of a view that is not the files, unless the caller made the view."""
     difference = plan.difference
-    if difference is not None and not isinstance(path, ReadPlan | Shown):
+    if difference is not None and not isinstance(path, ReadPlan | View):
         yield make_defect(
             "view-differs",
             difference.path,
@@ -88,16 +89,14 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         return path
     if selection.from_position is not None and selection.from_position < 0:
         raise UsageError("A position cannot be negative.")
-    target = path
-    if not isinstance(target, PartitionDir | FileEntry | Shown):
-        target = one_log(open_path(str(target)))
+    target = path if isinstance(path, View) else one_log(open_path(path))
     if isinstance(target, FileEntry):
         require_log(target)
         return _plan(target, selection)
-    listed = target.partition if isinstance(target, Shown) else target
+    listed = target.partition if isinstance(target, View) else target
 
     def first() -> ReadPlan:
-        is_given = isinstance(path, PartitionDir | Shown)
+        is_given = isinstance(path, PartitionDir | View)
         return _plan(target if is_given else show(listed, selection.view), selection)
 
     def again(_next_offset: int | None = None) -> ReadPlan:
@@ -117,9 +116,9 @@ def require_log(target: PartitionDir | FileEntry) -> None:
         )
 
 
-def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadPlan:
+def _plan(path: PartitionDir | FileEntry | View, selection: Selection) -> ReadPlan:
     frontier = None
-    if isinstance(path, Shown):
+    if isinstance(path, View):
         segments, partition, difference = path.segments, path.partition, path.difference
         frontier = path.frontier
     else:

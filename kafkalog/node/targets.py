@@ -15,7 +15,8 @@ from formats.file_names import (
     parse_directory_name,
     partition_of,
 )
-from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
+from kafkalog.errors import DataError, UsageError, contained, raised
+from kafkalog.files.log_dir import AnyPath as AnyPath  # noqa: PLC0414 # as in `log_dir`
 from kafkalog.files.log_dir import (
     FileEntry,
     LogDirListing,
@@ -24,6 +25,7 @@ from kafkalog.files.log_dir import (
     look_at,
     open_any,
 )
+from kafkalog.files.log_dir import Target as Target  # noqa: PLC0414 # likewise
 from kafkalog.files.parents import Parent
 from kafkalog.io.broker_lock import is_broker_running
 from kafkalog.io.paths import file_system
@@ -34,36 +36,34 @@ from kafkalog.node.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from kafkalog.errors import Event
+
 
 T = TypeVar("T")
 
-Target = LogDirListing | PartitionDir | FileEntry
-
 
 def open_targets(
-    paths: Iterable[str | os.PathLike[str] | Target],
+    paths: Iterable[AnyPath],
     *,
-    failed: Callable[[KafkaLogError], None] = raised,
-    parents: Callable[[Parent], object] = lambda _: None,
+    hear: Callable[[Event], None] = raised,
     by_names: bool = False,
     topics: Collection[str] | None = None,
-    log_dirs: tuple[str, ...] = (),
 ) -> list[Target]:
-    """Open what is at several paths.
+    """Open what is at several paths: once per run, which passes on what is open.
+
+    Partitions of it know the log directories of all of it, to which they may move.
 
     Args:
         paths: log directories, partition directories, files, and directories that hold log
             directories at most `kafkalog.files.parents.DEPTH_MAX` levels below them; what is open
-            stays as it is.
-        failed: called with the error of a path or log directory that is left out; without it the
-            first error is raised.
-        parents: called with each directory that stands for the log directories below it.
+            is not opened again.
+        hear: called with the error of a path or log directory that is left out, which is raised
+            without it, and with a note of each directory that stands for log directories below it.
         by_names: whether manifests are read when files are looked at, and only then.
         topics: as for `open_any`.
-        log_dirs: others of the run, to which partitions may move.
 
     Raises:
-        KafkaLogError: as `open_path`, unless `failed` takes the error.
+        KafkaLogError: as `open_path`, unless `hear` takes the error.
     """
 
     def opened(path: str) -> Target | Parent:
@@ -72,13 +72,10 @@ def open_targets(
             len(found.files)  # reads the manifests of a tier
         return found
 
-    found: list[Target] = _each(opened, paths, failed, parents)
-    return together(of_one_moment(found, opened), log_dirs)
-
-
-def together(targets: Sequence[Target], log_dirs: tuple[str, ...] = ()) -> list[Target]:
-    """Return targets whose partitions know the log directories of all of them, and some more."""
-    log_dirs = tuple(dict.fromkeys((*log_dirs_of(targets), *log_dirs)))
+    found: list[Target] = _each(opened, paths, hear)
+    targets = of_one_moment(found, opened)
+    before = (one for partition in partitions_of(targets) for one in partition.log_dirs)
+    log_dirs = tuple(dict.fromkeys((*log_dirs_of(targets), *before)))
 
     def knowing(partition: PartitionDir) -> PartitionDir:
         return replace(partition, log_dirs=log_dirs)
@@ -105,30 +102,27 @@ def log_dirs_of(targets: Iterable[Target | LogDirTop]) -> tuple[str, ...]:
 
 def look_at_targets(
     paths: Iterable[str | os.PathLike[str]],
-    *,
-    failed: Callable[[KafkaLogError], None] = raised,
-    parents: Callable[[Parent], object] = lambda _: None,
+    hear: Callable[[Event], None] = raised,
 ) -> list[LogDirTop | PartitionDir | FileEntry]:
     """Do what `open_targets` does, without listing the partitions of log directories."""
-    return of_one_moment(_each(look_at, paths, failed, parents), look_at)
+    return of_one_moment(_each(look_at, paths, hear), look_at)
 
 
 def _each(
     opens: Callable[[str], T | Parent],
     paths: Iterable[str | os.PathLike[str] | T],
-    failed: Callable[[KafkaLogError], None],
-    parents: Callable[[Parent], object],
+    hear: Callable[[Event], None],
 ) -> list[T]:
     targets: list[T] = []
     for one in paths:
         if not isinstance(one, str | os.PathLike):
             targets.append(one)
             continue
-        with contained(path := os.fspath(one), failed):
+        with contained(path := os.fspath(one), hear):
             found = opens(path)
             if isinstance(found, Parent):
-                parents(found)
-                targets += _each(opens, found.log_dirs, failed, parents)
+                hear(found.note)
+                targets += _each(opens, found.log_dirs, hear)
             else:
                 targets.append(found)
     return targets
@@ -194,6 +188,11 @@ def _moving(log_dirs: Sequence[LogDirListing | LogDirTop]) -> set[str]:
     }
 
 
+def path_of(target: AnyPath) -> str:
+    """Return a path, or that of what is open already."""
+    return os.fspath(target) if isinstance(target, str | os.PathLike) else target.path
+
+
 @lru_cache(maxsize=1024)
 def partition_around(path: str) -> PartitionDir:
     """Return the partition directory around a file by its name, not listed."""
@@ -221,29 +220,31 @@ def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
             yield target
 
 
-def meant_partitions(
+def choose_logs(
     targets: Sequence[Target],
-    topics: Collection[str] | None = None,
+    topics: Collection[str] | None,
     *,
-    internal: bool = False,
-    dead: bool = False,
-) -> tuple[list[PartitionDir], list[PartitionDir]]:
-    """Return the partitions that are meant, and those that are left out as internal.
+    internal: bool,
+    dead: bool,
+) -> tuple[list[PartitionDir | FileEntry], int]:
+    """Return the logs that are meant, and how many are left out as internal.
 
-    A partition directory is meant whatever it is called; of a log directory, what a broker would
-    serve, without internal topics. Files are passed over.
+    A file or a partition directory is meant whatever it is called; of a log directory, what a
+    broker would serve, without internal topics.
 
     Args:
-        targets: log directories and partition directories.
+        targets: where they are.
         topics: only these topics, which may be internal.
         internal: whether internal topics are meant, too.
         dead: whether directories are meant, too, that await their deletion, are stray or moving.
     """
     from kafkalog.files.payloads.kinds import payload_kind
 
-    meant: list[PartitionDir] = []
-    left_out: list[PartitionDir] = []
+    logs: list[PartitionDir | FileEntry] = []
+    left_out = 0
     for target in targets:
+        if isinstance(target, FileEntry):
+            logs.append(target)
         is_named = isinstance(target, PartitionDir)
         for one in partitions_of([target]):
             if not (is_named or dead or one.is_served):
@@ -252,10 +253,11 @@ def meant_partitions(
                 continue  # left by a killed run of ours
             if topics is not None and one.topic not in topics:
                 continue
-            is_internal = payload_kind(one.topic) is not None
-            is_meant = is_named or internal or topics is not None or not is_internal
-            (meant if is_meant else left_out).append(one)
-    return meant, left_out
+            if is_named or internal or topics is not None or payload_kind(one.topic) is None:
+                logs.append(one)
+            else:
+                left_out += 1
+    return logs, left_out
 
 
 def topics_of(targets: Iterable[Target]) -> set[str]:

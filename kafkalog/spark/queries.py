@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.tier_keys import keys_in_use
-from kafkalog.node.targets import look_at_targets
 from kafkalog.spark.frames import read_frame
 from kafkalog.spark.job import is_remote
 from kafkalog.spark.options import parse_options
@@ -56,13 +55,11 @@ def run_query(
         find: how logs are found here.
 
     Raises:
-        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
         UsageError: an option is wrong. Errors of Spark are raised as they are.
 
     Cost:
         The rows of one task at a time are in memory here.
     """
-    look_at_targets(paths)
     sources = json.dumps([file_system.portable(path) for path in paths])
     given = {**options, "paths": sources}
     if files := [os.path.abspath(path) for _, path, _ in keys_in_use().keys]:

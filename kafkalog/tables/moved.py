@@ -91,11 +91,14 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
     """
     assert split.seen is not None, "else nothing is compared"
     if split.table not in OF_LOGS:
-        place = split.seen.listed_again(split.seen.directory).path
-        at = place if split.seen.path is None else os.path.join(place, os.path.basename(split.path))
+        there = split.seen.listed_again(split.seen.directory)
+        name = "" if split.seen.path is None else os.path.basename(split.path)
         request = Request(split.table, internal=True, view=split.view)
-        now = plan_splits([place], request, Listener(), log_dirs=split.seen.log_dirs)
-        return [one for one in now if one.path == at]
+        return [
+            one
+            for one in plan_splits([there], request, Listener())
+            if one.path in (there.path, os.path.join(there.path, name))
+        ]
     first, following = split.first_offset, split.next_offset
     if first is None:
         raise _changed(split, "Its batches are of a format whose offsets are not in their headers.")
@@ -122,7 +125,7 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
         raise _changed(split, "It was cut, and has other records there now.")
     bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
-    now = plan_splits([there.path], request, Listener(), log_dirs=split.seen.log_dirs)
+    now = plan_splits([there], request, Listener())
     return [
         replace(
             one,

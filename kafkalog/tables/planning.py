@@ -12,22 +12,25 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from formats.file_names import DirectoryState, FileKind, is_staging
+from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, GoneError, Listener, UsageError
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.io.engine import in_order
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.segment import gaps_between
+from kafkalog.log.batches.selection import segments_of
 from kafkalog.log.defects import Tolerant
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.node.choice import metadata_logs, paths_of_others
+from kafkalog.node.outcome import summary
 from kafkalog.node.remote_logs import joined
-from kafkalog.node.targets import open_targets, passed_over, require_topics, unlisted_of
-from kafkalog.node.view import show, summary
+from kafkalog.node.targets import Target as Listed
+from kafkalog.node.targets import open_targets, passed_over, path_of, require_topics, unlisted_of
+from kafkalog.node.view import show
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Request, Split, TableName, log_of
 from kafkalog.tables.splitting import splits_of
@@ -38,8 +41,8 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import Segment
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
-    from kafkalog.node.targets import Target as Listed
-    from kafkalog.node.view import Difference
+    from kafkalog.node.outcome import Difference
+    from kafkalog.node.targets import AnyPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,9 @@ def one_segment(log: FileEntry) -> list[Target]:
     Raises:
         UsageError: it is none.
     """
-    parent = open_path(os.path.dirname(log.path))
-    if isinstance(parent, PartitionDir) and log.name.kind == FileKind.LOG:
-        for segment in parent.segments:
-            if segment.log.name == log.name:
-                return [Target(parent, (segment,), parent, is_file=True)]
+    (segment,), parent = segments_of(log)
+    if any(one.log.name == log.name for one in parent.segments):
+        return [Target(parent, (segment,), parent, is_file=True)]
     raise UsageError(
         "This is no live log of a partition.",
         path=log.path,
@@ -86,24 +87,23 @@ def one_segment(log: FileEntry) -> list[Target]:
 
 
 def plan_splits(
-    paths: Sequence[str],
+    paths: Sequence[AnyPath],
     request: Request,
     listener: Listener | None = None,
     *,
     before_each: Callable[[], object] = lambda: None,
-    log_dirs: tuple[str, ...] = (),
 ) -> list[Split]:
     """Return the splits of a table, by path, topic, partition, segment and position.
 
     Args:
-        paths: log directories, parents of them, partition directories, or single logs.
+        paths: log directories, parents of them, partition directories, or single logs; or what is
+            open already.
         request: the rows to read.
         listener: hears of each log that cannot be read, which is left out, of the bounds of each
             whose records they decide, of offsets that are missing between segments where rows are
             wanted, and of views that differ from files; if None, errors and grave defects are
             raised, and a `UserWarning` reports views.
         before_each: called before each look at a log; what it raises stops the planning.
-        log_dirs: as for `open_targets`.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
@@ -115,8 +115,8 @@ def plan_splits(
         for times, for gaps, and to split large ones.
     """
     at_ms = present_ms()
-    with file_system.listings_held(paths):
-        targets = find_targets(paths, request, listener, before_each, log_dirs)
+    with file_system.listings_held(map(path_of, paths)):
+        targets = find_targets(paths, request, listener, before_each)
         tell_differences(targets, listener)
         splits = []
         hearer = listener or Tolerant()
@@ -227,23 +227,24 @@ def living_splits(
 
 
 def find_targets(
-    paths: Iterable[str],
+    paths: Iterable[AnyPath],
     request: Request,
     listener: Listener | None = None,
     before_each: Callable[[], object] = lambda: None,
-    log_dirs: tuple[str, ...] = (),
 ) -> list[Target]:
     """Return the logs that a request covers; arguments and errors are those of `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
-    targets = _opened(paths, request, log_dirs)
+    targets = _opened(paths, request)
     return logs_among(targets, request, listener or Listener(), before_each)
 
 
-def _opened(paths: Iterable[str], request: Request, log_dirs: tuple[str, ...] = ()) -> list[Listed]:
+def _opened(paths: Iterable[AnyPath], request: Request) -> list[Listed]:
     # Splits are read elsewhere: their paths do not depend on the working directory.
-    paths = map(file_system.absolute, paths)
-    return open_targets(paths, topics=request.bounds.topics, log_dirs=log_dirs)
+    places = (
+        one if isinstance(one, Listed) else file_system.absolute(path_of(one)) for one in paths
+    )
+    return open_targets(places, topics=request.bounds.topics)
 
 
 def logs_among(

@@ -24,10 +24,10 @@ from kafkalog.errors import (
 )
 from kafkalog.files.offsets import PartitionOffsets, name_of
 from kafkalog.log.batches.segment import gaps_between
-from kafkalog.log.living import CHANGES, answered, listing_again
+from kafkalog.log.living import CHANGES, answered, listed_again, listing_again
 from kafkalog.model import Defect, End, Replicas
 from kafkalog.node.identity import topic_id_of
-from kafkalog.node.view import Difference
+from kafkalog.node.outcome import Difference
 from kafkalog.tables.listeners import LOSS_HINT
 from kafkalog.tables.model import Loss, LossReason, TableName, log_of
 from kafkalog.tables.planning import (
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.planning import Target
 
 T = TypeVar("T")
 
@@ -80,6 +81,7 @@ class Tail:
     Attributes:
         lacking: topic and partition of those logs, as in the keys.
         seen_end: where the logs ended when `advance` looked last; None before.
+        targets: the logs as they were listed last.
 
     Raises:
         UsageError: rows of this table are not in offset order.
@@ -103,6 +105,7 @@ class Tail:
         self._listener = listener
         self.lacking: set[str] = set()
         self.seen_end: Offsets | None = None
+        self.targets: list[Target] = []
 
     def _lose(self, loss: Loss) -> None:
         if self._listener is None:
@@ -231,8 +234,7 @@ class Tail:
         # The end is already decided: the high watermark can change later.
         request = replace(request, bounds=bounds, end=End.LOG, internal=True)
         heard = _Heard(self)
-        paths = [log.partition.path, *log.copies]
-        found.splits.extend(plan_splits(paths, request, heard, log_dirs=log.partition.log_dirs))
+        found.splits.extend(plan_splits([listed_again(log.partition), *log.copies], request, heard))
         if heard.has_gaps:
             found.losses.extend(_missing(key, wanted, log))
         for start in heard.starts:
@@ -241,9 +243,9 @@ class Tail:
                 found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
-        targets = find_targets(self._paths, request, _Heard(self))
-        tell_differences(targets, self._listener)
-        return {self._key_of(target.listed): log_of(target, request) for target in targets}
+        self.targets = find_targets(self._paths, request, _Heard(self))
+        tell_differences(self.targets, self._listener)
+        return {self._key_of(one.listed): log_of(one, request) for one in self.targets}
 
     def lack(self, partition: PartitionDir, error: KafkaLogError) -> None:
         """Go on without a partition; its error is reported once."""

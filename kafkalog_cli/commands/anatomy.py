@@ -43,25 +43,27 @@ def anatomy(
     kafkalog anatomy orders-0@4711 --html batch.html
     kafkalog anatomy orders-0
     """
-    from kafkalog.answers.anatomy.dissect import dissect, whole_partition
+    from kafkalog.answers.anatomy.dissect import dissect, place_of
     from kafkalog.answers.anatomy.model import Field
     from kafkalog.answers.anatomy.writes import writes_of
     from kafkalog.errors import UsageError
+    from kafkalog.files.log_dir import PartitionDir
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import anatomy as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
 
     outcome = Outcome()
-    if (partition := whole_partition(what)) is not None:
+    target, place = place_of(what)
+    if isinstance(target, PartitionDir) and place is None:
         if html is not None:
             raise UsageError("--html needs bytes: a file, or PARTITION_DIR@OFFSET.")
         with Writer(show.writes_view(Style(exact)), form, outcome.defect) as segments:
-            for segment in writes_of(partition):
+            for segment in writes_of(target):
                 segments.write(segment)
                 show.count_damage(segment, outcome)
         return outcome.status
-    items = dissect(what, limit)
+    items = dissect(target, place, limit)
     if html is not None:
         from kafkalog_cli.output.anatomy import write_page
 

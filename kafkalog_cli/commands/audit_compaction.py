@@ -62,8 +62,9 @@ def audit_compaction(
     from kafkalog_cli.output.writer import Writer
 
     outcome, style = Outcome(), Style(bytes_form=bytes_)
+    target = open_path(path)
     found = audit(
-        path,
+        target,
         original,
         now_ms=opt.parse_time(now if now is not None else "-0s"),
         cleaner_offset=cleaner_offset,
@@ -72,7 +73,7 @@ def audit_compaction(
         findings_max=limit,
         failed=outcome.hear,
     )
-    is_log_dir = isinstance(open_path(path), LogDirListing)
+    is_log_dir = isinstance(target, LogDirListing)
     if not found and not outcome.errors:
         show_note(
             f"{path}: cleaner-offset-checkpoint has no entry of it, so it was not compacted; to "

@@ -56,7 +56,7 @@ def du(
     """
     from kafkalog.answers.disk_usage import Forecast, disk_usage
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.outcome import Outcome, show_note, show_parent
+    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import partition_progress
 
@@ -80,7 +80,7 @@ def du(
     with partition_progress(enabled=not quiet) as progress:
         report = disk_usage(
             *paths, by=by, forecast=ahead, zone=zone, listener=outcome,
-            parents=show_parent, progress=progress,
+            progress=progress,
         )  # fmt: skip
     until_ms = None if ahead is None else ahead.until_ms
     _write(report, by, form, Style(exact, zone), outcome, until_ms)

@@ -18,7 +18,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.node.inventory import PartitionRow
     from kafkalog_cli.outcome import Outcome
 
@@ -137,7 +137,7 @@ def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
 
 
 def _by_partition(
-    targets: list[LogDirListing | PartitionDir | FileEntry],
+    targets: list[Target],
     view: LogView,
     outcome: Outcome,
     listing: Callable[..., Iterable[Any]],

@@ -143,16 +143,18 @@ def _profiles(
     bucket_s: float,
     hot_keys: int,
 ) -> list[Profile]:
-    from kafkalog.node.targets import look_at_targets
+    from kafkalog.io.paths.file_system import absolute
+    from kafkalog.node.targets import open_targets
     from kafkalog.tables.profiles.run import profile_logs
-    from kafkalog_cli.outcome import show_parent
 
-    look_at_targets(paths, parents=show_parent)  # only for its notes
+    targets = open_targets(
+        map(absolute, paths), hear=outcome.hear_note, topics=request.bounds.topics
+    )
     with choice.open() as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(
             engine,
-            paths,
+            targets,
             request,
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,

@@ -75,7 +75,7 @@ def report(
     with NewFile(to, replaces=replace) as new:
         with byte_progress(targets, enabled=not quiet) as progress:
             found = report(
-                *(target.path for target in targets),
+                *targets,
                 level=level,
                 records=records,
                 hot_keys=hot_keys,

@@ -103,7 +103,7 @@ def serve(
     kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
     from kafkalog.wire.server.run import serve as run
-    from kafkalog_cli.outcome import Outcome, show_parent
+    from kafkalog_cli.outcome import Outcome
 
     options = ServeOptions(
         listen=parse_address(listen),
@@ -128,7 +128,7 @@ def serve(
             "--groups and --read-only-groups exclude each other.", hint="Give one of them."
         )
     outcome = Outcome()
-    run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
+    run(paths, options, _Shown(outcome, quiet=quiet))
     return outcome.status
 
 

@@ -50,9 +50,10 @@ def simulate_roll(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     outcome = Outcome()
-    with byte_progress([open_partition(partition_dir)], enabled=not quiet) as progress:
+    partition = open_partition(partition_dir)
+    with byte_progress([partition], enabled=not quiet) as progress:
         trials = simulate(
-            partition_dir,
+            partition,
             configs=given,
             seed=seed,
             progress=progress,

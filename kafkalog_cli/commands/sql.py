@@ -132,8 +132,8 @@ def _run_here(
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import Damage, run_queries
 
-    _require_paths(tables.paths)
     outcome = Outcome()
+    _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
     with Database(replace(tables, listener=damage), memory_size=memory_size) as database:
         if query is None and sys.stdin.isatty():
@@ -146,15 +146,14 @@ def _run_here(
     return outcome.status
 
 
-def _require_paths(paths: Sequence[str]) -> None:
+def _require_paths(paths: Sequence[str], outcome: Outcome) -> None:
     """Raise the error of a path that cannot be opened, before a query is asked for."""
     from kafkalog.errors import NotFoundError
     from kafkalog.node.targets import look_at_targets
-    from kafkalog_cli.outcome import show_parent
 
     for path in paths:
         try:
-            look_at_targets([path], parents=show_parent)
+            look_at_targets([path], outcome.hear_note)
         except NotFoundError as error:
             if " " in path:
                 error.hint = "A query comes before the path: kafkalog sql QUERY PATH"

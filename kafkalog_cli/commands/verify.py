@@ -25,8 +25,9 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.files.log_dir import Target
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.findings import Report, Target
+    from kafkalog_cli.output.findings import Report
     from kafkalog_cli.output.progress import ByteProgress
 
 

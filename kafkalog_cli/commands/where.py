@@ -12,7 +12,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import Target
 
 
 def where(
@@ -58,7 +58,7 @@ def where(
         raise UsageError("Give --group, --transactional-id or --share-group.")
     for name in share_group or ():
         _require_share(name)
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry] = outcome.open_all(paths, topics=())
+    targets: Sequence[Target] = outcome.open_all(paths, topics=())
     with Writer(show.coordinator_view(Style()), form, outcome.defect) as writer:
         for of, names, topic in wanted:
             if names:

@@ -27,9 +27,10 @@ from kafkalog.io.wording import some_of
 from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.living import LivingWalk, answered, listed_again
 from kafkalog.model import Batch, Defect, Isolation, LogView, Record
+from kafkalog.node.outcome import View as PartitionView
 from kafkalog.node.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.node.unified_log import UnifiedLog
-from kafkalog.node.view import Shown, show
+from kafkalog.node.view import show
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.output.objects import Column, Style, View
@@ -44,6 +45,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog.files.log_dir import Target
     from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.log.batches.selection import ReadPlan, Selection
     from kafkalog_cli.output.kafka_text import RecordText
@@ -95,7 +97,7 @@ class Dump:
             names = some_of(self._below_start)
             show_note(f"no consumer gets records below the log start offset: {names}")
 
-    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
+    def show(self, target: Target) -> None:
         """Show one target; errors are reported, not raised."""
         try:
             target = self._wanted(one_log(target))
@@ -127,7 +129,7 @@ class Dump:
         return target.between(wanted.from_offset, wanted.to_offset)
 
     def _log(
-        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+        self, target: PartitionDir | FileEntry, what: PartitionView | FileEntry, progress: Progress
     ) -> None:
         records = self._shows_records(target)
         name, view = self._view(target, records=records)
@@ -141,7 +143,7 @@ class Dump:
             self._write(name, view, self._values(what, plan, progress, records=records))
 
     def _values(
-        self, what: Shown | FileEntry, plan: ReadPlan, progress: Progress, *, records: bool
+        self, what: PartitionView | FileEntry, plan: ReadPlan, progress: Progress, *, records: bool
     ) -> Iterator[Any]:
         """Yield what is shown of a log, and then the finding about gaps before the last of it."""
         count, end = 0, self.selection.to_offset
@@ -153,22 +155,22 @@ class Dump:
             yield value
         yield from self._missing(what, end)
 
-    def _has_read(self, what: Shown | FileEntry) -> None:
+    def _has_read(self, what: PartitionView | FileEntry) -> None:
         if not isinstance(what, FileEntry):
             self.outcome.has_read(what)
 
-    def _missing(self, what: Shown | FileEntry, to_offset: int | None) -> Iterator[Defect]:
+    def _missing(self, what: PartitionView | FileEntry, to_offset: int | None) -> Iterator[Defect]:
         """Yield the finding about wanted offsets that are missing between segments."""
         if isinstance(what, FileEntry):
             return
         partition, view = what.partition, self.selection.view
         with suppress(GoneError):  # a broker may have cleaned the log since it was listed
             yield from answered(
-                lambda: self._missing_in(what.known, to_offset),
+                lambda: self._missing_in(what.so_far, to_offset),
                 lambda: self._missing_in(show(listed_again(partition), view), to_offset),
             )
 
-    def _missing_in(self, what: Shown, to_offset: int | None) -> list[Defect]:
+    def _missing_in(self, what: PartitionView, to_offset: int | None) -> list[Defect]:
         wanted = self.selection.from_offset, to_offset
         if next(gaps_between(what.segments, *wanted), None) is None:
             return []
@@ -209,7 +211,7 @@ class Dump:
         decodes = self.style.form != Format.TABLE or len(decoders) == 1
         logs: list[tuple[str, Iterator[Any]]] = []
         views: list[tuple[str, View[Any]]] = []
-        read: list[Shown | FileEntry] = []
+        read: list[PartitionView | FileEntry] = []
         shown = self.style.progress and not sys.stdout.isatty()
         with byte_progress(targets, enabled=shown) as progress:
             for target in targets:
@@ -228,7 +230,7 @@ class Dump:
         for what in read:
             self._has_read(what)
 
-    def _in_view(self, target: PartitionDir | FileEntry) -> Shown | FileEntry:
+    def _in_view(self, target: PartitionDir | FileEntry) -> PartitionView | FileEntry:
         self._mark_below_start(target)
         if isinstance(target, FileEntry):
             return target
@@ -272,7 +274,7 @@ class Dump:
         return _payload_kind(target.path, is_file=is_file) if self.style.decode else None
 
     def _as_kafka(
-        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+        self, target: PartitionDir | FileEntry, what: PartitionView | FileEntry, progress: Progress
     ) -> None:
         """Print Kafka's text, with our selections."""
         from kafkalog_cli.output import kafka_text
@@ -281,7 +283,7 @@ class Dump:
         batches = self.style.records is False
         walk = LivingWalk(plan_reading(what, self.selection))
         bulk = not sys.stdout.isatty() and is_bulk(walk.plan)
-        every = what.segments if isinstance(what, Shown) else walk.plan.segments
+        every = what.segments if isinstance(what, PartitionView) else walk.plan.segments
         # Kafka's tool would dump all files: those that the selection passes over get a heading,
         # too.
         unread = [segment for segment in every if segment not in walk.plan.segments]
@@ -422,7 +424,7 @@ def _put_heading(segment: Segment) -> None:
 
 
 def labels_of(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry], logs: Sequence[Log]
+    targets: Sequence[Target], logs: Sequence[Log]
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Name several logs by path, as briefly as possible, and say what the names are.
 

@@ -33,10 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
     from kafkalog.errors import KafkaLogError
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.node.recovery import NextStart
-
-    Target = LogDirListing | PartitionDir | FileEntry
 
 
 @dataclass

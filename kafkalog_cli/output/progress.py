@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import Target
     from kafkalog.io.engine import Engine, Gathering, PieceWork, Task, Work
 
 _DELAY_S = 1.0
@@ -59,9 +59,7 @@ class ByteProgress:
 
 
 @contextmanager
-def byte_progress(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry], *, enabled: bool
-) -> Iterator[ByteProgress | None]:
+def byte_progress(targets: Sequence[Target], *, enabled: bool) -> Iterator[ByteProgress | None]:
     """Open a bar to be called with each number of bytes done; None if nobody would see it."""
     if not enabled or not sys.stderr.isatty():
         yield None
@@ -99,7 +97,7 @@ def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
     return progress, task
 
 
-def _size(target: LogDirListing | PartitionDir | FileEntry) -> int:
+def _size(target: Target) -> int:
     from kafkalog.files.log_dir import LogDirListing
 
     if isinstance(target, LogDirListing):

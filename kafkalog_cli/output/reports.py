@@ -19,8 +19,9 @@ from kafkalog_cli.output.findings import Report
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kafkalog.files.log_dir import Target
     from kafkalog.model import Defect
-    from kafkalog_cli.output.findings import RunFacts, Target
+    from kafkalog_cli.output.findings import RunFacts
 
 _PREFIX = "kafkalog_verify_"
 

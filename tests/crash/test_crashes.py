@@ -133,7 +133,7 @@ def test_kafkas_own_start_finds_a_whole_log(
     ]
     found: Counter[str] = Counter()
     monkeypatch.setattr(
-        "kafkalog.node.view.start_config_of", lambda _: CONFIG
+        "kafkalog.node.frontier._start_config_of", lambda _: CONFIG
     )  # as Kafka's loader has it
     shown = [
         {name: seen(log_dir / name) for name in partitions(log_dir) if is_live(name)}

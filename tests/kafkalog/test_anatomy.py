@@ -17,7 +17,7 @@ import pytest
 
 from formats.constants import RECORD_BATCH_HEADER
 from formats.file_names import FileKind, parse_file_name
-from kafkalog.answers.anatomy.dissect import dissect
+from kafkalog.answers.anatomy.dissect import dissect, place_of
 from kafkalog.answers.anatomy.meanings import BATCH, MESSAGE, RECORD
 from kafkalog.answers.anatomy.model import Field, Structure
 from kafkalog.answers.anatomy.writes import extent_count, writes_of
@@ -86,7 +86,7 @@ def of_file(path: str | Path, limit: int = ALL) -> Tiled:
     size = os.path.getsize(path)
     if str(path).endswith(".log") and manifest.exists():  # Aiven's plugin packed it
         size = json.loads(manifest.read_text())["chunkIndex"]["originalFileSize"]
-    return tiled(dissect(str(path), limit), size)
+    return tiled(dissect(*place_of(str(path)), limit), size)
 
 
 def kafka_files(root: Path) -> list[Path]:
@@ -345,12 +345,12 @@ def test_a_place_is_a_position_or_an_offset() -> None:
     path = f"{ORDERS}/00000000000000000250.log"
     [first, second, third] = [start for start, _ in builders.frames(Path(path).read_bytes())][:3]
     for place in (second, second + 1, third - 1):
-        found = tiled(dissect(f"{path}@{place}", 1), os.path.getsize(path))
+        found = tiled(dissect(*place_of(f"{path}@{place}"), 1), os.path.getsize(path))
         assert found.fields[0].is_left_out
         assert [one.position for one in found.named("batch.base_offset")] == [second]
     assert first == 0
     found = Tiled()
-    for item in dissect(f"{ORDERS}@471", 1):
+    for item in dissect(*place_of(f"{ORDERS}@471"), 1):
         (found.fields if isinstance(item, Field) else found.structures).append(item)  # type: ignore[arg-type]
     assert found.values("batch.base_offset") == [470]
     assert [one.name for one in found.structures][:2] == ["batch", "batch.records[1]"]
@@ -371,7 +371,7 @@ def test_a_place_is_a_position_or_an_offset() -> None:
 def test_what_cannot_be_shown_is_an_error(what: str, error: type[KafkaLogError]) -> None:
     """Never a traceback, never an empty answer."""
     with pytest.raises(error):
-        list(dissect(what, 1))
+        list(dissect(*place_of(what), 1))
 
 
 def test_a_limit_bounds_what_is_kept(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_an_empty_file_says_so(tmp_path: Path) -> None:
     """Empty are the lock of a log directory, and a transaction index that was never needed."""
     for name in (".lock", f"{builders.SEGMENT}.txnindex", f"{builders.SEGMENT}.log"):
         (tmp_path / name).touch()
-        [found] = dissect(str(tmp_path / name), 1)
+        [found] = dissect(*place_of(str(tmp_path / name)), 1)
         assert (found.length, found.meaning) == (0, "it is empty")
 
 

@@ -15,11 +15,11 @@ from kafkalog.files.log_dir import open_partition
 from kafkalog.log.batches.selection import Selection, planned_batches, planned_records
 from kafkalog.log.columns.pipeline import Restored, read_contents
 from kafkalog.model import Defect, LogView, Record, Special
-from kafkalog.node import view as views
+from kafkalog.node import frontier
 from kafkalog.node.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
 from kafkalog.node.reader import plan_reading
 from kafkalog.node.recovery import segment_recovery
-from kafkalog.node.view import Shown, show
+from kafkalog.node.view import show
 from tests.builders import batch, frames, message, record
 from tests.sampling import drawn_for, sampled
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from kafkalog.node.outcome import View
     from tests.conftest import State
 
     Damage = Callable[[Path], None]
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_LITTLE", -1)
+    monkeypatch.setattr(frontier, "_LITTLE", -1)
 
 
-def values(shown: Shown, selection: Selection, *, bulk: bool, batches: bool) -> list[Any]:
+def values(shown: View, selection: Selection, *, bulk: bool, batches: bool) -> list[Any]:
     """Return what a reader yields."""
     plan = plan_reading(shown, selection)
     if not bulk:
@@ -56,7 +57,7 @@ def rows_of(found: list[Any]) -> list[Any]:
     ]
 
 
-def is_thrown_away(shown: Shown) -> bool:
+def is_thrown_away(shown: View) -> bool:
     """Return whether nothing stays of a segment that begins with sound batches."""
     return any(one.log.end == 0 for one in shown.segments)
 
@@ -67,8 +68,8 @@ def assert_same_rows(path: Path, selection: Selection, *, bulk: bool, batches: b
     lazy = show(open_partition(str(path)), lazily=True)
     wanted = values(whole, selection, bulk=bulk, batches=batches)
     found = values(lazy, selection, bulk=bulk, batches=batches)
-    told = lazy.told
-    if told is not None and told.shown:  # too late
+    told = lazy.difference_so_far
+    if told is not None and told.logs_in_doubt:  # too late
         assert told.bytes_hidden
         assert rows_of(found)[: len(rows_of(wanted))] == rows_of(wanted)
         return
@@ -271,9 +272,12 @@ def test_of_a_segment_that_is_thrown_away_it_is_said_that_rows_were_shown(
     kept = values(show(open_partition(str(path))), Selection(), bulk=False, batches=False)
     assert len(kept) == 400 < len(found)
     assert found[:400] == rows_of(kept)
-    assert lazy.told is not None
-    assert lazy.told.shown == (log(path, 2).name,)
-    assert f"records of {log(path, 2).name} may have been shown before" in lazy.told.detail
+    assert lazy.difference_so_far is not None
+    assert lazy.difference_so_far.logs_in_doubt == (log(path, 2).name,)
+    assert (
+        f"records of {log(path, 2).name} may have been shown before"
+        in lazy.difference_so_far.detail
+    )
 
 
 def answers(path: Path, questions: list[Any], *, lazily: bool) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.answers.anatomy.dissect import dissect
+from kafkalog.answers.anatomy.dissect import dissect, place_of
 from kafkalog.errors import (
     FileChangedError,
     NotAKafkaFileError,
@@ -436,7 +436,7 @@ def test_the_anatomy_of_an_object_is_that_of_the_file(log_dir: Path, store: Stor
     names = [path.name for path in partition.iterdir()][:8]
     for what in (*names, "@30", f"{'0' * 20}.log@100"):
         separator = "" if what.startswith("@") else "/"
-        here = dissect(f"{partition}{separator}{what}", 2)
+        here = dissect(*place_of(f"{partition}{separator}{what}"), 2)
         name, at, place = f"{separator}{what}".partition("@")
-        there = dissect(store.uri(f"codecs/{partition.name}{name}") + at + place, 2)
+        there = dissect(*place_of(store.uri(f"codecs/{partition.name}{name}") + at + place), 2)
         assert [replace(one, path="") for one in there] == [replace(one, path="") for one in here]

@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.answers.disk_usage import disk_usage
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError, UnreadableError
+from kafkalog.errors import NotAKafkaFileError, Note, UnreadableError
 from kafkalog.files import log_dir as log_dirs
 from kafkalog.files import parents
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_path
@@ -21,7 +21,7 @@ from tests.stores import running_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.files.parents import Parent
+    from kafkalog.errors import Event
 
 
 def log_dir(path: Path, *partitions: str, marked: bool = True) -> Path:
@@ -104,14 +104,14 @@ def test_what_cannot_be_listed_is_reported(tmp_path: Path, monkeypatch: pytest.M
         return real(path)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    errors: list[KafkaLogError] = []
-    told: list[Parent] = []
-    found = open_targets([tmp_path], failed=errors.append, parents=told.append)
+    events: list[Event] = []
+    found = open_targets([tmp_path], hear=events.append)
+    note, *errors = events
     assert [os.path.basename(one.path) for one in found] == ["a"]
-    assert [(type(one), os.path.basename(one.path or "")) for one in errors] == [
+    assert [(type(one), os.path.basename(getattr(one, "path", ""))) for one in errors] == [
         (UnreadableError, "b")
     ]
-    assert [one.names for one in told] == [["a", "b"]]
+    assert note == Note(f"{tmp_path} holds 2 log directories: a, b")
     with pytest.raises(UnreadableError):
         open_targets([tmp_path])
 

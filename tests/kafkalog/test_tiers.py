@@ -322,6 +322,16 @@ def test_tables_have_the_log_of_several_copies_and_a_tier(
         assert row["records"] == 1000
 
 
+def test_an_appending_export_begins_in_the_tier(tmp_path: Path, kafkalog: Any) -> None:
+    """What was uploaded is not gone, although the local log begins later."""
+    local, remote = parted(tmp_path)
+    words = ("export", local, remote.parent, "--to", tmp_path / "lake", "--append")
+    result = kafkalog(*words, "--engine", "local", "--format", "ndjson")
+    assert result.status == 0, result.stderr
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert (summary["rows"], summary["gaps"]) == (len(offsets_of(Log(ORDERS))), 0)
+
+
 def test_a_part_in_the_tier_ends_where_the_local_log_begins(tmp_path: Path) -> None:
     """Another leader may have rolled elsewhere: a tier's segment is cut off at the next one."""
     local, remote = parted(tmp_path)

@@ -18,9 +18,10 @@ from kafkalog.io.storage import LogDirLock
 from kafkalog.log.batches.selection import Selection
 from kafkalog.model import Defect, Isolation, LogView, Record, Special
 from kafkalog.node.lookup import lookup_special
+from kafkalog.node.outcome import summary
 from kafkalog.node.reader import plan_reading, read_records
 from kafkalog.node.unified_log import UnifiedLog
-from kafkalog.node.view import show, summary
+from kafkalog.node.view import show
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log

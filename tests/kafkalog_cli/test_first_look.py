@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.node import view as views
+from kafkalog.node import frontier
 from kafkalog.node.recovery import segment_recovery
 from tests.builders import batch, record
 from tests.counted_work import counted_work
@@ -91,7 +91,7 @@ def test_a_dump_of_everything_scans_everything(
     tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then it is known what a start cuts off, which is a failure; a limit may leave it unknown."""
-    monkeypatch.setattr(views, "_LITTLE", -1)
+    monkeypatch.setattr(frontier, "_LITTLE", -1)
     monkeypatch.setattr(segment_recovery, "_STEP_MIN", 1)
     torn = batch(2, [record()])[:-1]
     path = killed(tmp_path, batch(0, [record()]), batch(1, [record()]), torn)
@@ -107,7 +107,7 @@ def test_rows_that_a_start_would_throw_away_are_a_failure(
     tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offsets go back at a batch for which an index entry is due: nothing of the segment stays."""
-    monkeypatch.setattr(views, "_LITTLE", -1)
+    monkeypatch.setattr(frontier, "_LITTLE", -1)
     monkeypatch.setattr(segment_recovery, "_STEP_MIN", 1)
     large = [record(0, None, bytes(5000))]
     path = killed(tmp_path, *(batch(at, large) for at in (0, 1, 2, 3, 1)))

@@ -13,7 +13,7 @@ from kafkalog.answers.anatomy.records import Shown
 from kafkalog.answers.anatomy.side_files import index_items, snapshot_items, text_items
 from kafkalog.errors import CorruptDataError, DataError, NotFoundError, UsageError
 from kafkalog.files.indexes import OffsetIndex
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, open_path
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind_at
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
@@ -26,57 +26,55 @@ from kafkalog.node.view import show_now
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog.files.log_dir import PartitionDir, Target
+
 
 _PLACE: Final = re.compile(r"(.+)@([0-9]{1,19})", re.DOTALL)
 _LOGS: Final = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 _SNAPSHOTS: Final = (FileKind.PRODUCER_SNAPSHOT, FileKind.REMOTE_LOG_SNAPSHOT)
 
 
-def dissect(what: str, limit: int) -> Iterator[Item]:
+def place_of(what: str) -> tuple[Target, int | None]:
+    """Open what an anatomy is asked for; return it with the position or offset, if there is one.
+
+    Args:
+        what: a partition directory or a file; `FILE@POSITION`; `PARTITION@OFFSET`.
+
+    Raises:
+        NotFoundError, UnreadableError: it cannot be read.
+        NotAKafkaFileError: it is no file of Kafka's.
+    """
+    match = _PLACE.fullmatch(what)
+    # A store would take the place for a part of the URI's options.
+    if match is None or (not is_object(what) and file_system.exists(what)):
+        return open_path(what), None
+    return open_path(match[1]), int(match[2])
+
+
+def dissect(target: Target, place: int | None, limit: int) -> Iterator[Item]:
     """Yield the structures and fields of a file, in the order of their positions.
 
     Args:
-        what: a file; `FILE@POSITION` for what lies at a position; `PARTITION@OFFSET` for the batch
-            that has an offset, in the log as the next start of a broker would show it.
+        target: a file, or a partition directory.
+        place: where to begin in the file; of a partition, the offset whose batch is wanted, in the
+            log as the next start of a broker would show it.
         limit: maximum number of batches, lines or entries, and of records of each batch; the bytes
             that are left out are fields, too.
 
     Raises:
         NotFoundError, UnreadableError: it cannot be read.
-        NotAKafkaFileError: it is no file of Kafka's.
         UsageError: it is a directory, and no offset is given.
     """
-    path, place = _split(what)
-    target = open_path(path)
     if isinstance(target, FileEntry):
         yield from _file(target, place or 0, limit)
         return
     if isinstance(target, LogDirListing) or place is None:
         raise UsageError(
             "This is a directory.",
-            path=path,
+            path=target.path,
             hint="Name a file of it, FILE@POSITION, or PARTITION_DIR@OFFSET.",
         )
     yield from _at_offset(target, place, limit)
-
-
-def whole_partition(what: str) -> PartitionDir | None:
-    """Return the partition directory at a path; None if it names a place, or something else.
-
-    Raises:
-        KafkaLogError: as `open_path`.
-    """
-    path, place = _split(what)
-    found = open_path(path)
-    return found if isinstance(found, PartitionDir) and place is None else None
-
-
-def _split(what: str) -> tuple[str, int | None]:
-    match = _PLACE.fullmatch(what)
-    # A store would take the place for a part of the URI's options.
-    if match is None or (not is_object(what) and file_system.exists(what)):
-        return what, None
-    return match[1], int(match[2])
 
 
 def _file(entry: FileEntry, position: int, limit: int) -> Iterator[Item]:

@@ -6,7 +6,6 @@ The schemas of these files keep every character; the fields are the pieces that 
 from __future__ import annotations
 
 import json
-import os
 import re
 from contextlib import suppress
 from functools import partial
@@ -31,18 +30,19 @@ from kafkalog.answers.anatomy.model import Bytes, Content, Item, Stream
 from kafkalog.answers.anatomy.records import checksum, checksum_words
 from kafkalog.errors import DataError
 from kafkalog.files.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
-from kafkalog.files.log_dir import FileEntry, Segment, open_path
 from kafkalog.io.codecs import crc32c
-from kafkalog.io.paths import file_system
 from kafkalog.io.paths.reading_errors import reason
 from kafkalog.io.paths.source import Source, read_file
 from kafkalog.io.wording import counted
 from kafkalog.log.batches.framing import read_batch
 from kafkalog.log.batches.segment import OpenSegment
+from kafkalog.log.batches.selection import segments_of
 from kafkalog.model import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kafkalog.files.log_dir import FileEntry, Segment
 
     Pieces = Iterator[tuple[str, str, str]]
 
@@ -170,10 +170,8 @@ def _entry(space: Bytes, number: int, trace: Trace, log: _Log) -> Iterator[Item]
 def _segment_of(entry: FileEntry) -> Segment | None:
     """Return the segment that an index belongs to, None if its log is not beside it."""
     with suppress(DataError):
-        directory = open_path(os.path.dirname(file_system.absolute(entry.path)))
-        for one in getattr(directory, "segments", ()):
-            if one.base_offset == entry.name.offset:
-                return one  # type: ignore[no-any-return]
+        _, around = segments_of(entry)
+        return next((one for one in around.segments if one.base_offset == entry.name.offset), None)
     return None
 
 

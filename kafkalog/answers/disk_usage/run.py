@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from formats.file_names import FileName
-    from kafkalog.files.parents import Parent
     from kafkalog.node.configs import ConfigSources
 
 
@@ -280,7 +279,6 @@ def disk_usage(
     forecast: Forecast | None = None,
     zone: tzinfo = UTC,
     listener: Listener | None = None,
-    parents: Callable[[Parent], object] = lambda _: None,
     progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Report:
     """Return what uses space below some paths: blocks on disk, as `du` counts them.
@@ -292,7 +290,6 @@ def disk_usage(
         zone: where days begin and end.
         listener: receives everything reported besides the results; it may let the run continue
             after a failure.
-        parents: called with each parent, as by `open_targets`.
         progress: called with the number of partitions that a forecast has measured, and of all.
 
     Raises:
@@ -302,7 +299,7 @@ def disk_usage(
         A `stat` per file. By day, and with a forecast, also a few reads per segment.
     """
     hears = listener or Listener()
-    tops = look_at_targets(paths, failed=hears.hear, parents=parents)
+    tops = look_at_targets(paths, hears.hear)
     for _ in range(TRIES_MAX):
         sums = _Sums(SplitBy(by), zone, hears.hear)
         walk = Walk(hears.hear)
@@ -313,7 +310,7 @@ def disk_usage(
             break
     report = Report(links=walk.links)
     if forecast is not None:
-        targets = open_targets([top.path for top in tops], failed=hears.hear)
+        targets = open_targets([top.path for top in tops], hear=hears.hear)
         ahead = look_ahead(
             targets,
             now_ms=forecast.now_ms,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkaLogError, Listener
@@ -14,13 +13,14 @@ if TYPE_CHECKING:
     from kafkalog.errors import Event
     from kafkalog.model import Level
     from kafkalog.node.configs import ConfigSources
+    from kafkalog.node.targets import AnyPath
     from kafkalog.tables.profiles.model import Profile
 
 __all__ = ["report"]
 
 
 def report(
-    *paths: str | os.PathLike[str],
+    *paths: AnyPath,
     level: Level | str = "standard",
     records: bool = False,
     hot_keys: int = 10,
@@ -53,31 +53,27 @@ def report(
         memory.
     """
     from kafkalog.answers.overview.gathering import Gathering
+    from kafkalog.errors import raised
     from kafkalog.model import Level, present_ms
     from kafkalog.node.configs import ConfigSources
 
-    places = [os.fspath(path) for path in paths]
     gathering = Gathering(
-        places,
+        paths,
         Level(level),
         ConfigSources.of(configs),
         present_ms() if now_ms is None else now_ms,
         threads=threads,
-        failed=failed or _raised,
+        failed=failed or raised,
         progress=progress or (lambda _: None),
     )
 
     def profiles() -> Sequence[Profile]:
         from kafkalog.tables.profiles import profile
 
-        listener = _Errors(failed or _raised)
-        return profile(*places, hot_keys=hot_keys, listener=listener)
+        listener = _Errors(failed or raised)
+        return profile(*paths, hot_keys=hot_keys, listener=listener)
 
     return gathering.report(profiles if records else None)
-
-
-def _raised(error: KafkaLogError) -> None:
-    raise error
 
 
 class _Errors(Listener):

@@ -28,7 +28,7 @@ from kafkalog.node.inventory import list_log_dirs, list_partitions
 from kafkalog.node.state.groups import EndOffsets, read_groups
 from kafkalog.node.state.model import total_lag
 from kafkalog.node.state.transactions import read_transactions
-from kafkalog.node.targets import open_targets, partitions_of
+from kafkalog.node.targets import open_targets, partitions_of, path_of
 from kafkalog.node.view import show
 
 if TYPE_CHECKING:
@@ -38,14 +38,15 @@ if TYPE_CHECKING:
     from kafkalog.change.compaction.model import Candidate
     from kafkalog.change.retention.partition import PartitionRetention
     from kafkalog.check.schedule import Summary
+    from kafkalog.errors import Event
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect, Level, LogView
     from kafkalog.node.configs import ConfigSources, LogDirConfigs
     from kafkalog.node.inventory import LogDirRow
+    from kafkalog.node.outcome import View
     from kafkalog.node.recovery import NextStart
     from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
-    from kafkalog.node.targets import Target
-    from kafkalog.node.view import Shown
+    from kafkalog.node.targets import AnyPath, Target
     from kafkalog.tables.profiles.model import Profile
 
     Progress = Callable[[int], None]
@@ -140,7 +141,7 @@ class Gathering:
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: Sequence[AnyPath],
         level: Level,
         sources: ConfigSources,
         now_ms: int,
@@ -170,7 +171,7 @@ class Gathering:
         Args:
             profiles: counts records; None if they are not wanted.
         """
-        for target in open_targets(self._paths, failed=self._failed):
+        for target in open_targets(self._paths, hear=self._hear):
             if isinstance(target, FileEntry):
                 self._failed(_no_file(target.path))
             else:
@@ -193,7 +194,7 @@ class Gathering:
         transactions = self._transactions()
         log_dirs = tuple(list_log_dirs(self._targets))
         return Report(
-            paths=tuple(self._paths),
+            paths=tuple(map(path_of, self._paths)),
             made_ms=self._now_ms,
             level=self._level,
             log_dirs=log_dirs,
@@ -212,6 +213,10 @@ class Gathering:
             profiles=tuple(self._profiles(profiles)),
             gaps=tuple(self._gaps),
         )
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, KafkaLogError):
+            self._failed(event)
 
     def _failed(self, error: KafkaLogError) -> None:
         """Report an error once, and name it on the page."""
@@ -240,7 +245,7 @@ class Gathering:
                 self._growth(directory, retention),
             )
 
-    def _view(self, directory: PartitionDir, view: LogView) -> Shown:
+    def _view(self, directory: PartitionDir, view: LogView) -> View:
         """Return the view of a start, and keep it: predicting one may read the whole log."""
         shown = show(directory, view)
         self._views[directory.path] = shown.partition
@@ -338,7 +343,7 @@ class Gathering:
     def _profiles(self, profiles: Callable[[], Sequence[Profile]] | None) -> Sequence[Profile]:
         found: Sequence[Profile] = ()
         if profiles is not None:
-            with contained(self._paths[0], self._failed):
+            with contained(path_of(self._paths[0]), self._failed):
                 found = profiles()
         return found
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.node.view import Shown
+    from kafkalog.node.outcome import View
 
     Question = Callable[[UnifiedLog], Lookup]
 
@@ -97,7 +97,7 @@ def look_up(
                 hear(log.offsets.of_partition(isolation))
             for defect in damage.values():
                 hear(defect)
-            if (difference := shown.told) is not None:
+            if (difference := shown.difference_so_far) is not None:
                 hear(difference)
 
 
@@ -120,7 +120,7 @@ class _Logs:
 
 
 def _answered(
-    shown: Shown, log_of: Callable[[PartitionDir], UnifiedLog], question: Question
+    shown: View, log_of: Callable[[PartitionDir], UnifiedLog], question: Question
 ) -> tuple[UnifiedLog, Lookup]:
     """Return the answer to a question, and the log that gave it: no more of it than it takes."""
     if (frontier := shown.frontier) is None:

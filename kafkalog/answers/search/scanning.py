@@ -11,8 +11,8 @@ from kafkalog.io.jit import fast_path
 from kafkalog.log.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog.model import LogView, Replicas, present_ms
+from kafkalog.node.outcome import View
 from kafkalog.node.reader import plan_reading, require_log
-from kafkalog.node.view import Shown
 from kafkalog.tables.model import Bounds, Request
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.planning import Target, living_splits, logs_among
@@ -125,7 +125,7 @@ def plan_of(target: Target, selection: Selection) -> ReadPlan:
     """Plan to read what is wanted of a log. Raises as `plan_reading`."""
     if target.is_file:
         return plan_reading(target.segments[0].log, selection)
-    return plan_reading(Shown(target.partition, target.segments, target.difference), selection)
+    return plan_reading(View(target.partition, target.segments, target.difference), selection)
 
 
 def plans_of(target: Target, wanted: Selection, listener: Listener) -> Iterator[ReadPlan]:

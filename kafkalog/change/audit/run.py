@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.change.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.change.audit.log_walk import Bounds, Finding, Transactions
-from kafkalog.errors import DataError, KafkaLogError, UsageError, contained
+from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.io.jit import fast_path
 from kafkalog.log.columns.budget import logs_to_decode
@@ -21,6 +21,8 @@ from kafkalog.node.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kafkalog.files.log_dir import AnyPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def _findings(
 
 
 def audit_compaction(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     original: str | os.PathLike[str] | None = None,
     *,
     now_ms: int | None = None,
@@ -176,7 +178,7 @@ def audit_compaction(
     Cost:
         That of `audit_partition` for each partition.
     """
-    target = open_path(os.fspath(path))
+    target = open_path(path)
     judge = partial(
         audit_partition,
         now_ms=present_ms() if now_ms is None else now_ms,
@@ -186,13 +188,13 @@ def audit_compaction(
         findings_max=findings_max,
     )
     if not isinstance(target, LogDirListing):
-        partition = open_partition(target.path)
+        partition = open_partition(target)
         before = None if original is None else open_partition(os.fspath(original))
         is_audited = cleaner_offset is not None or _was_cleaned(partition)
         return [judge(partition, before)] if is_audited else []
     if cleaner_offset is not None or first_dirty_offset is not None:
         raise UsageError("Offsets can only be given for one partition.", path=target.path)
-    take = failed or _raise
+    take = failed or raised
     for error in target.errors.values():
         take(error)
     found = []
@@ -209,7 +211,3 @@ def audit_compaction(
 def _was_cleaned(partition: PartitionDir) -> bool:
     """Return whether the cleaner offset checkpoint has an entry for the partition."""
     return UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None
-
-
-def _raise(error: KafkaLogError) -> None:
-    raise error

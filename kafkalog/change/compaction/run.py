@@ -15,7 +15,7 @@ from kafkalog.change.compaction.model import (
     Tally,
 )
 from kafkalog.change.journal import Run
-from kafkalog.change.journal.run import Maintenance, target_at
+from kafkalog.change.journal.run import Maintenance
 from kafkalog.errors import KafkaLogError, Note, UsageError, contained
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
 from kafkalog.model import present_ms
@@ -122,7 +122,7 @@ class CompactionRun(Maintenance):
             raise UsageError("A load factor lies above 0 and is at most 1.")
         if in_place and to is not None:
             raise UsageError("A partition is compacted in place or as a copy, not both.")
-        self.target = target_at(self._path)
+        self.target = self.first_listing
         self.request = request
         # Only then is there a staging directory whose results another clock would make useless.
         if keeps_clock and in_place and engine is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import FileKind, FileState
@@ -246,13 +247,14 @@ class Maintenance:
         in_place: whether it may be changed.
         backup: as for `Run`; only with `in_place`.
         of_log: whether the path may also be a `.log` file, which stands for its partition.
-        metadata_dir: the log directory of the node that holds the metadata log, if different.
         arguments: those of the command, recorded in the journal.
         listener: receives everything reported besides the results.
 
     Attributes:
         target: the log directory or partition in its current state.
         log_dir: the log directory at or around it; None for a copied partition.
+        home: the log directory of the node that holds the metadata log, if different and known when
+            the block is entered.
         configs: the configs of its topics.
 
     Raises, when the block is entered:
@@ -275,7 +277,6 @@ class Maintenance:
         in_place: bool = False,
         backup: str | None = None,
         of_log: bool = False,
-        metadata_dir: str | None = None,
         arguments: Sequence[str] = (),
         listener: Listener | None = None,
     ) -> None:
@@ -285,12 +286,12 @@ class Maintenance:
         self._in_place = in_place
         self._backup = backup
         self._of_log = of_log
-        self._metadata_dir = metadata_dir
         self._arguments = arguments
         self._listener = listener or Listener()
         self._held = ExitStack()
         self._run: Run | None = None
         self.log_dir: str | None = None
+        self.home: str | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as held:
@@ -300,6 +301,11 @@ class Maintenance:
 
     def __exit__(self, *raised: Any) -> None:
         self._held.__exit__(*raised)
+
+    @cached_property
+    def first_listing(self) -> LogDirListing | PartitionDir:
+        """What is at the path before it is locked, to find the lock; later it is listed again."""
+        return target_at(self._path, of_log=self._of_log)
 
     @property
     def is_plan(self) -> bool:
@@ -317,14 +323,11 @@ class Maintenance:
         return isinstance(self.target, PartitionDir)
 
     def _hold(self, held: ExitStack) -> None:
-        # Listed twice: this time to find the lock, and again behind it, when nothing changes any
-        # more.
-        target = target_at(self._path, of_log=self._of_log)
-        self.log_dir = log_dir_around(target)
+        self.log_dir = log_dir_around(self.first_listing)
         if self.log_dir is not None:
             require_own_checkpoints(self.log_dir)
         if self._in_place:
-            require_no_backup(target)
+            require_no_backup(self.first_listing)
             self._run = held.enter_context(
                 Run(
                     self.log_dir,
@@ -337,6 +340,7 @@ class Maintenance:
                 self._listener.hear(Note(f"{name} was restored to its state before the killed run"))
         elif self.log_dir is not None:
             held.enter_context(LogDirLock(self.log_dir))
+        # Behind the lock, where nothing changes any more.
         self.target = target_at(self._path, of_log=self._of_log)
         self._configure()
 
@@ -345,7 +349,7 @@ class Maintenance:
         path = self.target.path
         if not isinstance(self.target, LogDirListing):
             path = os.path.normpath(os.path.join(path, os.pardir))
-        self.configs = self._sources.in_log_dir(path, self._metadata_dir)
+        self.configs = self._sources.in_log_dir(path, self.home)
         for event in self.configs.events():
             self._listener.hear(event)
 
@@ -371,12 +375,6 @@ class Maintenance:
                 self._listener.hear(Note(words))
             else:
                 yield partition
-
-
-def segment_at(path: str) -> int | None:
-    """Return the base offset if a path names a `.log` file, None if it names a directory."""
-    target = open_path(path)
-    return target.name.offset if isinstance(target, FileEntry) else None
 
 
 def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.model import ExportedPart
     from kafkalog.errors import Event
     from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.planning import Target
 
 
 def next_increment(
@@ -33,8 +34,8 @@ def next_increment(
     request: Request,
     last: Increment | None,
     listener: Listener,
-) -> tuple[Increment, list[Split]]:
-    """Return the increment after the last one, and the splits that have its rows.
+) -> tuple[Increment, list[Split], list[Target]]:
+    """Return the increment after the last one, the splits that have its rows, and all logs.
 
     Args:
         paths: as for `plan_splits`.
@@ -64,7 +65,7 @@ def next_increment(
         for one in heard.losses.values()
         if gone.get(one.key, one) is one and _name(one.key) not in tail.lacking
     ]
-    return _increment(last, start, end, lost, tail.lacking), splits
+    return _increment(last, start, end, lost, tail.lacking), splits, tail.targets
 
 
 class _Losses(Listener):

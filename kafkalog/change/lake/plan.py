@@ -39,7 +39,6 @@ from kafkalog.model import LogView, computed_once
 from kafkalog.node.choice import note_hosting
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, TableName, partition_ends
-from kafkalog.tables.planning import find_targets
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -246,8 +245,7 @@ def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None =
     heard = _Heard(listener)
     with file_system.listings_held(paths):
         if asked.append:
-            increment, splits = next_increment(paths, request, last, heard)
-            there = find_targets(paths, request, heard)
+            increment, splits, there = next_increment(paths, request, last, heard)
             heard.ends = partition_ends(there, request, heard)
         else:
             splits = plan_splits(paths, replace(request, gaps_when_read=True), heard)

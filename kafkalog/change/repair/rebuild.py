@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from formats import file_names
-from formats.file_names import segment_file
+from formats.file_names import parse_file_name, segment_file
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import require_own_files
-from kafkalog.change.journal.run import Maintenance, segment_at, share_of
+from kafkalog.change.journal.run import Maintenance, share_of
 from kafkalog.change.repair.model import contents_of, is_left_over
 from kafkalog.change.repair.plan import is_same, with_clock
 from kafkalog.change.repair.recover import Settlement
@@ -298,8 +298,9 @@ class IndexRun(Maintenance):
         **options: Any,
     ) -> None:
         super().__init__(path, "rebuild-index", sources, of_log=True, **options)
-        segment = segment_at(self._path)
-        self._segments = None if segment is None else (segment,)
+        offset = parse_file_name(os.path.basename(self._path)).offset
+        is_whole = file_system.is_directory(self._path)
+        self._segments = None if is_whole or offset is None else (offset,)
         self._now_ms = now_ms
         self._results: dict[str, IndexedPartition] | None = None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import log_dir_around
-from kafkalog.change.journal.run import Maintenance, share_of, target_at
+from kafkalog.change.journal.run import Maintenance, share_of
 from kafkalog.change.repair.model import RecoveryPlan, require_performable
 from kafkalog.change.repair.plan import plan_recovery
 from kafkalog.change.repair.recover import RecoveryDone, perform_recovery
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog.errors import Listener
+    from kafkalog.node.targets import Target
 
 _LOSSES: Final = (Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
 
@@ -73,7 +74,6 @@ class RecoveryRun(Maintenance):
         sources: the sources of the configs.
         now_ms: the clock of the start.
         forced: also truncate below the high watermark.
-        home: the log directory of the node that holds the metadata log, if different.
         options: the other arguments of `Maintenance`.
 
     Attributes:
@@ -88,10 +88,9 @@ class RecoveryRun(Maintenance):
         *,
         now_ms: int,
         forced: bool = False,
-        home: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(path, "recover", sources, of_log=True, metadata_dir=home, **options)
+        super().__init__(path, "recover", sources, of_log=True, **options)
         self._mode = mode
         self._now_ms = now_ms
         self._forced = forced
@@ -261,24 +260,25 @@ class Recovery:
         places = [place for path in self._paths for place in _places_of(path)]
         if self._backup is not None and len(places) > 1:
             raise UsageError("A backup is of one run.", hint="Recover one path after another.")
+        self.runs = [RecoveryRun(one, self._mode, self._sources, **self._options) for one in places]
+        around = [log_dir_around(run.first_listing) for run in self.runs]
         homes = {
             one.log_dir.path: node.home.log_dir.path
-            for node in self._starts({path: _log_dir_at(path) for path in places}.values())
+            for node in self._starts(around, [run.first_listing for run in self.runs])
             for one in node.dirs
             if node.home is not None
         }
         with ExitStack() as held:
-            for path in places:
-                home = homes.get(_log_dir_at(path) or "")
-                run = RecoveryRun(path, self._mode, self._sources, home=home, **self._options)
-                self.runs.append(held.enter_context(run))
+            for run, log_dir in zip(self.runs, around, strict=True):
+                run.home = homes.get(log_dir or "")
+                held.enter_context(run)
             log_dirs = [run.log_dir for run in self.runs if run.log_dir is not None]
             if not self.is_plan and len({*log_dirs}) < len(log_dirs):
                 raise UsageError(
                     "Several paths lie in one log directory, which is locked for each.",
                     hint="Name the log directory, or recover one after another.",
                 )
-            self.nodes = self._starts(log_dirs)
+            self.nodes = self._starts(log_dirs, [run.target for run in self.runs])
             self._held = held.pop_all()
         return self
 
@@ -357,12 +357,13 @@ class Recovery:
             run.apply(progress)
         return self.results
 
-    def _starts(self, log_dirs: Iterable[str | None]) -> list[NodeStart]:
-        """Return the starts of the nodes that log directories belong to."""
+    def _starts(self, log_dirs: Iterable[str | None], targets: Iterable[Target]) -> list[NodeStart]:
+        """Return the starts of the nodes that log directories belong to, some of them targets."""
+        there = {one.path: one for one in targets}
         dirs = [
             NodeDir(listed)
-            for path in dict.fromkeys(log_dirs)
-            if path is not None and isinstance(listed := open_path(path), LogDirListing)
+            for path in dict.fromkeys(filter(None, log_dirs))
+            if isinstance(listed := there.get(path) or open_path(path), LogDirListing)
         ]
         around = None if self._metadata_dir is None else open_path(self._metadata_dir)
         metadata_dir = NodeDir(around) if isinstance(around, LogDirListing) else None
@@ -374,11 +375,6 @@ def _places_of(path: str) -> tuple[str, ...]:
     require_local(path)
     found = look_at(path)
     return found.log_dirs if isinstance(found, Parent) else (path,)
-
-
-def _log_dir_at(path: str) -> str | None:
-    """Return the log directory at a path or around it, or None."""
-    return log_dir_around(target_at(path, of_log=True))
 
 
 def recover(

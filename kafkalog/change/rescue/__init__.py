@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from kafkalog.change.rescue.model import (
@@ -17,14 +16,14 @@ from kafkalog.change.rescue.model import (
     SalvageSummary,
     manifest_object,
 )
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import open_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.change.rescue.log_copy import Target
     from kafkalog.change.rescue.model import Row
     from kafkalog.errors import KafkaLogError
+    from kafkalog.files.log_dir import AnyPath
 
 __all__ = [
     "MANIFEST",
@@ -42,7 +41,7 @@ __all__ = [
 
 
 def salvage(
-    target: str | os.PathLike[str] | Target,
+    target: AnyPath,
     destination: str,
     *,
     dry_run: bool = False,
@@ -50,7 +49,7 @@ def salvage(
     failed: Callable[[KafkaLogError], None] | None = None,
     progress: Callable[[int], None] | None = None,
     from_tier: Sequence[str] = (),
-    copies: Sequence[str | os.PathLike[str] | Target] = (),
+    copies: Sequence[AnyPath] = (),
 ) -> SalvageSummary:
     """Copy every sound batch of some logs into a new directory, and account for the rest.
 
@@ -87,13 +86,7 @@ def salvage(
     """
     from kafkalog.change.rescue.run import run_salvage
 
-    opened = [
-        one
-        if isinstance(one, LogDirListing | PartitionDir | FileEntry)
-        else open_path(os.fspath(one))
-        for one in (target, *copies)
-    ]
     return run_salvage(
-        opened[0], destination, dry_run=dry_run, tell=tell, failed=failed, progress=progress,
-        from_tier=from_tier, copies=opened[1:],
+        open_path(target), destination, dry_run=dry_run, tell=tell, failed=failed,
+        progress=progress, from_tier=from_tier, copies=[*map(open_path, copies)],
     )  # fmt: skip

@@ -34,7 +34,7 @@ from kafkalog.change.rescue.pieces import (
     decided_pieces,
 )
 from kafkalog.errors import BytesUnreadableError, UsageError
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+from kafkalog.files.log_dir import LogDirListing, PartitionDir
 from kafkalog.io.codecs import crc32c
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import UP_TO_MAGIC, find_batch, read_batch
@@ -48,11 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.change.rescue.pieces import Decided, Table
+    from kafkalog.files.log_dir import Target
     from kafkalog.io.storage import NewDirectory
     from kafkalog.tables.merging import Copies
-
-
-Target = LogDirListing | PartitionDir | FileEntry
 
 
 @dataclass(frozen=True, slots=True)

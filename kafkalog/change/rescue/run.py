@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind, FileState
 from kafkalog.change.rescue.log_copy import (
-    Target,
     file_checksum,
     log_dir_of,
     logs_of,
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.change.rescue.model import Row, SalvagedPartition
+    from kafkalog.files.log_dir import Target
 
 
 def copy_top_files(

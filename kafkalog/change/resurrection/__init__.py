@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.change.resurrection.model import Row
-    from kafkalog.node.targets import Target
+    from kafkalog.files.log_dir import AnyPath
 
 __all__ = [
     "Copy",
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def resurrect(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Target],
+    paths: str | os.PathLike[str] | Iterable[AnyPath],
     destination: str,
     options: ResurrectOptions | None = None,
     *,
@@ -100,7 +100,7 @@ def resurrect(
 
 
 def resurrect_into(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Target],
+    paths: str | os.PathLike[str] | Iterable[AnyPath],
     log_dir: str,
     options: ResurrectOptions | None = None,
     *,

@@ -17,7 +17,7 @@ from kafkalog.errors import (
     UnsupportedDataError,
     UsageError,
 )
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, Target, open_path
 from kafkalog.files.text_files import read_offset_checkpoint
 from kafkalog.files.tiers import is_remote
 from kafkalog.io.paths import file_system, uris
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from kafkalog.change.resurrection.choice import Candidate
+    from kafkalog.files.log_dir import AnyPath
     from kafkalog.node.cluster_image import ClusterImage
-    from kafkalog.node.targets import Target
 
 METADATA_VERSION: Final = 30
 """`metadata.version` of Kafka 4.3: the newest that its brokers start with."""
@@ -56,7 +56,7 @@ class SourceImage:
 
 
 def open_sources(
-    paths: Iterable[str | os.PathLike[str] | Target],
+    paths: Iterable[AnyPath],
     from_tier: Iterable[str | os.PathLike[str]] = (),
     topics: Collection[str] | None = None,
 ) -> list[Target]:
@@ -71,12 +71,7 @@ def open_sources(
         UsageError: a path is a file.
         KafkaLogError: a path, or a partition or file of these topics in it, cannot be read.
     """
-    targets: list[Target] = []
-    for path in paths:
-        if isinstance(path, LogDirListing | PartitionDir | FileEntry):
-            targets.append(path)
-        else:
-            targets += open_targets([path], topics=topics)
+    targets = open_targets(paths, topics=topics)
     for target in targets:
         if isinstance(target, FileEntry):
             raise UsageError(

@@ -9,7 +9,7 @@ from kafkalog.change.journal.requirements import require_live
 from kafkalog.change.journal.run import Maintenance
 from kafkalog.change.retention.apply import TrimPlan, perform_trim, plan_trim
 from kafkalog.errors import Note, RefusedError, UsageError, contained
-from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.files.log_dir import LogDirListing
 from kafkalog.model import present_ms
 from kafkalog.node.configs import ConfigSources
 
@@ -64,7 +64,7 @@ class RetentionRun(Maintenance):
         **options: Any,
     ) -> None:
         super().__init__(path, "apply-retention", sources, **options)
-        if log_start_offset is not None and isinstance(open_path(self._path), LogDirListing):
+        if log_start_offset is not None and isinstance(self.first_listing, LogDirListing):
             raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
         self._now_ms = now_ms
         self._high_watermark = high_watermark

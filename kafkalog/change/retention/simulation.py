@@ -23,6 +23,7 @@ from kafkalog.node.targets import open_targets
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kafkalog.files.log_dir import AnyPath
     from kafkalog.node.targets import Target
 
 
@@ -112,7 +113,7 @@ def checks_of(found: PartitionRetention, until_ms: int) -> tuple[Schedule, list[
 
 
 def simulate_retention(
-    *targets: str | os.PathLike[str] | LogDirListing | PartitionDir | FileEntry,
+    *targets: AnyPath,
     configs: Mapping[str, str] | ConfigSources | None = None,
     now_ms: int | None = None,
     high_watermark: int | Literal["end"] | None = None,
@@ -141,7 +142,7 @@ def simulate_retention(
     sources = ConfigSources.of(configs)
     known: dict[str, LogDirConfigs] = {}
     clock = present_ms() if now_ms is None else now_ms
-    for target in joined(open_targets(targets, failed=hears.hear)):
+    for target in joined(open_targets(targets, hear=hears.hear)):
         for partition in _partitions(target, hears):
             around = os.path.dirname(file_system.absolute(partition.path))
             found = None

@@ -24,6 +24,8 @@ from kafkalog.node.configs import ConfigSources, ConfigValue, TopicConfigs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kafkalog.files.log_dir import AnyPath
+
 
 _JITTERS: Final = 4096  # number of draws, which segments use in turn
 
@@ -128,7 +130,7 @@ class Trial:
 
 
 def simulate_roll(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     configs: Mapping[str, str] | ConfigSources | None = None,
     seed: int = 0,
@@ -154,7 +156,7 @@ def simulate_roll(
         That of `replay_partition`.
     """
     given = ConfigSources.of(configs)
-    partition = open_partition(os.fspath(path))
+    partition = open_partition(path)
     around = os.path.dirname(file_system.absolute(partition.path))
     sources = {"present": given.without_given()}
     if given.has_given:

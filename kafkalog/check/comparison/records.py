@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.model import AbortedTransaction, Defect
-    from kafkalog.node.view import Shown
+    from kafkalog.node.outcome import View
 
 _COMPARED: Final = ("timestamp", "key", "value", "headers")
 _COLUMNS: Final = ("offset", *_COMPARED)
@@ -44,7 +44,7 @@ class Window:
 
 
 def windows(
-    left: Shown, right: Shown, start: int, defects: Callable[[Defect], object]
+    left: View, right: View, start: int, defects: Callable[[Defect], object]
 ) -> Iterator[Window]:
     """Yield the differences of the records from an offset on; most windows have few rows or none.
 
@@ -62,7 +62,7 @@ def windows(
 class _Rows:
     """The rows of a log, read on demand."""
 
-    def __init__(self, log: Shown, start: int, defects: Callable[[Defect], object]) -> None:
+    def __init__(self, log: View, start: int, defects: Callable[[Defect], object]) -> None:
         selection = Selection(from_offset=start)
         self._batches = scan(plan_reading(log, selection), columns=list(_COLUMNS), defects=defects)
         self._rows: Any = None
@@ -125,7 +125,7 @@ def _unequal(left: Any, right: Any) -> Any:
     return np.flatnonzero(wrong)
 
 
-def fits_compaction(left: Shown, right: Shown, start: int) -> bool:
+def fits_compaction(left: View, right: View, start: int) -> bool:
     """Return whether the batches that both have can be the same ones before and after a cleaning.
 
     The cleaner keeps the offsets of a batch, its epochs, producer and sequence; the largest
@@ -146,7 +146,7 @@ def fits_compaction(left: Shown, right: Shown, start: int) -> bool:
     return bool(fits.all())
 
 
-def _batches(log: Shown, start: int) -> Any:
+def _batches(log: View, start: int) -> Any:
     """Return the headers of the batches from an offset on."""
     columns = ["base_offset", *_KEPT, "max_timestamp", "count", "magic"]
     plan = plan_reading(log, Selection(from_offset=start))
@@ -155,7 +155,7 @@ def _batches(log: Shown, start: int) -> Any:
 
 
 def same_latest_records(
-    left: Shown, right: Shown, start: int, end: int, defects: Callable[[Defect], object]
+    left: View, right: View, start: int, end: int, defects: Callable[[Defect], object]
 ) -> bool:
     """Return whether each log has all that the other has, as far as a cleaner keeps it.
 
@@ -194,7 +194,7 @@ class _Latest:
 
 
 def _latest(
-    log: Shown,
+    log: View,
     start: int,
     end: int,
     aborted: dict[int, list[AbortedTransaction]],

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kafkalog.check.comparison.walk import Prefix
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.node.outcome import View
     from kafkalog.node.targets import Target
-    from kafkalog.node.view import Shown
 
     Copies = dict[tuple[str, int | None], PartitionDir]
 
@@ -76,7 +76,7 @@ class Comparer:
     view: LogView = LogView.STARTED
     listener: Listener = field(default_factory=Listener)
     progress: Callable[[int], None] | None = None
-    _shown: dict[str, Shown] = field(default_factory=dict, repr=False)
+    _shown: dict[str, View] = field(default_factory=dict, repr=False)
     _met: list[Defect] = field(default_factory=list, repr=False)
 
     def compare(self, pair: Pair) -> Comparison:
@@ -137,7 +137,7 @@ class Comparer:
         finally:
             self._shown.clear()
 
-    def _show(self, partition: PartitionDir) -> Shown:
+    def _show(self, partition: PartitionDir) -> View:
         if partition.path not in self._shown:
             shown = self._shown[partition.path] = show_now(partition, self.view)
             if shown.difference is not None:
@@ -158,7 +158,7 @@ class Comparer:
         )
 
     def _compared(
-        self, topic: str, number: int | None, sides: tuple[Side, Side], one: Shown, other: Shown
+        self, topic: str, number: int | None, sides: tuple[Side, Side], one: View, other: View
     ) -> Comparison:
         from kafkalog.check.comparison.walk import common_prefix
 
@@ -181,7 +181,7 @@ class Comparer:
         return Comparison(topic, number, verdict, left, right, same_up_to, prefix.first,
                           truncation, **counts)  # fmt: skip
 
-    def _counts(self, one: Shown, other: Shown, prefix: Prefix) -> tuple[Counter[str], bool]:
+    def _counts(self, one: View, other: View, prefix: Prefix) -> tuple[Counter[str], bool]:
         """Count the records that differ; return whether damage was met, too."""
         from kafkalog.check.comparison.records import windows
 
@@ -200,7 +200,7 @@ class Comparer:
         return counts, damage
 
     def _verdict(
-        self, sides: tuple[Side, Side], one: Shown, other: Shown, prefix: Prefix, start: int
+        self, sides: tuple[Side, Side], one: View, other: View, prefix: Prefix, start: int
     ) -> Verdict:
         """Return how two logs relate that have no different records at one offset."""
         from kafkalog.check.comparison.records import fits_compaction, same_latest_records

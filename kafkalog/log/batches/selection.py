@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from kafkalog.io.paths.source import Source
     from kafkalog.log.batches.order import Order
-    from kafkalog.node.view import Difference, Frontier
+    from kafkalog.node.frontier import Frontier
+    from kafkalog.node.outcome import Difference
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

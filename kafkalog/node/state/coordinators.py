@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
 from kafkalog.errors import NotFoundError
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+from kafkalog.files.log_dir import LogDirListing, PartitionDir
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.cluster_image import read_cluster_image
 from kafkalog.node.targets import unlisted
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.errors import DataError
+    from kafkalog.files.log_dir import Target
 
 _INT_MIN: Final = 1 << 31
 """Java's smallest int, as an unsigned number."""
@@ -111,9 +112,7 @@ def coordinators_of(of: str, keys: Sequence[str], topic: InternalTopic) -> Itera
         yield Coordinator(of, key, topic.name, number, topic.count, topic.counted, paths)
 
 
-def internal_topic(
-    name: str, targets: Sequence[LogDirListing | PartitionDir | FileEntry]
-) -> InternalTopic:
+def internal_topic(name: str, targets: Sequence[Target]) -> InternalTopic:
     """Find the replicas of an internal topic's partitions.
 
     The metadata log, where one of the places has it, says how many partitions there are.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
     from kafkalog.node.state.coordinators import InternalTopic
@@ -97,7 +97,7 @@ def groups(
 
 
 def read_groups(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    targets: Sequence[Target],
     *,
     at: Moment | None = None,
     defects: Callable[[Defect], object] | None = None,
@@ -149,7 +149,7 @@ class EndOffsets:
         errors: why the offsets of some partitions, which are here, are not known.
     """
 
-    def __init__(self, targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> None:
+    def __init__(self, targets: Sequence[Target]) -> None:
         self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
         for partition in live_partitions(targets):
             self._replicas[partition.topic, partition.partition].append(partition)
@@ -203,9 +203,7 @@ def _offsets_of(partition: PartitionDir) -> PartitionOffsets:
 class _TopicNames:
     """The names of topics by their ids: of the metadata, else of the partitions that are here."""
 
-    def __init__(
-        self, topic: InternalTopic, targets: Sequence[LogDirListing | PartitionDir | FileEntry]
-    ) -> None:
+    def __init__(self, topic: InternalTopic, targets: Sequence[Target]) -> None:
         self._known = topic.topic_names
         self._targets = targets
 

@@ -30,11 +30,14 @@ from kafkalog.node.state.image_tree import image_tree, leaves
 from kafkalog.node.state.metadata_model import Metadata, changes_of
 from kafkalog.node.state.model import Moment, moment_of
 from kafkalog.node.unified_log import UnifiedLog
-from kafkalog.node.view import Shown, show_now
+from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+
+    from kafkalog.files.log_dir import Target
+    from kafkalog.node.outcome import View
 
 
 # Of `ControlRecordType`.
@@ -64,7 +67,7 @@ def metadata(
         CorruptDataError, UnreadableError: the log is damaged.
     """
     return read_metadata(
-        open_path(os.fspath(path)),
+        open_path(path),
         at=moment_of(at),
         since=moment_of(since),
         defects=on_defect or raise_defect,
@@ -72,13 +75,13 @@ def metadata(
 
 
 def read_metadata(
-    target: LogDirListing | PartitionDir | FileEntry,
+    target: Target,
     *,
     at: Moment | None = None,
     since: Moment | None = None,
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
-    shown: Callable[[PartitionDir], Shown] | None = None,
+    shown: Callable[[PartitionDir], View] | None = None,
 ) -> Metadata:
     """Read the metadata of a cluster.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
 
@@ -162,7 +162,7 @@ def transactions(
 
 
 def read_transactions(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    targets: Sequence[Target],
     *,
     now_ms: int,
     at: Moment | None = None,
@@ -272,7 +272,7 @@ def _note_marker(
 
 
 def owners(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    targets: Sequence[Target],
     *,
     failed: Callable[[KafkaLogError], object],
 ) -> dict[int, str]:
@@ -362,7 +362,7 @@ def _transactional_id(
 
 
 def _data_partitions(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    targets: Sequence[Target],
 ) -> Iterator[PartitionDir]:
     """Yield the best replica of each partition that is here."""
     replicas: defaultdict[tuple[str, int], list[PartitionDir]] = defaultdict(list)

@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import NotFoundError
-from kafkalog.files.log_dir import LogDirListing, open_path
 from kafkalog.io.wording import counted
 from kafkalog.node.choice import live_partitions
-from kafkalog.node.cluster_image import read_cluster_image
 from kafkalog.node.cluster_image.model import RESOURCE_TYPES, TOPIC
 from kafkalog.node.configs.sources import read_metadata_configs
-from kafkalog.node.identity import newest_metadata
+from kafkalog.node.identity import image_of, newest_metadata
 from kafkalog.node.state.groups import EndOffsets, read_groups
 from kafkalog.node.targets import open_targets
 from kafkalog.tables.datasets.model import StateTable, Tables
@@ -28,6 +26,7 @@ from kafkalog.tables.schemas import MILLISECONDS_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.state.model import Groups
 
 
@@ -102,8 +101,7 @@ def _microseconds(time_ms: int | None) -> int | None:
 
 
 def _topics(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    found = open_path(_metadata_log_dir(targets))
-    image = read_cluster_image(found) if isinstance(found, LogDirListing) else None
+    image = image_of(_metadata_log(targets))
     if image is None:
         raise _no_metadata(targets)
     for topic_id, name in sorted(image.names.items()):
@@ -120,7 +118,7 @@ def _topics(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    found = read_metadata_configs(_metadata_log_dir(targets))
+    found = read_metadata_configs(_metadata_log(targets).log_dir)
     if found is None:
         raise _no_metadata(targets)
     for defect in found.defects:
@@ -138,12 +136,11 @@ def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
             }
 
 
-def _metadata_log_dir(targets: Sequence[Any]) -> str:
-    """Return the log directory with the newest metadata log."""
+def _metadata_log(targets: Sequence[Any]) -> PartitionDir:
     found = newest_metadata(live_partitions(targets, CLUSTER_METADATA))
     if found is None:
         raise _no_metadata(targets)
-    return found.log_dir
+    return found
 
 
 def _no_metadata(targets: Sequence[Any]) -> NotFoundError:

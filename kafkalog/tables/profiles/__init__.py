@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkalog.io.engine import Engine
+    from kafkalog.node.targets import AnyPath
     from kafkalog.tables.model import Request
     from kafkalog.tables.profiles.model import Profile
 
@@ -14,7 +14,7 @@ __all__ = ["profile"]
 
 
 def profile(
-    *paths: str | os.PathLike[str],
+    *paths: AnyPath,
     request: Request | None = None,
     engine: Engine | None = None,
     **options: Any,
@@ -34,5 +34,4 @@ def profile(
     from kafkalog.tables.model import Request
     from kafkalog.tables.profiles.run import profile_logs
 
-    places = [os.fspath(path) for path in paths]
-    return profile_logs(engine or LocalEngine(), places, request or Request(), **options)
+    return profile_logs(engine or LocalEngine(), paths, request or Request(), **options)

@@ -13,6 +13,7 @@ from kafkalog.io.engine import Engine, told_error
 from kafkalog.io.paths import file_system
 from kafkalog.log.defects import Tolerant
 from kafkalog.model import present_ms
+from kafkalog.node.targets import path_of
 from kafkalog.tables.planning import Target, each_planned, find_targets, tell_differences
 from kafkalog.tables.profiles.model import CodecUse, Profile, TimeBucket
 from kafkalog.tables.profiles.part import Part, profile_part
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import Event
     from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.node.targets import AnyPath
     from kafkalog.tables import Request
 
 
@@ -64,7 +66,7 @@ HOT_KEYS: Final = 10
 
 def profile_logs(
     engine: Engine,
-    paths: Sequence[str],
+    paths: Sequence[AnyPath],
     request: Request,
     *,
     bucket_ms: int = HOUR_MS,
@@ -76,7 +78,7 @@ def profile_logs(
 
     Args:
         engine: runs the counting tasks.
-        paths: log directories, partition directories or logs.
+        paths: as for `plan_splits`.
         request: which records; its table must be that of records.
         bucket_ms: minimum length of the intervals of the histogram.
         hot_keys: maximum number of frequent keys.
@@ -94,7 +96,7 @@ def profile_logs(
     tasks = []
     owners = []
     heard = _Heard(listener)
-    with file_system.listings_held(paths):
+    with file_system.listings_held(map(path_of, paths)):
         targets = {one.partition.path: one for one in find_targets(paths, request, heard)}
         tell_differences(targets.values(), listener)
         planned = each_planned(list(targets.values()), lambda _: request, at_ms, heard)

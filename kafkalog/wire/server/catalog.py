@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from formats.file_names import DirectoryName
-    from kafkalog.files.parents import Parent
+    from kafkalog.errors import Event
     from kafkalog.wire.server.model import ServeListener, ServeOptions
 
 FILES_MAX: Final = 60_000
@@ -132,7 +132,6 @@ class Catalog:
             logs are the older parts of local ones.
         options: what of it is served, and how.
         listener: hears what cannot be served.
-        parents: called with each directory that stands for the log directories below it.
 
     Raises:
         UsageError: a topic is wanted that is not there.
@@ -140,11 +139,7 @@ class Catalog:
     """
 
     def __init__(
-        self,
-        paths: Iterable[str],
-        options: ServeOptions,
-        listener: ServeListener,
-        parents: Callable[[Parent], object] = lambda _: None,
+        self, paths: Iterable[str], options: ServeOptions, listener: ServeListener
     ) -> None:
         self.paths = tuple(paths)
         self._options = options
@@ -155,7 +150,6 @@ class Catalog:
         self._weight = 0
         self._files = OpenFiles()
         self._looking = threading.Lock()
-        self._parents = parents
         self.log_dirs: list[str] = []
         self._places: tuple[str, ...] = ()
         self.topics: dict[str, Topic] = {}
@@ -181,7 +175,7 @@ class Catalog:
         tiered: list[PartitionDir] = []
         wanted: list[tuple[str, PartitionDir]] = []
         present: set[str] = set()
-        for path, parsed in self._directories(self.paths, self._parents):
+        for path, parsed in self._directories():
             name = _topic_name(parsed, path)
             present.add(name)
             if payload_kind(name) is PayloadKind.REMOTE_LOG_METADATA:
@@ -439,17 +433,16 @@ class Catalog:
             self._listener.hear(error)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _directories(
-        self, paths: Iterable[str], parents: Callable[[Parent], object]
-    ) -> Iterator[tuple[str, DirectoryName | None]]:
+    def _directories(self) -> Iterator[tuple[str, DirectoryName | None]]:
         """Yield the partition directories at the paths, with their parsed names."""
         errors: list[KafkaLogError] = []
 
-        def failed(error: KafkaLogError) -> None:
-            errors.append(error)
-            self._listener.hear(error)
+        def hear(event: Event) -> None:
+            if isinstance(event, KafkaLogError):
+                errors.append(event)
+            self._listener.hear(event)
 
-        targets = look_at_targets(paths, failed=failed, parents=parents)
+        targets = look_at_targets(self.paths, hear)
         if not targets and errors:
             raise errors[0]
         self._places = log_dirs_of(targets)
@@ -464,7 +457,7 @@ class Catalog:
                     if name is not None and not is_staging(directory):
                         yield os.path.join(target.path, directory), name
             elif isinstance(target, FileEntry):
-                failed(NotAKafkaFileError(
+                hear(NotAKafkaFileError(
                     "A single file is no partition.", path=target.path,
                     hint="Give its partition directory.",
                 ))  # fmt: skip

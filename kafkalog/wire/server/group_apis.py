@@ -319,7 +319,7 @@ async def served_groups(
         from kafkalog.node.state.groups import read_groups
 
         return read_groups(
-            open_targets(catalog.paths, failed=listener.hear),
+            open_targets(catalog.paths, hear=listener.hear),
             defects=listener.hear,
             failed=listener.hear,
         )

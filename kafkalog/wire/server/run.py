@@ -34,9 +34,8 @@ from kafkalog.wire.server.room import STRANGERS_SIZE, Room
 from kafkalog.wire.server.security import SaslPlain, tls_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kafkalog.files.parents import Parent
     from kafkalog.wire.server.catalog import ServedPartition
     from kafkalog.wire.server.configs import Configs
     from kafkalog.wire.server.door import Visit
@@ -214,8 +213,6 @@ def serve(
     paths: Iterable[str],
     options: ServeOptions | None = None,
     listener: ServeListener | None = None,
-    *,
-    parents: Callable[[Parent], object] = lambda _: None,
 ) -> None:
     """Serve the logs at the paths to Kafka clients, until SIGTERM or SIGINT. Nothing is written.
 
@@ -223,7 +220,6 @@ def serve(
         paths: log directories, partition directories, and parents of log directories.
         options: what is served, where and how.
         listener: hears what happens.
-        parents: called with each directory that stands for the log directories below it.
 
     Raises:
         AddressInUseError: something else listens there.
@@ -235,7 +231,7 @@ def serve(
     listener = Metered(listener or ServeListener(), meter)
 
     async def run() -> None:
-        catalog = Catalog(paths, options, listener, parents)
+        catalog = Catalog(paths, options, listener)
         server = Server(catalog, options, listener, meter)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
