@@ -80,7 +80,6 @@ class SparkChoice:
 
     @property
     def is_given(self) -> bool:
-        """Whether an option names a Spark cluster or sets one of its properties."""
         return self.master is not None or bool(self.conf)
 
     @contextmanager
@@ -165,7 +164,6 @@ class EngineChoice:
             yield cache(engine)  # a second call must not start another
 
     def _shown(self, engine: Engine) -> Engine:
-        """Return the engine with a progress bar, if somebody would see it."""
         if self.spark.quiet or not sys.stderr.isatty():
             return engine
         from kafkalog_cli.output.progress import ShownEngine

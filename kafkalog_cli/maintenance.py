@@ -115,7 +115,6 @@ def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> 
 
 
 def consents(question: str, *, yes: bool) -> bool:
-    """Ask whether the source may be changed, after the plan was shown."""
     if yes:
         return True
     import typer

@@ -48,7 +48,6 @@ shows_tracebacks = False
 
 
 def show_error(error: KafkaLogError) -> None:
-    """Show an error: what happened, where, what else is known, what to do."""
     show_traceback(error)
     _show("error", error.reference, error.message, error.context, error.note, error.hint)
 
@@ -76,7 +75,6 @@ def show_note(text: str) -> None:
 
 
 def show_requests(requests: Requests) -> None:
-    """Note what a run asked of object stores, if it did."""
     if requests.count:
         what = counted(requests.count, "request")
         where = " by the driver alone" if requests.are_elsewhere else ""
@@ -84,7 +82,6 @@ def show_requests(requests: Requests) -> None:
 
 
 def show_parent(parent: Parent) -> None:
-    """Note which log directories or tiered logs a path stands for."""
     count = counted(len(parent.log_dirs), parent.holds)
     show_note(f"{parent.path} holds {count}: {some_of(parent.names)}")
 
@@ -369,7 +366,6 @@ class Outcome(Listener):
         return self.status
 
     def defect(self, defect: Defect) -> None:
-        """Report a defect on stderr."""
         show_defect(defect)
 
 
@@ -406,7 +402,6 @@ def report_gaps(
 
 
 def report_groups(outcome: Outcome, found: Groups) -> None:
-    """Warn of what an answer about groups lacks, and note what it leaves out."""
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     shares = found.shares
     report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))

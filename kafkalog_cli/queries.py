@@ -53,8 +53,6 @@ def write_answer(
 
 
 def _view(answer: Answer, form: BytesFormat) -> View[Values]:
-    """Return the view of an answer, with columns named as in the query."""
-
     def cell(number: int) -> Callable[[Values], object]:
         return lambda row: _cell(row[number], form)
 
@@ -287,7 +285,6 @@ def _session(database: Database) -> Any:
 
 
 def completer(database: Database) -> Any:
-    """Return what completes tables, columns, keywords and commands."""
     from prompt_toolkit.completion import WordCompleter
 
     words = sorted({*_words(), *database.keywords()})
@@ -296,7 +293,6 @@ def completer(database: Database) -> Any:
 
 
 def _words() -> Iterator[str]:
-    """Yield the names of tables and columns, and the commands."""
     for table in TABLES:
         yield table.value
         yield from usual_columns(table)[1]

@@ -116,7 +116,6 @@ class AbortedTransactions:
         return self._entries is not None and self._entries.size > 0
 
     def begin(self, segment: Segment) -> None:
-        """Start a segment, whose batches follow."""
         index = segment.transaction_index
         self._log_path = segment.log.path
         self._path = None if index is None else index.path
@@ -282,7 +281,6 @@ def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
 
 
 def _transactions(window: ProducerWindow, before: NDArray[np.int64]) -> _Transactions:
-    """Return all transactions of some batches by first offset."""
     history = window.history
     assert history is not None, "there are producers"
     started_before = history.before(history.started)
@@ -306,7 +304,6 @@ def _transactions(window: ProducerWindow, before: NDArray[np.int64]) -> _Transac
 
 
 def _ended(window: ProducerWindow, transactions: _Transactions) -> _Ended:
-    """Return the abort markers of some batches, given all transactions around them."""
     history = window.history
     assert history is not None, "there are producers"
     which = np.flatnonzero(history.is_marker)

@@ -56,11 +56,9 @@ class IndexesMatchLog(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has everything that the check compares."""
         return log.offset_index is not None or log.time_index is not None
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         self._unread = None
         if columns.plain is not None and self._is_right(columns, columns.plain):
             return
@@ -85,11 +83,9 @@ class IndexesMatchLog(SegmentCheck):
         return True
 
     def damage(self, defect: Defect) -> None:
-        """Note damage between batches, or after the last one."""
         self._unread = unread_range(defect)
 
     def end(self) -> Iterator[Defect]:
-        """Yield the defects of the last batch, and of entries beyond the log's end."""
         # The last batch was held back, waiting for a successor that would confirm its last offset.
         batches = self._walk.rest()
         if batches is not None:
@@ -191,7 +187,6 @@ class _Positions(_IndexCheck):
         return left is not None and all(last_offsets.get(two) == one for one, two in left)
 
     def judge(self, batches: KnownBatches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, ordered by batch number."""
         positions = batches.columns.headers[h.POSITION]
         for number, offsets, places in self._entries.up_to(int(positions[-1])):
             batch = np.searchsorted(positions, places)
@@ -217,7 +212,6 @@ class _Positions(_IndexCheck):
                     yield int(batch[i]), defect
 
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
-        """Yield the entries after the last batch, unless they point to unreadable bytes."""
         left = _outside(self._entries.up_to(c.INT64_MAX), unread or range(0))
         problem = f"no batch starts at its position; the log ends at offset {highest}"
         yield from self._beyond("index-entry-misses-batch", left, problem)
@@ -252,7 +246,6 @@ class _LastOffsets(_IndexCheck):
         super().pass_by(rows)
 
     def judge(self, batches: KnownBatches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, ordered by batch number."""
         columns = batches.columns
         headers = columns.headers
         for number, _, offsets in self._entries.up_to(int(batches.highest[-1])):
@@ -318,7 +311,6 @@ class _Timestamps(_IndexCheck):
         super().pass_by(rows)
 
     def judge(self, batches: KnownBatches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, ordered by batch number."""
         columns = batches.columns
         headers = columns.headers
         # -1, where a broker's search for the largest timestamp starts, stands for no evidence.
@@ -356,7 +348,6 @@ class _Timestamps(_IndexCheck):
 
 
 def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, Column]]:
-    """Yield the numbers and offsets of the entries whose positions are outside a range."""
     for number, offsets, positions in entries:
         outside = np.flatnonzero((positions < unread.start) | (positions >= unread.stop))
         if len(outside):

@@ -154,7 +154,6 @@ class Checks(Generic[T]):
         self._declared: list[T] = []
 
     def __call__(self, check: T) -> T:
-        """Declare a check."""
         self._declared.append(check)
         return check
 
@@ -216,7 +215,6 @@ class ChecksumsMatch(SegmentCheck):
     level = Level.STANDARD
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         for i in np.flatnonzero(~columns.crc_valid).tolist():
@@ -230,7 +228,6 @@ class MagicIsKnown(SegmentCheck):
     """No batch that is framed as magic 2 claims a later magic."""
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         headers = columns.headers
@@ -244,7 +241,6 @@ class AttributesAreKnown(SegmentCheck):
     """Every batch names a codec that its magic has, and sets no attribute bit without a meaning."""
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         headers = columns.headers
@@ -270,7 +266,6 @@ class HeaderFieldsAgree(SegmentCheck):
     """
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         found = list(_contradictions(columns))
@@ -317,7 +312,6 @@ class ControlRecordsAreReadable(SegmentCheck):
     """The first record of every control batch has a key that states its type."""
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         unreadable = (columns.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(columns)
@@ -331,7 +325,6 @@ class ControlRecordsAreReadable(SegmentCheck):
 def defect_at(
     path: str, columns: BatchColumns, ordinal: int, reference: str, detail: str
 ) -> Defect:
-    """Return the defect of one of the batches."""
     headers = columns.headers
     return make_defect(
         reference,
@@ -356,11 +349,9 @@ class OffsetsFitTheirSegment(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         run, base_offset = columns.plain, self.log.base_offset or 0
         if run is not None and run.next_offset - 1 - base_offset <= c.INT32_MAX:
             return
@@ -378,7 +369,6 @@ class RecordsDecode(SegmentCheck):
     level = Level.DEEP
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         for i, error in columns.refusals:
             # The header check has already reported an unknown codec.
             if error.reference != "unknown-codec":
@@ -395,7 +385,6 @@ class RecordOffsetsFitBatches(SegmentCheck):
     level = Level.DEEP
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         headers, facts = columns.headers, columns.facts
         if facts is None:
             return
@@ -427,7 +416,6 @@ class MaxTimestampsAreRight(SegmentCheck):
     level = Level.DEEP
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         headers, facts = columns.headers, columns.facts
         if facts is None:
             return
@@ -454,7 +442,6 @@ class TimestampsAreMilliseconds(PartitionCheck):
         self._is_reported = False
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the first batch with such a timestamp."""
         times = columns.headers[h.MAX_TIMESTAMP]
         usual = _CENTURY.start * 1000 <= times.min() and times.max() < _CENTURY.stop * 1000
         if self._is_reported or usual:

@@ -257,12 +257,10 @@ class CleanerGetsThrough(PartitionCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:
-        """Return whether the partition is live, and its topic may be compacted."""
         is_live = partition.directory.state == DirectoryState.LIVE
         return is_live and (has_compact_policy(partition) or not has_stated_policy(partition))
 
     def damage(self, defect: Defect) -> None:
-        """Note damage between the batches of the segment."""
         self._unreadable(defect.reference, defect.position, defect.offset)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
@@ -281,7 +279,6 @@ class CleanerGetsThrough(PartitionCheck):
         return iter(())
 
     def end(self) -> Iterator[Defect]:
-        """Yield the first batch on which the cleaner fails."""
         if self._defect is not None and self._is_compacted:
             yield self._defect
 

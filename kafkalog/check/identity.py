@@ -56,12 +56,10 @@ class CheckedLogDir(NodeDir):
                 yield partition
 
     def path(self, name: str) -> str:
-        """Return the path of a file at the top of the directory."""
         return os.path.join(self.log_dir.path, name)
 
 
 def around(partition: CheckedPartition) -> CheckedLogDir:
-    """Return the log directory around a partition, as if it held nothing else."""
     return CheckedLogDir(listed_around(partition.directory), [partition], is_around=True)
 
 

@@ -203,13 +203,11 @@ class IndexesAreThere(PartitionCheck):
         self._magics: dict[str, int] = {}  # the largest magic in each log
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Note the magic of these batches for the end."""
         magic = int(columns.headers[h.MAGIC].max())
         self._magics[self.log.path] = max(magic, self._magics.get(self.log.path, magic))
         return iter(())
 
     def end(self) -> Iterator[Defect]:
-        """Yield the defects that show once all batches have been seen."""
         for segment in self.partition.directory.segments:
             missing = []
             if segment.offset_index is None:

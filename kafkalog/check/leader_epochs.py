@@ -127,7 +127,6 @@ class EpochsMatchFile(PartitionCheck):
         super().begin(log)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Collect the epochs of these batches, and the entries that begin inside one."""
         if columns.plain is not None and self._goes_on(columns, columns.plain):
             return iter(())
         self._plain = None
@@ -175,7 +174,6 @@ class EpochsMatchFile(PartitionCheck):
     def _take(
         self, headers: NDArray[np.int64], valid: NDArray[np.bool_], following: NDArray[np.int64]
     ) -> None:
-        """Process batches, given the base offset after each."""
         base, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
         if not len(base):
             return
@@ -227,7 +225,6 @@ class EpochsMatchFile(PartitionCheck):
             self._cut_batches[i] = int(base[batch[i]])
 
     def end(self) -> Iterator[Defect]:
-        """Yield the contradictions between the file and the batches."""
         self._release(INT64_MAX)
         entries = self._entries
         # A file that is out of order proves nothing: judge the batches alone.

@@ -178,7 +178,6 @@ def _is_date(line: str) -> bool:
 
 
 def _difference(data: bytes, written: bytes) -> int | None:
-    """Return the position of the first byte that differs, or None."""
     if data == written:
         return None
     pairs = zip(data, written, strict=False)
@@ -205,7 +204,6 @@ _READ_BY_SUFFIX: Final = (
 
 
 def unknown_file(path: str) -> Defect:
-    """Return the finding about a file whose name is none of Kafka's."""
     copied = file_names.copied_by_rsync(os.path.basename(path))
     if copied is None:
         return make_defect("file-unknown", path, "Kafka has no file with this name.")

@@ -218,7 +218,6 @@ def _is_grave(defect: Defect) -> bool:
 
 
 def _identities(seen: object) -> dict[str, FileEntry]:
-    """Return the listed files by path."""
     if isinstance(seen, SeenPartition):
         seen = seen.directory
     if isinstance(seen, list):

@@ -56,7 +56,6 @@ class RemovedOffsets:
         self._count = 0
 
     def add(self, first: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """Add ranges, with exclusive ends, after those already known."""
         needed = self._count + len(first)
         if needed > _RANGES_MAX:
             self._forget()

@@ -110,19 +110,16 @@ class ContainedCheck(PartitionCheck):
         return True
 
     def begin(self, log: CheckedLog) -> None:
-        """Start a segment; only checks of partitions use it."""
         if isinstance(self._check, PartitionCheck):
             with self:
                 self._check.begin(log)
 
     def damage(self, defect: Defect) -> None:
-        """Note damage between batches, or after the last one."""
         if self._check is not None:
             with self:
                 self._check.damage(defect)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if self._check is not None:
             with self:
                 yield from self._check.batches(columns)

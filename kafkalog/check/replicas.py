@@ -128,7 +128,6 @@ class _Cursor:
         self._blocks = self._read()
 
     def fill(self) -> None:
-        """Read more batches if none are left."""
         while not self.rows.shape[1] and not self.has_ended:
             block = next(self._blocks, None)
             if block is None:
@@ -137,7 +136,6 @@ class _Cursor:
                 self.rows = block
 
     def take(self, edge: int) -> NDArray[np.int64]:
-        """Return the batches that start at or below an offset."""
         count = int(np.searchsorted(self.rows[_BASE], edge, "right"))
         taken, self.rows = self.rows[:, :count], self.rows[:, count:]
         return taken
@@ -240,7 +238,6 @@ class _Camp:
     position: int | None = None
 
     def describe(self) -> str:
-        """Describe the batch, and the replicas that have it."""
         names = " and ".join(cursor.replica.name for cursor in self.cursors)
         if self.batch is None:
             return f"no batch of {names} starts there"

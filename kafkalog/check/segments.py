@@ -108,11 +108,9 @@ class OffsetsIncrease(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None and self._goes_on(columns.plain):
             return
         shift = 1 - self._held.shape[1]
@@ -222,7 +220,6 @@ class OffsetsAreComplete(PartitionCheck):
         self._first_gap: tuple[str, int, int, int] | None = None
 
     def begin(self, log: CheckedLog) -> None:
-        """Start a segment, whose batches follow."""
         assert log.base_offset is not None, "it is a segment"
         if self._expected is None:
             self._expected = log.base_offset
@@ -250,7 +247,6 @@ class OffsetsAreComplete(PartitionCheck):
         return True
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         run = columns.plain
         self.is_compacted = self.is_compacted or (run is None and is_cleaned(columns))
         if not self.is_compacted and not (run is not None and self._goes_on(run)):

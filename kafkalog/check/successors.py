@@ -51,7 +51,6 @@ class Entries:
         return list(zip(one.tolist(), two.tolist(), strict=True)) if len(one) <= FEW else None
 
     def pass_by(self) -> None:
-        """Pass over what `left` has returned."""
         self._block = None
 
     def up_to(self, limit: int) -> Iterator[Columns]:
@@ -122,7 +121,6 @@ class Successors:
         self.highest, self._end_position = run.next_offset - 1, run.end_position
 
     def rest(self) -> KnownBatches | None:
-        """Return the last batch."""
         if self._held is None:
             return None
         return self._known(self._held, np.ones(1, np.bool_))

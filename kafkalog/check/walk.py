@@ -203,7 +203,6 @@ class Walk:
         self._read = read or self._read_here
 
     def lone_segment(self, directory: PartitionDir, segment: Segment) -> Iterator[Defect]:
-        """Check a segment by itself."""
         if not self.schedule.has_time_for(segment.log.size_bytes):
             self._put_off(segment.log.path, segment.files, 1)
             return
@@ -315,7 +314,6 @@ class Walk:
         self.summary.segments_deferred += segments
 
     def file(self, entry: FileEntry) -> Iterator[Defect]:
-        """Check a file outside the live segments."""
         self.summary.files += 1
         if entry.error is not None:
             yield make_defect("file-unreadable", entry.path, entry.error)

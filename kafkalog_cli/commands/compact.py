@@ -181,7 +181,6 @@ def _show_results(
     run: CompactionRun, writer: Writer[CompactedPartition], form: Format, outcome: Outcome,
     style: Style, *, is_done: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Show the result for each partition, planned or performed, and the summary."""
     from kafkalog_cli.output import compactions as show
     from kafkalog_cli.output.progress import byte_progress
 

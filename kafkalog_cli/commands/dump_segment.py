@@ -194,7 +194,6 @@ def _single_logs(targets: list[Target], outcome: Outcome) -> list[Target]:
 
 
 def _require_mergeable(form: DumpFormat, view: LogView) -> None:
-    """Raise `UsageError` for what cannot be shown by time."""
     if form in (DumpFormat.KAFKA, *_FILES):
         raise UsageError(f"--order time cannot be combined with --format {form}.")
     if view == LogView.ALL:

@@ -160,7 +160,6 @@ def _require_sense(
     follow: bool,
     last: int | None,
 ) -> None:
-    """Raise `UsageError` for options that cannot be combined, or if nothing is asked for."""
     wanted = (selection.key, selection.key_regex, selection.value_regex, selection.header)
     if not schema and selection.producer_id is None and all(one is None for one in wanted):
         raise UsageError(
@@ -210,7 +209,6 @@ def _found(
 
 
 def _is_several(search: Search) -> bool:
-    """Return whether logs of several directories are searched."""
     import os
 
     from kafkalog.io.paths import file_system

@@ -110,7 +110,6 @@ def _write_changes(
     style: Style,
     outcome: Outcome,
 ) -> None:
-    """Write a row per offset that differs."""
     from kafkalog_cli.output import groups as show
     from kafkalog_cli.output.writer import Writer
 
@@ -181,7 +180,6 @@ def _of_topics(offsets: Iterable[GroupOffset], topics: list[str] | None) -> Iter
 def _wanted(
     found: Groups, then: Groups | None, names: list[str] | None, outcome: Outcome
 ) -> list[str]:
-    """Return the names of the groups to show; report those that are unknown."""
     from kafkalog_cli.outcome import show_warning
 
     known = {**found.groups, **(then.groups if then is not None else {})}
@@ -193,7 +191,6 @@ def _wanted(
 
 
 def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outcome) -> None:
-    """Warn of each topic that no group has an offset of."""
     from kafkalog_cli.outcome import show_warning
 
     known = {offset.topic for group in chosen for offset in group.offsets}

@@ -146,7 +146,6 @@ def lookup_offset(
 
 
 def _paths_and_offsets(places: list[str]) -> tuple[list[str], list[int]]:
-    """Split the arguments into paths and the offsets after them."""
     paths = list(places)
     offsets: list[int] = []
     while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):  # an int64 has up to 19 digits

@@ -110,7 +110,6 @@ def ls(
 def _listed_with_dirt(
     partitions: list[PartitionDir], view: LogView, differences: Callable[[Difference], object]
 ) -> Iterator[PartitionRow]:
-    """Yield the rows of partitions, with what the cleaner has not compacted yet."""
     from kafkalog.change.compaction.candidates import with_dirt
     from kafkalog.node.inventory import list_partitions
     from kafkalog.node.view import show
@@ -121,7 +120,6 @@ def _listed_with_dirt(
 
 
 def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
-    """Warn of compacted logs that the broker's cleaner has left alone for too long."""
     from kafkalog.io.wording import counted
     from kafkalog_cli.outcome import show_warning
 

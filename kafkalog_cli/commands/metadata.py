@@ -158,7 +158,6 @@ class _Show:
             self.all_topics()
 
     def all_topics(self) -> None:
-        """Write a row per topic."""
         from kafkalog_cli.output import metadata as show
         from kafkalog_cli.output.writer import Writer
 
@@ -191,7 +190,6 @@ class _Show:
                     table.write(value)
 
     def configs(self, of: str) -> None:
-        """Write a row per config of a resource."""
         from kafkalog_cli.output import metadata as show
         from kafkalog_cli.output.writer import Writer
 
@@ -203,7 +201,6 @@ class _Show:
                 writer.write(value)
 
     def find(self, name: str) -> None:
-        """Write the leaves with a text in a name of their path."""
         leaves = list(self.found.find(name))
         if not leaves:
             self._warn(f"No name in the tree has {name!r} in it.")
@@ -226,7 +223,6 @@ class _Show:
                 typer.echo(printable(line))
 
     def changes(self) -> None:
-        """Write a row per leaf that differs."""
         from kafkalog_cli.output import metadata as show
         from kafkalog_cli.output.writer import Writer
 
@@ -250,7 +246,6 @@ class _Show:
 
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
-    """Report what the answer is of, and what it lacks."""
     from kafkalog.io.wording import counted
     from kafkalog_cli.outcome import show_note, show_warning
     from kafkalog_cli.output.objects import time_text

@@ -152,7 +152,6 @@ def _plan(run: Recovery, *, quiet: bool) -> None:
 
 
 def _apply(run: Recovery, paths: list[str], *, yes: bool, quiet: bool) -> None:
-    """Ask for consent and carry out the plans, unless a partition is refused."""
     from kafkalog.io.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.progress import byte_progress

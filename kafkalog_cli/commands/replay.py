@@ -178,7 +178,6 @@ def replay(
 
 
 def _require_target(bootstrap: str | None, progress: str | None) -> None:
-    """Raise `UsageError` unless it is said where to, and where the progress is."""
     if bootstrap is None:
         raise UsageError(
             "Say which cluster gets the records.",

@@ -99,7 +99,6 @@ class _Chosen:
     only_hanging: bool
 
     def ids(self, found: Transactions) -> list[TransactionalId]:
-        """Return the wanted transactional ids, by name."""
         return [
             one
             for _, one in sorted(found.ids.items())
@@ -107,7 +106,6 @@ class _Chosen:
         ]
 
     def opened(self, found: Transactions) -> list[OpenData]:
-        """Return the wanted open transactions."""
         return [
             one
             for one in found.open
@@ -147,7 +145,6 @@ def _write(
 def _report_unknown(
     names: list[str] | None, producers: list[int] | None, found: Transactions, outcome: Outcome
 ) -> None:
-    """Warn of each wanted writer that is neither in the coordinators' state nor in open data."""
     from kafkalog_cli.outcome import show_warning
 
     known = {one.producer_id for one in found.ids.values()}
@@ -160,7 +157,6 @@ def _report_unknown(
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:
-    """Report what is not in the answer."""
     from kafkalog_cli.outcome import report_gaps, show_warning
 
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)

@@ -78,7 +78,6 @@ def undo(
 
 
 def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
-    """List the runs, the latest first."""
     from kafkalog.change.journal import recorded_runs
     from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import undone as show

@@ -72,7 +72,6 @@ def where(
 
 
 def _require_share(name: str) -> None:
-    """Raise `UsageError` unless a text names a partition of a share group."""
     from kafkalog.errors import UsageError
     from kafkalog.files.text_files import uuid_bytes
 

@@ -105,13 +105,10 @@ _COLORS: Final = ("36", "32", "33", "35", "34")
 
 
 def field_view() -> View[Bytes]:
-    """Return the view with an object per field."""
     return FIELD.view(Style())
 
 
 def writes_view(style: Style) -> View[SegmentWrites]:
-    """Return the view with a row per segment."""
-
     def share(part: int, whole: int) -> str:
         return f"{100 * part / whole:.4g}%" if whole else "-"
 
@@ -151,12 +148,10 @@ def value_text(value: Any, width: int = _TEXT_MAX) -> str:
 
 
 def own_name(field: Bytes, structure: str) -> str:
-    """Return the name of a field without that of its structure."""
     return field.name.removeprefix(f"{structure}.")
 
 
 def hex_rows(field: Bytes) -> list[str]:
-    """Return the first bytes of a field in hexadecimal, row by row."""
     shown = b"" if field.is_left_out else field.raw[: _ROW_BYTES * _ROWS_MAX]
     rows = [shown[at : at + _ROW_BYTES].hex(" ") for at in range(0, len(shown), _ROW_BYTES)]
     if left := field.length - len(shown):
@@ -165,7 +160,6 @@ def hex_rows(field: Bytes) -> list[str]:
 
 
 def print_items(items: Iterable[Item], outcome: Outcome) -> None:
-    """Print structures and fields, coloured by field on a terminal."""
     width = terminal_width()
     structure = ""
     for number, item in enumerate(items):

@@ -186,7 +186,6 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
 
 
 def print_candidate(candidate: Candidate) -> None:
-    """Print the lines above the table of a partition that was named."""
     lines = [
         f"{final_path(candidate.partition.path)}: {marks_text(candidate.marks)}",
         configs_text(candidate.configs),
@@ -195,7 +194,6 @@ def print_candidate(candidate: Candidate) -> None:
 
 
 def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
-    """Print the lines below the table: totals, and the numbers of dropped records by reason."""
     before = size_text(summary.bytes_before, style)
     after = size_text(summary.bytes_after, style)
     verb = "compacted" if summary.is_done else "would be compacted"
@@ -262,7 +260,6 @@ AUDIT: Final[ObjectType[Audit]] = ObjectType(
 
 
 def finding_view(style: Style) -> View[Finding]:
-    """Return the view with a row per counterexample."""
     return AUDIT_FINDING.view(
         style,
         Column("OFFSET", "offset"),
@@ -274,7 +271,6 @@ def finding_view(style: Style) -> View[Finding]:
 
 
 def audit_view(style: Style) -> View[Audit]:
-    """Return the view with a row per partition."""
     return AUDIT.view(
         style,
         Column("PARTITION", lambda one: os.path.basename(one.partition.path), fold=True),
@@ -295,7 +291,6 @@ def _is_void(audit: Audit) -> bool:
 
 
 def print_audit(audit: Audit) -> None:
-    """Print the lines below the table."""
     bounds, name = audit.bounds, audit.partition.path
     judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
     if audit.original is not None:
@@ -312,7 +307,6 @@ def print_audit(audit: Audit) -> None:
 
 
 def print_audits(audits: Sequence[Audit]) -> None:
-    """Print the line below the tables of a log directory."""
     wrong = sum(bool(audit.findings) for audit in audits)
     line = f"{counted(len(audits), 'partition')} judged, "
     line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"

@@ -174,7 +174,6 @@ def _words(found: Comparison, style: Style) -> str:
 
 
 def comparison_view(style: Style) -> View[Comparison]:
-    """Return the view with a row per pair of copies."""
     return COMPARISON.view(
         style,
         Column("PARTITION", _name, fold=True),

@@ -149,7 +149,6 @@ def _ahead_text(usage: Usage, style: Style) -> str:
 
 
 def print_report(report: Report, style: Style, until_ms: int | None) -> None:
-    """Print the lines below the table: the sum, what lies ahead, and what could be reclaimed."""
     size = partial(size_text, style=style)
     time = partial(time_text, style=style)
     total = report.total

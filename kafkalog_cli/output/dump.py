@@ -158,7 +158,6 @@ class Dump:
             self.outcome.has_read(what)
 
     def _missing(self, what: Shown | FileEntry, to_offset: int | None) -> Iterator[Defect]:
-        """Yield the finding about wanted offsets that are missing between segments."""
         if isinstance(what, FileEntry):
             return
         partition, view = what.partition, self.selection.view
@@ -185,7 +184,6 @@ class Dump:
     def _view(
         self, target: PartitionDir | FileEntry, *, records: bool, decodes: bool = True
     ) -> tuple[str, View[Any]]:
-        """Return the name of a log's rows, and their view."""
         shown = replace(self.style.shown, states=self.selection.view == LogView.ALL)
         if not records:
             return "batches", batch_view(shown)
@@ -274,7 +272,6 @@ class Dump:
     def _as_kafka(
         self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
     ) -> None:
-        """Print Kafka's text, with our selections."""
         from kafkalog_cli.output import kafka_text
 
         text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
@@ -315,7 +312,6 @@ class Dump:
         self._kafka_lines(self._missing(what, self.selection.to_offset), text)
 
     def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
-        """Print the content of a log, and count the rows."""
         from kafkalog_cli.output import kafka_text
 
         shown = None
@@ -357,7 +353,6 @@ class Dump:
                 writer.write(value)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
-        """Write lists of values, cells, blocks of text and defects."""
         from kafkalog_cli.output.bulk_cells import Cells
 
         writer = self._open(name, self._labelled(view))
@@ -446,7 +441,6 @@ def labels_of(
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
-    """Return how records below a path are decoded, by the name of the topic."""
     from kafkalog.files.payloads.kinds import payload_kind_at
 
     return payload_kind_at(file_system.absolute(path), is_file=is_file)

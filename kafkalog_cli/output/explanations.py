@@ -46,7 +46,6 @@ def error_classes() -> list[type[errors.KafkaLogError]]:
 
 
 def first_sentence(error: type[errors.KafkaLogError]) -> str:
-    """Return what the error means, from its docstring."""
     return " ".join((inspect.getdoc(error) or "").split("\n\n")[0].split())
 
 
@@ -109,7 +108,6 @@ REFERENCE: Final = ObjectType[Explanation](
 
 
 def explanation_view() -> View[Explanation]:
-    """Return the view with a row per reference."""
     return REFERENCE.view(
         PLAIN,
         Column(

@@ -110,7 +110,6 @@ class _Kept:
         self._elsewhere: Counter[str] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Handle the next finding."""
         reference = defect.reference
         if defect.path not in self._kept and self._in_all[reference] >= _HELD_MAX:
             self._elsewhere[reference] += 1
@@ -156,7 +155,6 @@ class _Notes:
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Handle the next note."""
         key = defect.reference, defect.detail
         first = self._seen.get(key)
         if first is not None and first.path != defect.path:

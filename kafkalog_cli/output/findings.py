@@ -59,17 +59,14 @@ class RunFacts:
 
     @property
     def verification(self) -> Verification:
-        """The walk over the targets."""
         return self.run.verification
 
     @property
     def schedule(self) -> Schedule:
-        """What was to be read."""
         return self.run.schedule
 
     @property
     def duration_s(self) -> float:
-        """Duration of the run in seconds."""
         return (self.ended_ms - self.started_ms) / 1000
 
     @property
@@ -89,11 +86,9 @@ class Report:
         """End the report, even after an error."""
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         raise NotImplementedError
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         raise NotImplementedError
 
 
@@ -225,7 +220,6 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
 
 
 def summary_lines(facts: RunFacts) -> list[str]:
-    """Return what was checked, how much was found, and what was left out, for people."""
     summary, schedule = facts.verification.summary, facts.schedule
     level = " and ".join(facts.levels)
     checked = (

@@ -89,8 +89,6 @@ def _directory(found: Found) -> str:
 
 
 def found_view(style: Style, *, directories: bool, reasons: bool = False) -> View[Found]:
-    """Return the view with a row per record, with or without log directories and reasons."""
-
     def key(found: Found) -> str:
         if found.record.batch.is_control:
             return str(control_type(found.record))
@@ -117,8 +115,6 @@ def found_view(style: Style, *, directories: bool, reasons: bool = False) -> Vie
 
 
 def occurrence_view(style: Style, *, directories: bool) -> View[Occurrence]:
-    """Return the view with a row per occurrence of a key."""
-
     def value(record: Record | None) -> str:
         if record is None:
             return "-"

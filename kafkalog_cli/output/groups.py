@@ -160,7 +160,6 @@ def member_view(style: Style) -> View[ShownMember]:
 
 
 def offset_view(style: Style) -> View[OffsetLag]:
-    """Return the view with a row per committed offset."""
     return OFFSET.view(
         style,
         Column("GROUP", "group", fold=True),
@@ -176,7 +175,6 @@ def offset_view(style: Style) -> View[OffsetLag]:
 
 
 def change_view(style: Style) -> View[OffsetChange]:
-    """Return the view with a row per offset that differs."""
     return CHANGE.view(
         style,
         Column("CHANGE", "change", tone=lambda one: tone_of(one.change)),
@@ -190,7 +188,6 @@ def change_view(style: Style) -> View[OffsetChange]:
 
 
 def coordinator_view(style: Style) -> View[Coordinator]:
-    """Return the view with a row per key."""
     return COORDINATOR.view(
         style,
         Column("OF", "of"),
@@ -294,7 +291,6 @@ OPEN_TRANSACTION: Final = ObjectType[Any](
 
 
 def id_view(style: Style) -> View[TransactionalId]:
-    """Return the view with a row per transactional id."""
     return TRANSACTIONAL_ID.view(
         style,
         Column("TRANSACTIONAL ID", "transactional_id", fold=True),
@@ -309,7 +305,6 @@ def id_view(style: Style) -> View[TransactionalId]:
 
 
 def open_view(style: Style) -> View[OpenData]:
-    """Return the view with a row per open transaction and partition."""
     return OPEN_TRANSACTION.view(
         style,
         Column("OPEN IN", lambda one: f"{one.topic}-{one.partition}", fold=True),

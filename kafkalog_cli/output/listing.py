@@ -114,7 +114,6 @@ FILE: Final[ObjectType[FileRow]] = ObjectType(
 
 
 def log_dir_heading(log_dir: LogDirRow) -> list[str]:
-    """Return the lines above a log directory's table."""
     meta = log_dir.meta
     facts = []
     if meta is not None:
@@ -168,7 +167,6 @@ def partition_view(style: Style) -> View[PartitionRow]:
 
 
 def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
-    """Return the view with a row per segment; with `states`, also where each one lives."""
     return SEGMENT.view(
         style,
         *((Column("STATE", "state"),) if states else ()),

@@ -256,7 +256,6 @@ def _name(one: PartitionLookup) -> str:
 
 
 def print_steps(found: Lookup) -> None:
-    """Print the steps of a lookup, each probe of a binary search on a line of its own."""
     lines = []
     for step in found.steps:
         where = f" {step.path.rpartition('/')[2]}" if step.path else ""
@@ -269,7 +268,6 @@ def print_steps(found: Lookup) -> None:
 
 
 def print_record(record: Record, style: Style) -> None:
-    """Print a record in full, for people."""
     form, time = style.bytes_form, time_cell(record.timestamp, style.zone)
     lines = [
         f"  offset {record.offset}, {time} {record.timestamp_type}",

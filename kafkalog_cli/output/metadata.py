@@ -153,7 +153,6 @@ def leaf_view(style: Style) -> View[MetadataLeaf]:
 
 
 def change_view(style: Style) -> View[MetadataChange]:
-    """Return the view with a row per leaf that differs."""
     return CHANGE.view(
         style,
         Column("CHANGE", "change"),

@@ -73,7 +73,6 @@ class Kind:
     to_json: Callable[[Any, Style], object] | None = None
 
     def __or__(self, other: None) -> Kind:
-        """Return the type of a field that can be null."""
         return replace(self, name=f"{self.name} or null")
 
 
@@ -137,7 +136,6 @@ class Field(Generic[T]):
     only_if: Callable[[Style], bool] | None = None
 
     def getter(self) -> Callable[[T], Any]:
-        """Return the function that gets it from a value."""
         return self.get if callable(self.get) else attrgetter(self.get or self.name)
 
 
@@ -172,7 +170,6 @@ class Column(Generic[T]):
         return str(self.cell(value))
 
     def toned(self, value: T) -> str:
-        """Return the printable cell of a value, with its tone if it has one."""
         text = printable(self.text(value))
         tone = None if self.tone is None else self.tone(value)
         return text if tone is None else Toned(text, tone)
@@ -191,7 +188,6 @@ class View(Generic[T]):
     names: tuple[str, ...] = ()
 
     def preceded(self, column: Column[T]) -> View[T]:
-        """Return the same view with a new first column."""
         return replace(self, columns=(column, *self.columns))
 
 
@@ -221,7 +217,6 @@ class ObjectType(Generic[T]):
         return [name for name, one in self._fields(style).items() if one.only_if is not None]
 
     def _fields(self, style: Style) -> dict[str, Field[T]]:
-        """Return the fields that objects in a style may have."""
         fields = self.fields.items()
         return {name: one for name, one in fields if one.only_if is None or one.only_if(style)}
 

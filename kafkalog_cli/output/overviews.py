@@ -57,7 +57,6 @@ REPORT: Final = ObjectType[WrittenReport](
 
 
 def view(style: Style) -> View[WrittenReport]:
-    """Return the view with one row."""
     return REPORT.view(
         style,
         Column("PAGE", "path", fold=True),

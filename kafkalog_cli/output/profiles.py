@@ -80,8 +80,6 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
 
 
 def profile_view(style: Style) -> View[Profile]:
-    """Return the view with a row per partition or topic."""
-
     def times(one: Profile) -> str:
         if one.earliest is None:
             return "-"

@@ -103,12 +103,10 @@ class RecoverySummary:
 
     @property
     def bytes_to_scan(self) -> int:
-        """Number of bytes that a broker scans."""
         return sum(plan.bytes_to_scan for plan in self.plans)
 
     @property
     def scan_ms(self) -> int:
-        """Time that the scan takes, in ms."""
         return self.bytes_to_scan * 1000 // self.scan_rate
 
 
@@ -191,7 +189,6 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
 
 
 def recovery_view(style: Style) -> View[RecoveredPartition]:
-    """Return the view with a row per partition."""
     return RECOVERY.view(
         style,
         Column("PARTITION", lambda one: os.path.basename(one.plan.partition.path), fold=True),
@@ -212,7 +209,6 @@ def _tone_of_start(one: RecoveredPartition) -> Tone | None:
 def print_going(
     plans: Sequence[RecoveryPlan], on_defect: Callable[[Defect], None], style: Style
 ) -> None:
-    """Print a table of the files that are removed or cut, if there are any."""
     going = [_Going(plan, change) for plan in plans for change in plan.going]
     view = View[_Going](
         (
@@ -267,7 +263,6 @@ class _Going:
 
 
 def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
-    """Print the lines below the table."""
     scan = size_text(summary.bytes_to_scan, style)
     rate = size_text(summary.scan_rate, style)
     total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
@@ -361,7 +356,6 @@ def index_view(style: Style) -> View[IndexComparison]:
 
 
 def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
-    """Print the lines below the table."""
     lines = [f"{counted(summary.indexes, 'index')}, {summary.to_write} missing or different"]
     if summary.written:
         lines.append(f"{summary.written} written")

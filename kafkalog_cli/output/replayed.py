@@ -130,7 +130,6 @@ def _print_totals(summary: ReplaySummary, *, performed: bool) -> None:
 
 
 def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListener:
-    """Return a listener that shows on stderr what it hears."""
     from kafkalog.wire.producing.model import ReplayListener
 
     class Shown(ReplayListener):
@@ -145,7 +144,6 @@ def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListene
 
 
 def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
-    """Note what was created; warn of records that the cluster has not got as they are."""
     if summary.created:
         show_note(f"{counted(len(summary.created), 'topic')} created: {some_of(summary.created)}")
         show_note("what server.properties of the source's brokers set is not known to new topics")

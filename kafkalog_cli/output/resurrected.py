@@ -156,7 +156,6 @@ class ResurrectWriter:
         _print_totals(summary)
 
     def _print_others(self) -> None:
-        """Print a line for each copy and directory that was not taken."""
         for row in self._rows:
             if isinstance(row, ResurrectedPartition):
                 for loser in row.losers:
@@ -222,7 +221,6 @@ def _print(line: str) -> None:
 
 
 def show_notes(summary: ResurrectSummary) -> None:
-    """Show on stderr what someone should know."""
     if summary.left_over_removed:
         show_note("leftovers of a killed run next to the new directory were removed")
     for note in summary.notes:

@@ -280,7 +280,6 @@ class RetentionWriter:
         self._writer.__exit__(*raised)
 
     def write(self, found: PartitionRetention) -> None:
-        """Write a partition, then its segments."""
         self._summary.add(found)
         note_shadowed(found.partition.topic, found.configs, found.topic_configs, self._told)
         if self._form == Format.TABLE:
@@ -300,7 +299,6 @@ class RetentionWriter:
             self._write_checks(found)
 
     def _write_checks(self, found: PartitionRetention) -> None:
-        """Write the checks of a broker that delete something."""
         from kafkalog.change.retention.simulation import checks_of
 
         schedule, checks = checks_of(found, self._summary.until_ms)
@@ -329,17 +327,14 @@ class RetentionWriter:
             self._writer.write_row(row)
 
     def flush(self) -> None:
-        """Write buffered table rows."""
         if self._form == Format.TABLE:
             self._writer.flush()
 
     def end(self) -> None:
-        """Write the summary, after the last partition."""
         self.row(RETENTION_SUMMARY.row(self._summary))
 
 
 def verdict_view(style: Style) -> View[Judged]:
-    """Return the view with a row per segment."""
     return RETENTION.view(
         style,
         Column("SEGMENT", "base_offset"),
@@ -356,7 +351,6 @@ def verdict_view(style: Style) -> View[Judged]:
 
 
 def check_view(style: Style) -> View[Checked]:
-    """Return the view with a row per segment that a check deletes."""
     return CHECK.view(
         style,
         Column("CHECK", "check"),
@@ -382,7 +376,6 @@ def _late(one: Checked, style: Style) -> str:
 
 
 def partition_heading(found: PartitionRetention) -> list[str]:
-    """Return the lines above a partition's table."""
     return [
         f"{found.partition.path}: {marks_text(found.marks)}",
         configs_text(found.configs),
@@ -390,7 +383,6 @@ def partition_heading(found: PartitionRetention) -> list[str]:
 
 
 def remote_heading(remote: RemoteRetention, style: Style) -> str:
-    """Return the line above the segments in remote storage."""
     size, local = (size_text(one, style) for one in (remote.size_bytes, remote.local_bytes))
     gone = f"{counted(remote.segments_deleted, 'segment')} of {len(remote.verdicts)} deleted"
     runs = f" in {counted(remote.runs, 'run')} of the broker's task" if remote.runs else ""
@@ -399,7 +391,6 @@ def remote_heading(remote: RemoteRetention, style: Style) -> str:
 
 
 def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
-    """Print the lines below the tables: what is freed now, and day by day."""
     size = partial(size_text, style=style)
     time = partial(time_text, style=style)
     total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"

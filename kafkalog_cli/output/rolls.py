@@ -39,17 +39,14 @@ class TrialSegment:
 
     @property
     def index_size(self) -> int:
-        """Length of its `.index`."""
         return self.segment.index_size_bytes(self.trial.replay.settings)
 
     @property
     def timeindex_size(self) -> int:
-        """Length of its `.timeindex`."""
         return self.segment.timeindex_size_bytes(self.trial.replay.settings)
 
 
 def trial_segments(trial: Trial) -> list[TrialSegment]:
-    """Return the segments that result from a replay."""
     return [TrialSegment(trial, segment) for segment in trial.replay.segments]
 
 
@@ -118,8 +115,6 @@ ROLL_SUMMARY: Final = ObjectType["Trial"](
 
 
 def segment_view(style: Style) -> View[TrialSegment]:
-    """Return the view with a row per segment that results."""
-
     def time(title: str, name: str) -> Column[TrialSegment]:
         """Return a column that shows the time even of an empty segment."""
         get = attrgetter(name)
@@ -140,7 +135,6 @@ def segment_view(style: Style) -> View[TrialSegment]:
 
 
 def trial_lines(trial: Trial, style: Style) -> list[str]:
-    """Return the lines below the table for a replay."""
     segments = trial.replay.segments
     rolls = [f"{count} by {why}" for why, count in _rolls(trial).items()]
     sizes = (sum(one.index_size + one.timeindex_size for one in trial_segments(trial)),

@@ -140,13 +140,11 @@ SALVAGE_SUMMARY: Final = ObjectType[Row](
 
 
 def read_manifest(destination: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the manifest in a new directory."""
     with open(os.path.join(destination, MANIFEST), encoding="ascii") as lines:
         yield from map(json.loads, lines)
 
 
 def _lost_view() -> View[dict[str, Any]]:
-    """Return the view with a row per range or file that is lost."""
     return View(
         (
             Column("LOST FROM", lambda row: file_cell(row["path"]), fold=True),
@@ -180,7 +178,6 @@ class SalvageWriter:
         self._writer.__exit__(*raised)
 
     def take(self, row: ManifestRow) -> None:
-        """Write a row that comes from the library."""
         self.write(manifest_object(row))
 
     def write(self, row: dict[str, Any]) -> None:
@@ -198,7 +195,6 @@ class SalvageWriter:
 
 
 def note_unfinished(rows: Iterable[dict[str, Any]]) -> None:
-    """Note which transactions nothing ends, in partitions that lost something."""
     for row in rows:
         show_note(
             f"{row['to']}: no marker ends the transaction that starts at offset "
@@ -207,7 +203,6 @@ def note_unfinished(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def print_totals(summary: SalvageSummary) -> None:
-    """Print the lines below the table: what was copied, and how much is lost."""
     verb = "would be copied" if summary.dry_run else "copied"
     size = size_cell(summary.size_copied, exact=False)
     what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"

@@ -146,7 +146,6 @@ _TYPES: Final = {
 
 
 def side_file_view(kind: FileKind, style: Style) -> View[Any]:
-    """Return the view of the content of an index, a checkpoint or a small file."""
     if kind not in _TYPES:
         return PROPERTY.view(
             style,
@@ -159,7 +158,6 @@ def side_file_view(kind: FileKind, style: Style) -> View[Any]:
 
 
 def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry | Fact]:
-    """Return the wanted entries of an index, a checkpoint or a small file."""
     from kafkalog.files.text_files import read_facts
 
     path, kind = entry.path, entry.name.kind
@@ -171,7 +169,6 @@ def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry 
 
 
 def selected_entries(values: Iterable[Any], selection: Selection) -> Iterator[Any]:
-    """Yield the wanted entries of a side file, up to the limit."""
     return islice((value for value in values if _in_range(value, selection)), selection.limit)
 
 
@@ -189,7 +186,6 @@ def _in_range(value: Any, selection: Selection) -> bool:
 
 
 def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
-    """Yield the entries of an offset, time or transaction index."""
     from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 
     if kind == FileKind.TRANSACTION_INDEX:

@@ -57,7 +57,6 @@ class Toned(str):
     tone: Tone
 
     def __new__(cls, text: str, tone: Tone) -> Self:
-        """Make a text of a tone."""
         made = super().__new__(cls, text)
         made.tone = tone
         return made
@@ -69,14 +68,12 @@ def tone_of(word: str) -> Tone | None:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Return whether texts on a stream are coloured."""
     return (
         stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
     )
 
 
 def painted(text: str, tone: Tone | None, stream: TextIO) -> str:
-    """Return a printable text as it goes to a stream."""
     return text if tone is None else coloured(text, _CODES[tone], stream)
 
 
@@ -207,7 +204,6 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
 
 @lru_cache(maxsize=64)  # neighbouring rows are often of one second
 def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
-    """Return a second as text, and its offset from UTC."""
     text = datetime.fromtimestamp(second, zone).isoformat().replace("+00:00", "Z")
     return text[:_SECOND_WIDTH], text[_SECOND_WIDTH:]
 
@@ -230,7 +226,6 @@ def file_cell(path: str) -> str:
 
 
 def size_cell(size_bytes: int, *, exact: bool) -> str:
-    """Return the cell of a size: rounded, or the plain number."""
     if exact:
         return str(size_bytes)
     import humanize
@@ -254,7 +249,6 @@ def duration_text(duration_ms: int) -> str:
 
 
 def with_durations(text: str) -> str:
-    """Return a text with its milliseconds in words."""
     return re.sub(r"\b(\d+) ms\b", lambda found: duration_text(int(found[1])), text)
 
 
@@ -297,7 +291,6 @@ def _is_large(value: object) -> bool:
 
 
 def csv_pieces(values: Collection[object]) -> Iterator[bytes]:
-    """Yield a line of CSV, with its end."""
     if not any(map(_is_large, values)):
         yield csv_line([_csv_cell(value) for value in values]).encode()
         return

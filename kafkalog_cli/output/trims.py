@@ -56,7 +56,6 @@ RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
 
 
 def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: bool) -> None:
-    """Print the lines below the tables."""
     lines = [] if trimmed else ["nothing to do: retention applies to no segment"]
     for one in trimmed:
         plan, name = one.plan, one.plan.partition.path

@@ -97,7 +97,6 @@ def run_view(style: Style) -> View[RecordedRun]:
 
 
 def undo_view(style: Style) -> View[Restored]:
-    """Return the view with a row per partition."""
     return UNDO.view(
         style,
         Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
@@ -111,7 +110,6 @@ def undo_view(style: Style) -> View[Restored]:
 
 
 def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
-    """Print the lines below the table."""
     if not undo.partitions and not undo.files:
         print_heading(["nothing to undo: everything is already restored"])
         return
@@ -125,7 +123,6 @@ def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
 
 
 def what_of(undo: Undo) -> str:
-    """Return what is restored, counted."""
     files = [counted(len(undo.files), "file") + " at the top"] if undo.files else []
     partitions = [counted(len(undo.partitions), "partition")] if undo.partitions else []
     return " and ".join(partitions + files)

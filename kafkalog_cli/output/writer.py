@@ -98,7 +98,6 @@ class Writer(Generic[T]):
             self.write_row(self.view.row(value))
 
     def write_cells(self, cells: Sequence[str]) -> None:
-        """Write a row of a table, given the cells of all columns."""
         self._pending.append(cells)
         self._pending_size += sum(map(len, cells))
         if len(self._pending) >= _TABLE_CHUNK or self._pending_size >= _TABLE_CHUNK_SIZE:
@@ -115,7 +114,6 @@ class Writer(Generic[T]):
         self._rows += 1
 
     def write_text(self, block: Block) -> None:
-        """Write the text of some objects, as `row_pieces` would."""
         text = block.view
         if not self._rows and self.form == Format.JSON:
             text = text[1:]  # no comma before the first
@@ -125,7 +123,6 @@ class Writer(Generic[T]):
         self._rows += block.rows
 
     def defect(self, defect: Defect) -> None:
-        """Write a defect where it was met."""
         if self.form == Format.TABLE:
             self.flush()
             where = "" if defect.position is None else f", position {defect.position}"
@@ -171,11 +168,9 @@ class Writer(Generic[T]):
         self._pending, self._pending_size = [], 0
 
     def _width(self, columns: int) -> int:
-        """Return the width of a row of the first columns."""
         return sum(self._widths[:columns]) + 2 * (columns - 1)
 
     def _aligned(self, columns: Sequence[Sequence[str]]) -> Iterator[str]:
-        """Yield the rows of some columns."""
         aligned = []
         for cells, width, column in zip(columns, self._widths, self.view.columns, strict=True):
             align = str.rjust if column.right else str.ljust
@@ -238,7 +233,6 @@ def _column_width(cells: Sequence[str]) -> int:
 
 
 def _words_below(cells: Sequence[str], width: int) -> list[str]:
-    """Return the lines below a row; none if there is nothing to say."""
     if all(cell == "-" for cell in cells):
         return []
     return wrapped("  ".join(cells), first=_BELOW, width=width)
@@ -261,7 +255,6 @@ def _put(text: str) -> None:
 
 
 def cell_width(cell: str) -> int:
-    """Return the columns of a terminal that a printable text takes."""
     if cell.isascii() or is_long(cell):  # nothing is aligned with such a long cell
         return len(cell)
     from rich.cells import cell_len

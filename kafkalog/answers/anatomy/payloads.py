@@ -104,7 +104,6 @@ class Payload:
             self.fields.append(replace(one, path=(*part.path, *path)))
 
     def describe(self, field: TracedField) -> Said:
-        """Say what a field is: its type, a time, or what its number stands for."""
         name = str(field.path[-1])
         if name == "undecoded":
             return Said(self.error or "", "record-malformed")

@@ -206,7 +206,6 @@ def checksum_words(
     algorithm: str, first: str, stored: int, computed: int, start: int, end: int,
     damage: str = "batch-crc-mismatch",
 ) -> Said:  # fmt: skip
-    """Say what a checksum covers, and whether it holds."""
     covers = f"{algorithm} of positions {start} to {end - 1}, {first} to the end"
     if stored == computed:
         return Said(f"{covers}: it holds")

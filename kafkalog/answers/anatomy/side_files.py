@@ -66,7 +66,6 @@ class _Log:
     base_offset: int
 
     def at_position(self, position: int) -> Said:
-        """Say what an offset index's position points to."""
         if self.opened is None:
             return Said("position of the batch in the .log, which is not here")
         source = self.opened.source
@@ -78,7 +77,6 @@ class _Log:
         return Said(f"position of the batch with {_offsets(found)}")
 
     def at_offset(self, offset: int) -> str:
-        """Say which batch has an offset."""
         if self.opened is None:
             return "the .log is not here"
         with suppress(DataError):
@@ -178,7 +176,6 @@ def _segment_of(entry: FileEntry) -> Segment | None:
 
 
 def snapshot_items(source: Source, entry: FileEntry, limit: int) -> Iterator[Item]:
-    """Yield the fields of a producer snapshot or of one of remote log metadata."""
     space, kind = Bytes(source, 0, source.size_bytes), entry.name.kind
     trace = Tracer(_SNAPSHOTS[kind], limit).trace(Stream(source, 0, source.size_bytes))
     describe = partial(_describe_snapshot, space=space)

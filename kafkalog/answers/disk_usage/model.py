@@ -91,7 +91,6 @@ class Usage:
         return sum(self.growth) // len(self.growth) if self.growth else None
 
     def add(self, other: Usage) -> None:
-        """Add another sum."""
         self.disk_bytes += other.disk_bytes
         self.size_bytes += other.size_bytes
         self.leftover_bytes += other.leftover_bytes

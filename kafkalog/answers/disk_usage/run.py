@@ -215,7 +215,6 @@ class _Sums:
             self._share(place, None).usage.replicas += 1
 
     def add_outlook(self, log_dir: str, path: str, outlook: Outlook) -> None:
-        """Add what lies ahead of a partition."""
         place = Place(path, log_dir, outlook.topic, outlook.partition, None, ())
         self._share(place, None).usage.add(outlook.usage)
 

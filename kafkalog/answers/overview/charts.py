@@ -174,7 +174,6 @@ def _segment_name(base_offset: int | None) -> str:
 
 
 def codecs_of(partitions: Iterable[PartitionFacts]) -> dict[str, tuple[int, int]]:
-    """Return the batches with data, and their bytes, by codec."""
     batches: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for one in partitions:
@@ -186,7 +185,6 @@ def codecs_of(partitions: Iterable[PartitionFacts]) -> dict[str, tuple[int, int]
 
 
 def _codecs(report: Report) -> dict[str, Any] | None:
-    """Return the bytes of each codec in the largest topics."""
     values: list[tuple[str, str, int]] = []
     sizes = []
     for topic in topics_by_size(report)[:_CODEC_TOPICS]:

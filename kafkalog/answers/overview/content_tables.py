@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def codec_table(report: Report) -> Table:
-    """Return codecs and batch fill by topic."""
     by_topic: defaultdict[str, list[PartitionFacts]] = defaultdict(list)
     for one in report.partitions:
         by_topic[one.listed.topic].append(one)
@@ -75,7 +74,6 @@ def _by_topic(report: Report) -> Iterator[Profile]:
 
 
 def profile_table(report: Report) -> Table:
-    """Return what the records of each topic say."""
     rows = [
         (
             text_cell(one.topic, "k"),
@@ -100,7 +98,6 @@ def profile_table(report: Report) -> Table:
 
 
 def hot_key_table(report: Report) -> Table:
-    """Return the most frequent keys of each topic."""
     rows = [
         (
             text_cell(one.topic, "k"),
@@ -125,7 +122,6 @@ _OFFSETS_MAX: Final = 2000
 
 
 def group_table(report: Report) -> Table:
-    """Return the groups by lag."""
     rows = [
         (
             text_cell(one.group.name, "k"),
@@ -148,7 +144,6 @@ def group_table(report: Report) -> Table:
 
 
 def lag_table(report: Report) -> Table:
-    """Return the committed offsets by lag."""
     offsets = sorted(
         (offset for one in report.groups for offset in one.offsets),
         key=lambda one: -(-1 if one.lag is None else one.lag),  # unknown lags last
@@ -179,7 +174,6 @@ def lag_table(report: Report) -> Table:
 
 
 def open_table(report: Report) -> Table:
-    """Return the open transactions, hanging ones first."""
     rows = []
     for one in report.open_transactions:
         abort = ""

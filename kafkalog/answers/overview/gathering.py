@@ -379,7 +379,6 @@ class _Selected:
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Take the next finding."""
         key = defect.path, defect.reference
         self._alike[key] += 1
         kept = self._kept[defect.severity]

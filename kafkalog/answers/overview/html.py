@@ -50,7 +50,6 @@ def unit_of(size_bytes: float) -> tuple[int, str]:
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size for people."""
     factor, unit = unit_of(abs(size_bytes))
     value = size_bytes / factor
     return f"{value:.0f} {unit}" if factor == 1 or value >= 100 else f"{value:.1f} {unit}"
@@ -64,7 +63,6 @@ def time_text(timestamp_ms: int | None) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """Return a duration in its largest unit."""
     for name, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if duration_ms >= unit_ms:
             return f"{duration_ms / unit_ms:.3g} {name}"
@@ -107,7 +105,6 @@ def time_cell(timestamp_ms: int | None) -> Cell:
 
 
 def share_cell(share: float) -> Cell:
-    """Return a cell of a share of 1, with a bar."""
     return Cell(
         f'<meter min="0" max="1" value="{share:.4f}"></meter> {share * 100:.1f} %',
         round(share, 6),
@@ -116,7 +113,6 @@ def share_cell(share: float) -> Cell:
 
 
 def badge(word: str) -> Cell:
-    """Return a cell of a word that has a meaning."""
     return Cell(f'<span class="badge {escaped(word)}">{escaped(word)}</span>')
 
 
@@ -139,7 +135,6 @@ class Table:
     order: tuple[int, str] | None = None
 
     def html(self) -> str:
-        """Return the element with its heading; a sentence if there are no rows."""
         if not self.rows:
             return f'<p class="none" id="{self.name}">{escaped(self.caption)}: none.</p>'
         titles = "".join(
@@ -164,7 +159,6 @@ def section(name: str, title: str, *parts: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """Return a paragraph of plain text."""
     return f"<p>{escaped(text)}</p>"
 
 
@@ -212,7 +206,6 @@ def colors_of(topics: Iterable[str]) -> dict[str, str]:
 
 
 def topics_by_size(report: Report) -> list[str]:
-    """Return the topics, largest first."""
     sizes: Counter[str] = Counter()
     for one in report.partitions:
         sizes[one.listed.topic] += one.listed.size_bytes

@@ -207,7 +207,6 @@ class _Counts:
         """Position and offset after the last batch; None without any."""
 
     def add(self, headers: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
-        """Add batches: a header table."""
         last = headers[:, -1].tolist()
         self.end = last[h.POSITION] + last[h.SIZE], last[h.LAST_OFFSET] + 1
         # Before version 2 the attributes have neither flag, and a batch is one record or a set of
@@ -245,7 +244,6 @@ class _Counts:
                 self._minutes[minute // self._minutes_per_slot * self._minutes_per_slot] += size
 
     def survey(self, end: tuple[int, int]) -> LogSurvey:
-        """Return the survey of a log that ends there."""
         position, offset = end
         return LogSurvey(position, offset, max(self._times, default=-1), self._has_transactions)
 

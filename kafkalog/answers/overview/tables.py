@@ -57,7 +57,6 @@ def _place(path: str, *, has_several: bool) -> str:
 
 
 def findings_table(report: Report) -> Table:
-    """Return the findings, most severe first."""
     rows = []
     for one in report.findings:
         defect = one.defect
@@ -90,7 +89,6 @@ def findings_table(report: Report) -> Table:
 
 
 def meaning_table(report: Report) -> Table:
-    """Return what the kinds of findings mean, in the order of the findings."""
     counts: Counter[str] = Counter()
     for one in report.findings:
         counts[one.defect.reference] += 1 + one.alike
@@ -112,7 +110,6 @@ def meaning_table(report: Report) -> Table:
 
 
 def next_start_table(report: Report) -> Table:
-    """Return what the next start does, worst first."""
     worst = {verdict: number for number, verdict in enumerate(Verdict)}
 
     def rank(one: NextStart) -> tuple[int, int, str]:
@@ -150,7 +147,6 @@ def _acts_of(start: NextStart) -> Sequence[str]:
 
 
 def assumption_table(report: Report) -> Table:
-    """Return what predictions assume, and what a start would not notice, once for all."""
     counts: Counter[tuple[str, str]] = Counter()
     for one in report.next_starts:
         counts.update(("assumed", text) for text in one.assumptions)
@@ -172,7 +168,6 @@ def _growth_cell(partitions: Sequence[PartitionFacts]) -> Cell:
 
 
 def disk_table(report: Report) -> Table:
-    """Return the disks, and when they are full."""
     rows = [
         (
             text_cell(", ".join(one.directories), "k"),
@@ -193,7 +188,6 @@ def disk_table(report: Report) -> Table:
 
 
 def over_table(report: Report) -> Table:
-    """Return the partitions above their retention, the largest excess first."""
     rows = [
         (
             text_cell(os.path.basename(one.path), "k"),
@@ -208,7 +202,6 @@ def over_table(report: Report) -> Table:
 
 
 def topic_table(report: Report) -> Table:
-    """Return the topics by size."""
     by_topic: defaultdict[str, list[PartitionFacts]] = defaultdict(list)
     for one in report.partitions:
         by_topic[one.listed.topic].append(one)
@@ -244,7 +237,6 @@ def _name(one: PartitionFacts, report: Report) -> Cell:
 
 
 def partition_table(report: Report) -> Table:
-    """Return the partitions by size."""
     has_several = len({os.path.dirname(one.listed.path) for one in report.partitions}) > 1
     rows = []
     for one in report.partitions:
@@ -309,7 +301,6 @@ def _limit_text(found: PartitionRetention) -> str:
 
 
 def retention_table(report: Report) -> Table:
-    """Return what retention deletes, now and next."""
     rows = []
     for one in report.partitions:
         found = one.retention
@@ -339,7 +330,6 @@ def retention_table(report: Report) -> Table:
 
 
 def cleaning_table(report: Report) -> Table:
-    """Return the compacted partitions, the dirtiest first."""
     rows = []
     for one in report.partitions:
         found = one.cleaning
@@ -370,6 +360,5 @@ def cleaning_table(report: Report) -> Table:
 
 
 def gap_table(report: Report) -> Table:
-    """Return what could not be answered."""
     rows = [(text_cell(one.about, "k"), text_cell(one.why, "w")) for one in report.gaps]
     return Table("gap-table", "Questions without an answer", (("What", ""), ("Why", "")), rows)

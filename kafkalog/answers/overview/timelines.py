@@ -74,7 +74,6 @@ class Mark:
 
 
 def fate_of(verdict: Verdict, now_ms: int) -> str:
-    """Return what retention does to a segment, in a few words."""
     if verdict.is_deleted:
         return "deleted now"
     if verdict.reason == Reason.BLOCKED:
@@ -227,7 +226,6 @@ def window_of(report: Report) -> tuple[int, int] | None:
 
 
 def growth_chart(report: Report) -> dict[str, Any] | None:
-    """Return bytes by time, the largest topics on top of each other."""
     window = window_of(report)
     if window is None:
         return None

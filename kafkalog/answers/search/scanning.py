@@ -78,7 +78,6 @@ class Occurrence:
 
     @property
     def counts(self) -> bool:
-        """Whether it changed the key's value for consumers of committed records."""
         return self.transaction in (None, "committed")
 
 

@@ -205,7 +205,6 @@ class Comparer:
     def _verdict(
         self, sides: tuple[Side, Side], one: Shown, other: Shown, prefix: Prefix, start: int
     ) -> Verdict:
-        """Return how two logs relate that have no different records at one offset."""
         from kafkalog.check.comparison.records import fits_compaction, same_latest_records
 
         first = prefix.first
@@ -233,7 +232,6 @@ def _as_now(pair: Pair) -> Pair:
 
 
 def _start_of(found: Comparison) -> int:
-    """Return the offset from which two logs are compared record by record."""
     starts = [side.log_start_offset for side in (found.left, found.right) if side is not None]
     return max(starts) if found.identical_up_to is None else found.identical_up_to
 

@@ -253,7 +253,6 @@ _HINTS: Final = {
 
 
 def failed(what: str, error: KafkaError, note: str | None = None) -> ClusterError:
-    """Return the error for an answer of a cluster."""
     words = error.str().rstrip(".") or error.name()
     hint = _HINTS.get(error.name()) or ("Is it the address of a broker?" if note else None)
     if "AUTHENTICATION" in error.name():

@@ -69,7 +69,6 @@ class Lane:
 
     @property
     def place(self) -> Place:
-        """How far it has come."""
         return Place(self._next_offset, self.done.records_before + self.done.records)
 
     def next(self) -> Piece | None:
@@ -170,7 +169,6 @@ class Lanes:
 
     @property
     def done(self) -> list[Replayed]:
-        """What was done with each log, in their order."""
         lanes = sorted([*self._ended, *self._active], key=lambda lane: lane.index)
         return [lane.done for lane in lanes]
 
@@ -194,7 +192,6 @@ class Lanes:
                     yield lane, piece
 
     def count(self, lane: Lane, piece: Piece, zeros: int) -> None:
-        """Count a piece, or a part of it; `zeros` of its messages have the timestamp 0."""
         lane.count(piece, zeros)
         self._records += len(piece.messages)
 

@@ -98,7 +98,6 @@ class _Messages:
         return
 
     def of_rows(self, rows: Rows, _chunk: Chunk) -> Iterator[Part]:
-        """Yield parts of bounded size."""
         for first, last in ranges_of(rows):
             yield _part(_of_rows(replace(rows, table=rows.table[:, first:last])))
 
@@ -152,7 +151,6 @@ def _of_records(records: Sequence[Record]) -> Piece:
 
 
 def _of_rows(rows: Rows) -> Piece:
-    """Copy the bytes of some rows out of the arena."""
     table = rows.table
     counts = table[k.HEADERS_COUNT]
     pairs = np.empty((4, int(counts.sum())), np.int64)

@@ -276,12 +276,10 @@ class _Work:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a log could not be read to its end."""
         return self._lanes.has_failed
 
     @property
     def logs(self) -> list[Replayed]:
-        """What was done with each log."""
         return self._lanes.done
 
     def run(self) -> None:

@@ -194,7 +194,6 @@ class Sending:
         self._require_sound()
 
     def flush(self) -> None:
-        """Wait until all that was sent is delivered, or has failed."""
         while self._producer.flush(_STEP_S):
             self._require_sound()
         self._require_sound()

@@ -18,7 +18,6 @@ _TRANSACTIONS_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def api_table(offered: Iterable[Api]) -> dict[int, Api]:
-    """Return all APIs by key: those that are offered, ApiVersions, and refused ones."""
     table = {api.key: api for api in offered}
     for name in REFUSALS:
         api = Api(name, _refuse(name))
@@ -53,7 +52,6 @@ def _refuse(name: str) -> Handler:
 
 
 def read_only_text() -> str:
-    """Return the answer to a client that wants to write."""
     return "read-only: these are files of a log directory, served by kafkalog"
 
 

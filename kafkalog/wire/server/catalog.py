@@ -216,7 +216,6 @@ class Catalog:
         self.topics, self._by_id = topics, None
 
     def metadata_logs(self) -> list[PartitionDir]:
-        """List the metadata logs that are there."""
         found: list[PartitionDir] = []
         for path in self._quorums:
             with contained(path, lambda _: None):
@@ -236,7 +235,6 @@ class Catalog:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions are served."""
         return sum(len(topic.partitions) for topic in self.topics.values())
 
     @property
@@ -346,7 +344,6 @@ class Catalog:
         return (partition.topic, partition.index) in self._logs
 
     def opened(self, partition: ServedPartition) -> ServedLog | None:
-        """Return the log of a partition if it is open."""
         return self._logs.get((partition.topic, partition.index))
 
     def log(self, partition: ServedPartition) -> ServedLog:
@@ -442,7 +439,6 @@ class Catalog:
     def _directories(
         self, paths: Iterable[str], parents: Callable[[Parent], object]
     ) -> Iterator[tuple[str, DirectoryName | None]]:
-        """Yield the partition directories at the paths, with their parsed names."""
         errors: list[KafkaLogError] = []
 
         def failed(error: KafkaLogError) -> None:

@@ -83,7 +83,6 @@ class GroupMember:
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     def offers(self, protocols: dict[str, bytes]) -> bool:
-        """Return whether these are its protocols, in the same order."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def answer_join(self, response: dict[str, Any]) -> None:
@@ -174,7 +173,6 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of its members."""
         return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
 
     @property
@@ -182,7 +180,6 @@ class ClassicGroup:
         return self.state in _MAY_FOLLOW[State.PREPARING_REBALANCE]
 
     def turn(self, state: State) -> None:
-        """Go to another state."""
         assert self.state in _MAY_FOLLOW[state], f"{self.state} to {state}"
         self.previous_state, self.state = self.state, state
 
@@ -271,7 +268,6 @@ class ClassicGroup:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Return whether a member with these protocols can join."""
         if self.state == State.EMPTY:
             return bool(protocol_type) and bool(list(protocols))
         if self.protocol_type != protocol_type:
@@ -328,7 +324,6 @@ class ClassicGroup:
         }
 
     def described(self) -> dict[str, Any]:
-        """Return what DescribeGroups says of it."""
         is_stable = self.state == State.STABLE
         name = self.protocol_name or ""
         return {

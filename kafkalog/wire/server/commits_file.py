@@ -73,7 +73,6 @@ class CommitsFile:
         self._opened.close()
 
     def read(self) -> Iterator[Committed]:
-        """Yield the commits, the earliest first."""
         data = read_file(self.path, _FILE_SIZE_MAX)
         for number, line in enumerate(data.splitlines(), start=1):
             try:

@@ -46,7 +46,6 @@ class Configs:
     async def describe_configs(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Describe the configs of topics, and of the broker."""
         async with self._reading:
             if self._configs is None:
                 self._configs = await asyncio.to_thread(self._read)

@@ -256,7 +256,6 @@ class Connection:
     async def _send(
         self, api: Api, version: int, correlation: int, response: dict[str, Any] | Begun
     ) -> int:
-        """Send a response; return its size."""
         if not isinstance(response, Begun):
             response = self._begin(api, version, correlation, response)
         await self._sender.send(response.left)

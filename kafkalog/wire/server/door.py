@@ -97,13 +97,11 @@ class Door:
         return int(self._listening[0].getsockname()[1])
 
     def open(self) -> None:
-        """Begin to accept."""
         for listening in self._listening:
             listening.listen(_BACKLOG)
         self._go_on()
 
     def close(self) -> None:
-        """Accept no more."""
         self._is_closed = True
         for listening in self._listening:
             if listening.fileno() >= 0:

@@ -110,13 +110,11 @@ class GroupApis:
     async def heartbeat(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Note that a member lives; tell it of a rebalance."""
         return {"throttleTimeMs": 0, "errorCode": self._coordinator.heartbeat(request)}
 
     async def leave_group(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Remove members."""
         return self._coordinator.leave(request, version)
 
     # Groups
@@ -146,7 +144,6 @@ class GroupApis:
     async def list_groups(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """List all groups, or those in some states."""
         code = await self._loading()
         states = {one.strip().lower() for one in request.get("statesFilter") or ()}
         types = {one.lower() for one in request.get("typesFilter") or ()}
@@ -232,7 +229,6 @@ class GroupApis:
         return {"throttleTimeMs": 0, **await self._fetch(request, version)}
 
     async def _fetch(self, request: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return the committed offsets of one group."""
         group, topics = request["groupId"], request["topics"]
         answer: dict[str, Any] = {"groupId": group, "errorCode": ErrorCode.NONE, "topics": []}
         code = await self._loading()
@@ -365,7 +361,6 @@ class LoopTimers:
             waiting.cancel()
 
     def close(self) -> None:
-        """Forget all actions."""
         for waiting in self._waiting.values():
             waiting.cancel()
         self._waiting.clear()

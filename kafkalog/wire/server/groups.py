@@ -67,11 +67,9 @@ class GroupCoordinator:
 
     @property
     def member_count(self) -> int:
-        """Number of members in all groups."""
         return sum(len(one.members) for one in self._rebalances.groups.values())
 
     def all(self) -> Iterator[ClassicGroup]:
-        """Yield all groups, by name."""
         for name in sorted({*self._rebalances.groups, *self._known.names()}):
             group = self.find(name)
             if group is not None:
@@ -318,7 +316,6 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def leave(self, request: dict[str, Any], version: int) -> dict[str, Any]:
-        """Handle LeaveGroup."""
         members = request.get("members", ())
         if version < _MEMBERS_LEAVE:
             members = [{"memberId": request["memberId"]}]

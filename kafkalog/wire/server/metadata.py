@@ -152,7 +152,6 @@ class Metadata:
     async def describe_cluster(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Answer DescribeCluster."""
         if version > 0 and request["endpointType"] != _BROKERS:
             return {
                 "errorCode": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -211,7 +210,6 @@ class Metadata:
     async def describe_log_dirs(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Answer DescribeLogDirs: the directories that hold what is served, and its size."""
         return await asyncio.to_thread(self._log_dirs, request["topics"])
 
     def _log_dirs(self, wanted: list[dict[str, Any]] | None) -> dict[str, Any]:

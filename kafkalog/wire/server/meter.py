@@ -88,7 +88,6 @@ class PrometheusMeter(Meter):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return int(self._server.server_port)
 
     def connected(self) -> None:

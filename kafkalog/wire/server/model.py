@@ -208,24 +208,20 @@ class Api:
 
     @property
     def key(self) -> int:
-        """The number of the API."""
         key = self._message.api_key
         assert key is not None, "each request has one"
         return key
 
     @property
     def request(self) -> str:
-        """Name of the request's message."""
         return f"{self.name}Request"
 
     @property
     def response(self) -> str:
-        """Name of the response's message."""
         return f"{self.name}Response"
 
     @property
     def versions(self) -> range:
-        """The versions that are answered."""
         return self._message.versions
 
     @cached_property

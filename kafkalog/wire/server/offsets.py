@@ -58,7 +58,6 @@ class Offsets:
     async def list_offsets(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Answer ListOffsets."""
         return await asyncio.to_thread(self._list_offsets, request, version)
 
     def _list_offsets(self, request: dict[str, Any], version: int) -> dict[str, Any]:
@@ -139,7 +138,6 @@ class Offsets:
     async def offset_for_leader_epoch(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Answer OffsetForLeaderEpoch: where the log of an epoch ends."""
         return await asyncio.to_thread(
             lambda: {"topics": [
                 {"topic": topic["topic"], "partitions": [

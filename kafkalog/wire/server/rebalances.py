@@ -124,7 +124,6 @@ class Rebalances:
         self._timers.cancel(("sync", group.name))
 
     def stop_heartbeat(self, group: ClassicGroup, member_id: str) -> None:
-        """Wait no longer for a sign of life of a member."""
         self._timers.cancel(("heartbeat", group.name, member_id))
 
     def _accounted(self, group: ClassicGroup, action: Callable[[], None]) -> Callable[[], None]:
@@ -222,7 +221,6 @@ class Rebalances:
 
 
 def assigned(group: ClassicGroup, member: GroupMember) -> dict[str, Any]:
-    """Return the assignment that SyncGroup sends to a member."""
     return {
         "protocolType": group.protocol_type,
         "protocolName": group.protocol_name,

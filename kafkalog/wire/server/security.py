@@ -74,7 +74,6 @@ class SaslPlain:
         return [Api("SaslHandshake", self.handshake), Api("SaslAuthenticate", self.authenticate)]
 
     def knows(self, client: Client) -> bool:
-        """Return whether a client has authenticated."""
         return client.state.get(_STEP) == _DONE
 
     def permits(self, api_key: int, client: Client) -> bool:
@@ -85,7 +84,6 @@ class SaslPlain:
     async def handshake(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Agree on the mechanism."""
         code = ErrorCode.NONE
         # Before it, bare tokens of SASL would follow.
         if version < _SASL_AUTHENTICATE:

@@ -115,7 +115,6 @@ class Sender:
         return left
 
     def _send_some(self, target: socket.socket, part: Any, *, is_last: bool) -> list[Any]:
-        """Send some of a part; return what is left of it."""
         if not isinstance(part, FileRange):
             waits = len(part) <= _HEAD_SIZE_MAX and not is_last
             sent = target.send(part, _MORE if waits else 0)
@@ -186,7 +185,6 @@ def _descriptor(part: FileRange) -> int:
 
 
 def _after(part: FileRange, size: int) -> list[FileRange]:
-    """Return what follows the first bytes of a range."""
     if size == part.size:
         return []
     return [replace(part, position=part.position + size, size=part.size - size)]
