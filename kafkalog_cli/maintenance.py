@@ -1,4 +1,4 @@
-"""What commands over whole logs share: the configs in force, notes about them, and consent."""
+"""What commands over whole logs share: the configs in force, and consent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import printable
 from kafkalog.node.configs.definitions import value_text
-from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import Kind, Row, Style
 from kafkalog_cli.output.text import duration_text, wrapped
 from kafkalog_cli.output.writer import terminal_width
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.files.offsets import LogOffset
-    from kafkalog.node.configs import ConfigValue, TopicConfigs
+    from kafkalog.node.configs import ConfigValue
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
@@ -78,23 +77,6 @@ def print_heading(lines: list[str]) -> None:
         blanks = " " * (len(line) - len(line.lstrip(" ")))
         text += "\n".join(wrapped(line.lstrip(" "), first=blanks, width=width, hanging=2)) + "\n"
     sys.stdout.buffer.write(text.encode("utf-8"))
-
-
-def note_shadowed(
-    topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
-) -> None:
-    """Note, once, configs in the properties file that override what a broker would use."""
-    for config in used:
-        own = configs.shadowed(config.name)
-        if own is None or config.source == "--config":
-            continue
-        text = (
-            f"topic {topic}: {configs_text([config])} comes before the topic's own "
-            f"{configs_text([own])}; a broker does the opposite, as does --topic-first"
-        )
-        if text not in told:
-            told.add(text)
-            show_note(text)
 
 
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:

@@ -121,7 +121,6 @@ ZoneOption = Annotated[
         help="Time zone for tables, and for times given without one, such as Europe/Berlin.",
     ),
 ]
-UtcOption = Annotated[bool, typer.Option("--utc", help="Show times in UTC (the default).")]
 NowOption = Annotated[
     str | None,
     typer.Option("--now", metavar="TIME", help="The time that relative times refer to."),
@@ -139,13 +138,7 @@ PropertiesOption = Annotated[
     typer.Option(
         "--properties",
         metavar="FILE",
-        help="A broker's properties file; overrides the topic's own configs.",
-    ),
-]
-TopicFirstOption = Annotated[
-    bool,
-    typer.Option(
-        "--topic-first", help="Let the topic's own configs override --properties, as a broker does."
+        help="A broker's properties file.",
     ),
 ]
 MetadataDirOption = Annotated[

@@ -35,7 +35,6 @@ def anatomy(
     For a partition directory, it shows how sequential the writes were: batches in order of offset
     and of time, and pieces of each log on the disk.
 
-
     \b
     kafkalog anatomy 00000000000000000000.log --limit 1
     kafkalog anatomy orders-0@4711

@@ -21,14 +21,12 @@ def apply_retention(
     )] = False,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
     log_start_offset: opt.LogStartOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """Delete the segments that simulate-retention says a broker would delete.
@@ -38,7 +36,6 @@ def apply_retention(
     .deleted files that a broker left. After a kill the next start finds the old log or the new one.
     The active segment stays: only a broker rolls it. With --log-start-offset the log starts there,
     as after DeleteRecords.
-
 
     \b
     kafkalog apply-retention /var/lib/kafka
@@ -55,12 +52,10 @@ def apply_retention(
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     run = RetentionRun(
         path,

@@ -49,7 +49,6 @@ def audit_compaction(
     The original is the log before one cleaning; --now is the time of that cleaning or later.
     Memory: 30 to 60 bytes per distinct key for a proof, 200 to find a counterexample.
 
-
     \b
     kafkalog audit-compaction customers-0 --cleaner-offset 20
     kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup

@@ -42,7 +42,6 @@ def compact(
     )] = False,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
     first_dirty_offset: Annotated[int | None, typer.Option(
@@ -99,7 +98,6 @@ def compact(
     --task-memory holds has a task per bucket of keys. Tasks that had finished before a kill are not
     repeated by the next run with the same --now, or within a day without one.
 
-
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
@@ -127,9 +125,7 @@ def compact(
         single_pass=single_pass,
         old_formats=old_formats,
     )
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome, opened = Outcome(), ExitStack()
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
     run = CompactionRun(

@@ -32,7 +32,6 @@ def diff(
     form: opt.FormatOption = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -43,7 +42,6 @@ def diff(
     one that was compacted further, if the latest record of every key is. The exit status is 1 if
     copies differ or one is missing.
 
-
     \b
     kafkalog diff /var/lib/kafka /backups/kafka
     kafkalog diff /var/lib/kafka/orders-0 /backups/kafka/orders-0 --records
@@ -53,7 +51,7 @@ def diff(
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone, bytes_form)
     outcome = Outcome()
     sides = [outcome.open_all([path], topics=topic) for path in paths]

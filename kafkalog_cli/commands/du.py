@@ -34,12 +34,10 @@ def du(
     )] = None,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -60,14 +58,11 @@ def du(
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import partition_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     ahead = None
     if forecast:
         now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
-        sources = ConfigSources(
-            opt.parse_configs(config), properties, topic_first=topic_first,
-            metadata_dir=metadata_dir,
-        )  # fmt: skip
+        sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
         ahead = Forecast(
             now_ms,
             opt.parse_time(until, now_ms, zone),

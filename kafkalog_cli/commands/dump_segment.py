@@ -96,7 +96,6 @@ def dump_segment(
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -107,7 +106,6 @@ def dump_segment(
     then 1. Records that the next start of a broker would truncate are left out and counted in a
     warning (status 1); --view files shows them. After a crash, what
     --limit leaves is noted, not scanned.
-
 
     \b
     kafkalog dump-segment orders-0/00000000000000000000.log
@@ -123,7 +121,7 @@ def dump_segment(
     from kafkalog_cli.output.objects import Style
 
     _require_pair(form, to)
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     name, _, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,

@@ -26,7 +26,6 @@ def explain(
 ) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
 
-
     \b
     kafkalog explain
     kafkalog explain batch-crc-mismatch

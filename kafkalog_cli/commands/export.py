@@ -185,7 +185,6 @@ def export(
     Damaged batches, and records deleted before they are read, are left out and listed, and make the
     exit status 1. With --fail-fast they end the run with status 6 or 4.
 
-
     \b
     kafkalog export /var/lib/kafka --to lake
     kafkalog export orders-0 --to lake --read-committed --from-time -2h

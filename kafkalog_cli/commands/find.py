@@ -80,7 +80,6 @@ def find(
     )] = None,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -90,7 +89,6 @@ def find(
     If there are several copies of a partition, the most complete one is searched. If PATH has
     __transaction_state, records of transactions are shown with their transactional id. The exit
     status is 1 if nothing is found or something is damaged.
-
 
     \b
     kafkalog find /var/lib/kafka --key user-8 --last 3
@@ -106,7 +104,7 @@ def find(
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     name, equals, value = (header or "").partition("=")
     selection = Selection(
         from_time=None if from_time is None else opt.parse_time(from_time, now, zone),

@@ -39,7 +39,6 @@ def groups(
     export: opt.ExportOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -50,7 +49,6 @@ def groups(
     they do for a broker; those of open transactions are shown as pending. Nothing expires. The exit
     status is 1 if a group or topic is unknown, or if partitions of __consumer_offsets are missing
     or damaged.
-
 
     \b
     kafkalog groups /var/lib/kafka
@@ -64,7 +62,7 @@ def groups(
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     moment, before = (
         None if text is None else opt.parse_moment(text, now, zone) for text in (at, diff)

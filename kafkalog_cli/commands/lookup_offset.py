@@ -71,7 +71,6 @@ def lookup_offset(
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """Find a record by offset or time, by binary search, as a broker does.
@@ -79,7 +78,6 @@ def lookup_offset(
     Offsets are looked up as Fetch does, times as ListOffsets does. For a log directory, every
     partition that a broker would serve is searched. An argument of digits is an offset (./7 is a
     path). The exit status is 1 if no partition answers a query.
-
 
     \b
     kafkalog lookup-offset orders-0 4711 --show
@@ -96,7 +94,7 @@ def lookup_offset(
     paths, offsets = _paths_and_offsets(places)
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     times = [opt.parse_time(text, now, zone) for text in timestamp or ()]
     questions = list(_questions(offsets, times, special or [], isolation))
     if export is not None and len(questions) > 1:

@@ -43,7 +43,6 @@ def ls(
     sort: Annotated[SortKey, typer.Option("--sort", help="Order of the rows.")] = SortKey.NAME,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """List log directories, partitions, segments or files, in any state.
@@ -70,7 +69,7 @@ def ls(
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
 
-    style = Style(exact=exact, zone=opt.parse_zone("UTC" if utc else tz))
+    style = Style(exact=exact, zone=opt.parse_zone(tz))
     outcome = Outcome()
     targets = outcome.open_all(paths)
     differences: list[Difference] = []

@@ -53,7 +53,6 @@ def metadata(
     )] = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -64,7 +63,6 @@ def metadata(
     controller or broker of the cluster. Records of metadata transactions count once the transaction
     has ended. The exit status is 1 if a name is unknown or the log is damaged, and 5 if the log no
     longer reaches back to the time or offset asked for.
-
 
     \b
     kafkalog metadata /var/lib/kafka
@@ -83,7 +81,7 @@ def metadata(
 
     flat = (bool(topic), configs is not None, find is not None, diff is not None)
     _require_one_mode(flat, image_path, tree=tree, cat=cat)
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     moment, since = (
         None if text is None else _parse_moment(text, now, zone) for text in (at, diff)
     )

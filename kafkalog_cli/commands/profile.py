@@ -80,7 +80,6 @@ def profile(
     and headers, BATCH the records and bytes of an average batch; a codec's ratio is that of data to
     bytes in the log. Damaged batches are skipped and counted, and make the exit status 1.
 
-
     \b
     kafkalog profile /var/lib/kafka
     kafkalog profile --format ndjson --bucket 1d orders-0

@@ -23,7 +23,6 @@ def rebuild_index(
     backup: opt.BackupOption = None,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
@@ -37,7 +36,6 @@ def rebuild_index(
     differs need not be wrong: a broker that appends writes other entries than one that scans, and
     the density is a config. The log directory is locked. A damaged log is refused; use recover or
     salvage. The exit status is 1 if an index is missing or differs and was not replaced.
-
 
     \b
     kafkalog rebuild-index orders-0 --check
@@ -58,9 +56,7 @@ def rebuild_index(
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
         raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     run = IndexRun(
         path,

@@ -44,7 +44,6 @@ def recover(
     )] = "200MiB",
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
@@ -66,7 +65,6 @@ def recover(
     Give all log directories of a node, to see what keeps it from starting. They are locked as a
     broker locks them. After a kill, another recovery or the start of a broker reaches the same
     result. The exit status is 1 if a start would fail or lose something.
-
 
     \b
     kafkalog recover /var/lib/kafka
@@ -92,9 +90,7 @@ def recover(
         raise UsageError("--assume-clean and --from exclude each other.")
     modes = {ScanFrom.CHECKPOINT: StartMode.UNCLEAN, ScanFrom.START: StartMode.FULL}
     mode = None if scan_from is None else modes[scan_from]
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     run = Recovery(
         paths,

@@ -92,7 +92,6 @@ def replay(
     form: opt.FormatOption = Format.TABLE,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -106,7 +105,6 @@ def replay(
     file: read_committed consumers miss no record and see none twice.
 
     Damage is reported and left out, and makes the exit status 1.
-
 
     \b
     kafkalog replay /var/lib/kafka --dry-run
@@ -123,7 +121,7 @@ def replay(
     from kafkalog_cli.output.replayed import replay_listener, report_losses, write_replay
     from kafkalog_cli.standard_streams import put_work_first
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     name, equals, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,

@@ -30,7 +30,6 @@ def report(
     replace: Annotated[bool, typer.Option("--replace", help="Replace FILE if it exists.")] = False,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     threads: Annotated[int | None, typer.Option(
         "--threads", metavar="N", min=1,
@@ -64,9 +63,7 @@ def report(
     from kafkalog_cli.output.writer import Writer
 
     require_libraries()
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     targets = outcome.open_all(paths)
     if not targets:

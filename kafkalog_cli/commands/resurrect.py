@@ -124,7 +124,6 @@ def resurrect(
     been run. A PATH that belongs to a cluster needs --cluster-id; stray and moving directories,
     and files that would keep it from starting, are refused.
 
-
     \b
     kafkalog resurrect /var/lib/kafka --to revived
     kafkalog resurrect orders-0 customers-0 --to revived --dry-run

@@ -94,7 +94,6 @@ def serve(
     storage. Consumer groups start from the offsets that they had committed. SIGTERM or Ctrl-C stops
     the server. The exit status is 1 if clients met damage.
 
-
     \b
     kafkalog serve /var/lib/kafka
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 --topic orders

@@ -16,7 +16,6 @@ def simulate_retention(
     )],
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
     log_start_offset: opt.LogStartOption = None,
@@ -29,7 +28,6 @@ def simulate_retention(
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """Show what a broker's retention would delete, when and why, and what prevents it.
@@ -59,14 +57,12 @@ def simulate_retention(
         print_retention_summary,
     )
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
     summary = RetentionSummary(now_ms, opt.parse_time(until, now_ms, zone))
     watermark = opt.parse_high_watermark(high_watermark)
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     targets = outcome.open_all(paths)
     with RetentionWriter(summary, form, outcome, style, checks=checks) as writer:

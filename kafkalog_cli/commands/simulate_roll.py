@@ -14,7 +14,6 @@ def simulate_roll(
     partition_dir: opt.PartitionArgument,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     seed: Annotated[int, typer.Option(
         "--seed", metavar="N", help="Seed of the random segment.jitter.ms.",
@@ -22,14 +21,12 @@ def simulate_roll(
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
     quiet: opt.QuietOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """Replay a partition's batches to show where segments would end, why, and which files result.
 
     With --config or --properties, both the present and the proposed configs are replayed. Each
     batch counts as one append. Nothing is written.
-
 
     \b
     kafkalog simulate-roll orders-0
@@ -38,17 +35,15 @@ def simulate_roll(
     from kafkalog.change.roll.simulate import simulate_roll as simulate
     from kafkalog.files.log_dir import open_partition
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.maintenance import note_shadowed, print_heading
+    from kafkalog_cli.maintenance import print_heading
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer
 
-    style = Style(exact, opt.parse_zone("UTC" if utc else tz))
-    given = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    style = Style(exact, opt.parse_zone(tz))
+    given = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     with byte_progress([open_partition(partition_dir)], enabled=not quiet) as progress:
         trials = simulate(
@@ -67,8 +62,6 @@ def simulate_roll(
                 writer.write(segment)
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(show.ROLL_SUMMARY.row(trial))
-    last = trials[-1]
-    note_shadowed(last.partition.topic, last.configs, last.topic_configs, set())
     if form == Format.TABLE:
         for trial in trials:
             print_heading(show.trial_lines(trial, style))

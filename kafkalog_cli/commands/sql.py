@@ -88,7 +88,6 @@ def sql(
     Damaged batches are skipped and reported, and make the exit status 1; the view defects lists
     them.
 
-
     \b
     kafkalog sql "select topic, count(*) from records group by 1" /var/lib/kafka
     kafkalog sql --text "select key, value from records where offset = 4" orders-0

@@ -36,7 +36,6 @@ def transactions(
     )] = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -48,7 +47,6 @@ def transactions(
     status is 1 if a name is unknown, or if partitions of __transaction_state are missing or
     damaged.
 
-
     \b
     kafkalog transactions /var/lib/kafka
     kafkalog transactions /var/lib/kafka --transactional-id checkout
@@ -59,7 +57,7 @@ def transactions(
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     outcome = Outcome()
     targets = outcome.open_all(paths)

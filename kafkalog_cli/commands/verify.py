@@ -104,7 +104,6 @@ def verify(
     A log that a healthy broker wrote has no findings more severe than a note. Nothing is written
     except the file of --state.
 
-
     \b
     kafkalog verify /var/lib/kafka
     kafkalog verify --level quick --format ndjson orders-0

@@ -35,7 +35,6 @@ def where(
     from __cluster_metadata-0 in one of the PATHs, else from the directories found. The exit status
     is 1 if no PATH has a replica.
 
-
     \b
     kafkalog where /var/lib/kafka --group billing
     kafkalog where /var/lib/kafka --transactional-id payments-7

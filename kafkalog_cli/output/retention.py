@@ -13,7 +13,6 @@ from kafkalog_cli.maintenance import (
     MARKS,
     configs_text,
     marks_text,
-    note_shadowed,
     print_heading,
 )
 from kafkalog_cli.output.objects import (
@@ -269,7 +268,6 @@ class RetentionWriter:
         self._style = style
         self._outcome = outcome
         self._checks = checks
-        self._told: set[str] = set()
         self._writer = Writer(verdict_view(style), form, outcome.defect)
 
     def __enter__(self) -> Self:
@@ -281,7 +279,6 @@ class RetentionWriter:
 
     def write(self, found: PartitionRetention) -> None:
         self._summary.add(found)
-        note_shadowed(found.partition.topic, found.configs, found.topic_configs, self._told)
         if self._form == Format.TABLE:
             self._writer.flush()
             print_heading(partition_heading(found))

@@ -62,7 +62,7 @@ class Configs:
         newest = newest_metadata(self._catalog.metadata_logs())
         first = [] if newest is None else [newest.log_dir]
         for log_dir in dict.fromkeys([*first, *self._catalog.log_dirs]):
-            configs = ConfigSources(topic_first=True).in_log_dir(log_dir)
+            configs = ConfigSources().in_log_dir(log_dir)
             try:
                 if configs.metadata is not None:
                     return configs  # a broker without metadata on its disk has none
