@@ -173,7 +173,6 @@ def run_queries(
     Raises:
         UsageError: there is none, or one is wrong, or a format takes one answer only.
     """
-
     statements = database.statements(text)
     if not statements:
         raise UsageError("There is no query.", hint="kafkalog sql QUERY PATH")

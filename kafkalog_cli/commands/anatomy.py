@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli.options import ExactOption, FormatOption
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def anatomy(
@@ -45,11 +48,7 @@ def anatomy(
     from kafkalog.answers.anatomy.dissect import dissect, whole_partition
     from kafkalog.answers.anatomy.model import Field
     from kafkalog.answers.anatomy.writes import writes_of
-    from kafkalog.errors import UsageError
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import anatomy as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
     outcome = Outcome()
     if (partition := whole_partition(what)) is not None:

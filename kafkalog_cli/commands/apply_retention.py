@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format
+from kafkalog_cli.standard_streams import put_work_first
 
 
 def apply_retention(
@@ -42,14 +46,10 @@ def apply_retention(
     kafkalog apply-retention orders-0 --config retention.ms=60000 --in-place --yes
     """
     from kafkalog.change.retention.run import RetentionRun
-    from kafkalog.io.wording import counted
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = opt.parse_zone(tz)

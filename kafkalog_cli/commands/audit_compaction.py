@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def audit_compaction(
@@ -55,10 +57,7 @@ def audit_compaction(
     """
     from kafkalog.change.audit.run import audit_compaction as audit
     from kafkalog.files.log_dir import LogDirListing, open_path
-    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import compactions as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
     outcome, style = Outcome(), Style(bytes_form=bytes_)
     found = audit(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -18,15 +20,17 @@ from kafkalog_cli.engines import (
     SparkChoice,
     SparkConfOption,
 )
+from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.io.engine import Engine
-    from kafkalog_cli.outcome import Outcome
 
 
 def compact(
@@ -106,11 +110,8 @@ def compact(
     """
     from kafkalog.change.compaction import CompactionRequest
     from kafkalog.change.compaction.run import CompactionRun
-    from kafkalog.errors import UsageError
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import require_consent
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
@@ -158,10 +159,8 @@ def _show(
     run: CompactionRun, form: Format, outcome: Outcome, style: Style, *, asks: bool, quiet: bool
 ) -> None:
     """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
-    from kafkalog.io.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.compactions import compaction_view
-    from kafkalog_cli.output.writer import Writer
 
     count = len(run.wanted)
     is_asked = asks and count > 0
@@ -178,7 +177,6 @@ def _show_results(
     style: Style, *, is_done: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from kafkalog_cli.output import compactions as show
-    from kafkalog_cli.output.progress import byte_progress
 
     if run.is_one and form == Format.TABLE:
         for candidate in run.candidates:

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from kafkalog.check.comparison.model import Comparison
     from kafkalog.check.comparison.run import Comparer, Pair
     from kafkalog.node.targets import Target
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def diff(
@@ -47,9 +49,6 @@ def diff(
     kafkalog diff /var/lib/kafka/orders-0 /backups/kafka/orders-0 --records
     """
     from kafkalog.check.comparison.run import Comparer, pairs_of
-    from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
     zone = opt.parse_zone(tz)
     style = Style(exact, zone, bytes_form)
@@ -84,10 +83,7 @@ def _show(
 ) -> None:
     """Write a row per pair; then, or in objects between them, the records that differ."""
     from kafkalog.check.comparison.model import Verdict
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import compared as show
-    from kafkalog_cli.output.writer import Writer
 
     different: list[tuple[Pair, Comparison]] = []
     alike = 0

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kafkalog.answers.disk_usage.model import Report, SplitBy
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
-
-if TYPE_CHECKING:
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
+from kafkalog_cli.outcome import Outcome, show_note, show_parent
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import partition_progress
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def du(
@@ -54,9 +53,6 @@ def du(
     """
     from kafkalog.answers.disk_usage import Forecast, disk_usage
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.outcome import Outcome, show_note, show_parent
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import partition_progress
 
     zone = opt.parse_zone(tz)
     ahead = None
@@ -89,7 +85,6 @@ def _write(
 ) -> None:
     """Write the parts; below a table the rest as lines, else as objects."""
     from kafkalog_cli.output import disk_usage as show
-    from kafkalog_cli.output.writer import Writer
 
     places = {share.directory for share in report.shares}
     view = show.share_view(

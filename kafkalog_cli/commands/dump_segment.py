@@ -10,12 +10,13 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.targets import Target
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.file_dump import FileDump
 
@@ -116,9 +117,7 @@ def dump_segment(
     kafkalog dump-segment /var/lib/kafka --order time --from-time -2h
     """
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
-    from kafkalog_cli.output.objects import Style
 
     _require_pair(form, to)
     zone = opt.parse_zone(tz)

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli.options import FormatOption
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def _completed(incomplete: str) -> list[str]:
@@ -31,14 +32,12 @@ def explain(
     kafkalog explain batch-crc-mismatch
     kafkalog explain torn-tail zero-tail --format ndjson
     """
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.explanations import (
         all_explanations,
         explanation_of,
         explanation_view,
         print_explanation,
     )
-    from kafkalog_cli.output.writer import Writer
 
     found = [explanation_of(name) for name in references or ()] or all_explanations()
     if references and form == Format.TABLE:

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.model import Defect, Isolation, LogView, Replicas
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.writer import Format, Writer
 from kafkalog_cli.schemas import (
     ValueFramingOption,
     ValueMessageOption,
@@ -26,8 +31,6 @@ if TYPE_CHECKING:
     from kafkalog.answers.search.run import Search
     from kafkalog.answers.search.scanning import Found
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 class FindFormat(StrEnum):
@@ -99,10 +102,7 @@ def find(
     """
     from kafkalog.answers.search.run import Search
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.found import found_view
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
     zone = opt.parse_zone(tz)
     name, equals, value = (header or "").partition("=")
@@ -237,9 +237,6 @@ def _write(
     """Write rows and defects up to a limit of rows; return how many there were."""
     import sys
 
-    from kafkalog.model import Defect
-    from kafkalog_cli.output.writer import Format, Writer
-
     rows = 0
     with Writer(view, Format(form), outcome.defect) as writer:
         for one in found:
@@ -260,8 +257,6 @@ def _write(
 def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note what was left out, and if nothing was found, which is status 1."""
     from kafkalog.files.offsets import LeftOut
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_note
 
     for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
         show_note(line)
@@ -279,7 +274,6 @@ def _write_file(
 
     from kafkalog.io.jit.fast_path import require_arrow
     from kafkalog.io.storage import NewFile
-    from kafkalog.model import Defect
 
     require_arrow()
     from kafkalog.answers.search.table import write_parquet

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.io.wording import counted, some_of
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, report_groups, show_note, show_warning
+from kafkalog_cli.output import groups as show
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.node.state.groups import EndOffsets
     from kafkalog.node.state.model import Group, GroupOffset, Groups, OffsetChange, OffsetLag
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def groups(
@@ -58,9 +61,6 @@ def groups(
     """
     from kafkalog.node.state.groups import EndOffsets, read_groups
     from kafkalog.node.state.model import changed_offsets
-    from kafkalog_cli.outcome import Outcome, report_groups, show_note
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
     zone = opt.parse_zone(tz)
     style = Style(exact, zone)
@@ -94,8 +94,6 @@ def groups(
 
 def _note_ends(ends: EndOffsets, outcome: Outcome) -> None:
     """Note what logs end before, and which ends are not known: only lags miss those."""
-    from kafkalog_cli.outcome import show_note
-
     for error in ends.errors:
         show_note(f"no end offset and no lag: {error.path}: {error.message}")
     outcome.leaves_out(ends.cut, hint="")
@@ -108,9 +106,6 @@ def _write_changes(
     style: Style,
     outcome: Outcome,
 ) -> None:
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
     with Writer(show.change_view(style), form, outcome.defect) as writer:
         for change in changes:
             if not topics or change.topic in topics:
@@ -128,9 +123,6 @@ def _write(
     details: bool,
 ) -> None:
     """Write a row per group, or with details per member and offset; objects have all of them."""
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
     if form == Format.TABLE and details:
         _write_members(chosen, style, outcome)
     if form == Format.CSV or (form == Format.TABLE and (details or topics)):
@@ -151,10 +143,6 @@ def _write(
 
 def _write_members(chosen: list[Group], style: Style, outcome: Outcome) -> None:
     """Write a table of the members, if there are any; name groups that have nothing to show."""
-    from kafkalog_cli.outcome import show_note
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
     members = [show.ShownMember(one.name, member) for one in chosen for member in one.members]
     if members:
         with Writer(show.member_view(style), Format.TABLE, outcome.defect) as table:
@@ -178,8 +166,6 @@ def _of_topics(offsets: Iterable[GroupOffset], topics: list[str] | None) -> Iter
 def _wanted(
     found: Groups, then: Groups | None, names: list[str] | None, outcome: Outcome
 ) -> list[str]:
-    from kafkalog_cli.outcome import show_warning
-
     known = {**found.groups, **(then.groups if then is not None else {})}
     for name in names or ():
         if name not in known:
@@ -189,8 +175,6 @@ def _wanted(
 
 
 def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outcome) -> None:
-    from kafkalog_cli.outcome import show_warning
-
     known = {offset.topic for group in chosen for offset in group.offsets}
     for name in topics or ():
         if name not in known:
@@ -203,8 +187,6 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndO
 
     That tool sets an offset outside the log to its nearest end, with a warning.
     """
-    from kafkalog.io.wording import counted, some_of
-    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output.lookups import write_reset_offsets
 
     rows: list[Sequence[str | int | None]] = []

@@ -11,6 +11,8 @@ import typer
 from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.model import Isolation, LogView, Replicas, Special
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from kafkalog.node.lookup import Lookup
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.node.view import Difference
-    from kafkalog_cli.outcome import Outcome
 
     Question = Callable[[UnifiedLog], Lookup]
 
@@ -87,9 +88,7 @@ def lookup_offset(
     """
     from kafkalog.answers.search.lookups import look_up
     from kafkalog.io.paths.reading_errors import unread_places
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import lookups as show
-    from kafkalog_cli.output.objects import Style
 
     paths, offsets = _paths_and_offsets(places)
     if not (offsets or timestamp or special):

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kafkalog.io.wording import counted, printable
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_warning
+from kafkalog_cli.output import listing as show
+from kafkalog_cli.output.objects import Column, Style, View
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.node.inventory import PartitionRow
     from kafkalog.node.view import Difference
-    from kafkalog_cli.outcome import Outcome
 
 
 _STUCK_SHOWN: Final = 5
@@ -57,17 +59,12 @@ def ls(
     kafkalog ls --files --format ndjson /var/lib/kafka
     """
     from kafkalog.files.log_dir import FileEntry
-    from kafkalog.io.wording import printable
     from kafkalog.node.inventory import (
         list_files,
         list_log_dirs,
         list_segments,
     )
     from kafkalog.node.targets import partitions_of
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import listing as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
     style = Style(exact=exact, zone=opt.parse_zone(tz))
     outcome = Outcome()
@@ -119,9 +116,6 @@ def _listed_with_dirt(
 
 
 def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_warning
-
     stuck.sort(key=lambda row: -(row.dirty_bytes or 0))
     for row in stuck[:_STUCK_SHOWN]:
         show_warning(f"{row.path}: the cleaner is stuck: {row.cleaner_stuck}")

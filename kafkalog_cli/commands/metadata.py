@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formats.late_classes import dataclass
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted, printable
+from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note, show_warning
+from kafkalog_cli.output import metadata as show
+from kafkalog_cli.output.objects import Style, time_text
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +24,6 @@ if TYPE_CHECKING:
 
     from kafkalog.node.state.metadata_model import Metadata, MetadataLeaf
     from kafkalog.node.state.model import Moment
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def metadata(
@@ -71,13 +76,9 @@ def metadata(
     kafkalog metadata /var/lib/kafka /image/cluster
     """
     from formats.topic_names import CLUSTER_METADATA
-    from kafkalog.model import LogView
     from kafkalog.node.choice import live_partitions
     from kafkalog.node.identity import newest_metadata
     from kafkalog.node.state.metadata import read_metadata
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
     flat = (bool(topic), configs is not None, find is not None, diff is not None)
     _require_one_mode(flat, image_path, tree=tree, cat=cat)
@@ -116,8 +117,6 @@ def _require_one_mode(
     flat: tuple[bool, ...], image_path: str | None, *, tree: bool, cat: bool
 ) -> None:
     """Raise `UsageError` unless the options fit together; `flat` are those without a path."""
-    from kafkalog.errors import UsageError
-
     if sum((*flat, tree, cat)) > 1:
         raise UsageError("Give one of --topic, --configs, --find, --tree, --cat and --diff.")
     if image_path is not None and any(flat):
@@ -156,18 +155,12 @@ class _Show:
             self.all_topics()
 
     def all_topics(self) -> None:
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
         with Writer(show.topic_view(self.style), self.form, self.outcome.defect) as writer:
             for one in self.found.topics():
                 writer.write(one)
 
     def topics(self, names: list[str]) -> None:
         """Write partitions and configs of topics; CSV has only the partitions."""
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
         chosen = [one for one in self.found.topics() if one.name in names]
         for name in sorted({*names} - {one.name for one in chosen}):
             self._warn(f"There is no topic {name!r}.")
@@ -188,9 +181,6 @@ class _Show:
                     table.write(value)
 
     def configs(self, of: str) -> None:
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
         values = list(self.found.configs(of))
         if not values and of.removeprefix("TOPIC:") not in self.found.image.topics:
             self._warn(f"There is no topic {of!r}, and no other resource of that name has configs.")
@@ -205,8 +195,6 @@ class _Show:
         self._leaves(leaves)
 
     def tree(self, path: str, *, only_leaf: bool) -> None:
-        from kafkalog.errors import UsageError
-        from kafkalog.io.wording import printable
         from kafkalog.node.state.image_tree import Leaf, tree_lines
 
         node = self.found.node(path)
@@ -221,33 +209,21 @@ class _Show:
                 typer.echo(printable(line))
 
     def changes(self) -> None:
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
         with Writer(show.change_view(self.style), self.form, self.outcome.defect) as writer:
             for one in self.found.changes:
                 writer.write(one)
 
     def _leaves(self, leaves: Iterable[MetadataLeaf]) -> None:
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
         with Writer(show.leaf_view(self.style), self.form, self.outcome.defect) as writer:
             for one in leaves:
                 writer.write(one)
 
     def _warn(self, text: str) -> None:
-        from kafkalog_cli.outcome import show_warning
-
         show_warning(text)
         self.outcome.fail_if(True)
 
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_note, show_warning
-    from kafkalog_cli.output.objects import time_text
-
     image = found.image
     if says_when:
         last = image.provenance

@@ -7,8 +7,14 @@ from typing import Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.standard_streams import put_work_first
 
 
 def rebuild_index(
@@ -42,16 +48,9 @@ def rebuild_index(
     kafkalog rebuild-index orders-0 --in-place --yes
     """
     from kafkalog.change.repair.rebuild import IndexRun
-    from kafkalog.errors import UsageError
-    from kafkalog.io.wording import counted
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.writer import Writer
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from kafkalog.change.repair.run import Recovery
@@ -71,15 +77,10 @@ def recover(
     kafkalog recover orders-0 --from start --in-place --yes
     """
     from kafkalog.change.repair.run import Recovery
-    from kafkalog.errors import UsageError
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.recovery import StartMode
     from kafkalog_cli.maintenance import require_consent
-    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if force and not in_place:
@@ -141,16 +142,12 @@ def recover(
 
 
 def _plan(run: Recovery, *, quiet: bool) -> None:
-    from kafkalog_cli.output.progress import byte_progress
-
     with byte_progress(run.partitions, enabled=not quiet) as progress:
         run.plan(progress)
 
 
 def _apply(run: Recovery, paths: list[str], *, yes: bool, quiet: bool) -> None:
-    from kafkalog.io.wording import counted
     from kafkalog_cli.maintenance import consents
-    from kafkalog_cli.output.progress import byte_progress
 
     wanted = [plan.partition for plan in run.wanted]
     question = f"Change {counted(len(wanted), 'partition')} in {', '.join(paths)}?"

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
-from kafkalog.model import Level
+from kafkalog.model import Level, Severity
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def report(
@@ -54,13 +57,8 @@ def report(
     from kafkalog.answers.overview import report
     from kafkalog.answers.overview.page import require_libraries
     from kafkalog.io.storage import NewFile
-    from kafkalog.model import Severity
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.overviews import WrittenReport, view
-    from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.writer import Writer
 
     require_libraries()
     sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)

@@ -10,7 +10,9 @@ import typer
 from kafkalog.change.resurrection.model import Copy, Missing, Retention
 from kafkalog.errors import UsageError
 from kafkalog_cli.options import BackupOption, FormatOption, QuietOption, YesOption
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from kafkalog.change.resurrection import ResurrectOptions
@@ -133,9 +135,7 @@ def resurrect(
     from kafkalog.change.resurrection import resurrect as run_resurrect
     from kafkalog.change.resurrection.sources import open_sources
     from kafkalog.io.paths.uris import require_local
-    from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
-    from kafkalog_cli.standard_streams import put_work_first
 
     place = to if into is None else into
     if [to is None, into is None, not in_place].count(False) != 1:
@@ -193,9 +193,7 @@ def _in_place(
     from kafkalog.change.resurrection import resurrect_in_place
     from kafkalog.change.resurrection.sources import open_sources
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
-    from kafkalog_cli.standard_streams import put_work_first
 
     if len(paths) != 1:
         raise UsageError("--in-place takes one PATH.", hint="Give one log directory.")

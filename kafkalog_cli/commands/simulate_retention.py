@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format
 
 
@@ -49,8 +51,6 @@ def simulate_retention(
     """
     from kafkalog.change.retention.simulation import simulate_retention as simulate
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.retention import (
         RetentionSummary,
         RetentionWriter,

@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def simulate_roll(
@@ -36,11 +39,7 @@ def simulate_roll(
     from kafkalog.files.log_dir import open_partition
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import print_heading
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.writer import Writer
 
     style = Style(exact, opt.parse_zone(tz))
     given = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)

@@ -8,12 +8,14 @@ import typer
 
 from formats.late_classes import dataclass
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, report_gaps, show_note, show_warning
+from kafkalog_cli.output import groups as show
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def transactions(
@@ -53,9 +55,6 @@ def transactions(
     kafkalog transactions /var/lib/kafka --hanging
     """
     from kafkalog.node.state.transactions import abort_commands, read_transactions
-    from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
     zone = opt.parse_zone(tz)
     style = Style(exact, zone)
@@ -123,9 +122,6 @@ def _write(
     outcome: Outcome,
 ) -> None:
     """Write transactional ids, then open transactions; CSV has rows of one kind."""
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
     with Writer(show.id_view(style), form, outcome.defect) as writer:
         for one in ids:
             writer.write(one)
@@ -143,8 +139,6 @@ def _write(
 def _report_unknown(
     names: list[str] | None, producers: list[int] | None, found: Transactions, outcome: Outcome
 ) -> None:
-    from kafkalog_cli.outcome import show_warning
-
     known = {one.producer_id for one in found.ids.values()}
     known.update(one.open.producer_id for one in found.open)
     unknown = [f"transactional id {name!r}" for name in names or () if name not in found.ids]
@@ -155,8 +149,6 @@ def _report_unknown(
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:
-    from kafkalog_cli.outcome import report_gaps, show_warning
-
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     for error in found.errors:
         show_warning(f"open transactions here are not shown: {error.path}: {error.message}")

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from kafkalog.change.journal import Undo
     from kafkalog.io.storage import ChangeWatch
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def undo(
@@ -43,11 +44,7 @@ def undo(
     """
     from kafkalog.io.storage import ChangeWatch
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
     outcome = Outcome()
@@ -79,9 +76,7 @@ def undo(
 
 def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
     from kafkalog.change.journal import recorded_runs
-    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import undone as show
-    from kafkalog_cli.output.writer import Writer
 
     found = recorded_runs(path, failed=outcome.hear)
     with Writer(show.run_view(style), form, outcome.defect) as writer:
@@ -95,8 +90,6 @@ def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
     """Plan or perform the undo; report an error, and return None, if it came after a change."""
     from kafkalog.change.journal import undo as run_undo
-    from kafkalog.errors import KafkaLogError
-    from kafkalog_cli.outcome import show_note
 
     try:
         return run_undo(path, in_place=in_place, observe=watch)

@@ -20,12 +20,13 @@ from kafkalog_cli.engines import (
     SparkChoice,
     SparkConfOption,
 )
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import Report, Target
     from kafkalog_cli.output.progress import ByteProgress
 
@@ -113,9 +114,7 @@ def verify(
     kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
     """
     from kafkalog.answers.verification import Findings
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import RunFacts
-    from kafkalog_cli.output.progress import byte_progress
 
     if engine == EngineName.SPARK:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})

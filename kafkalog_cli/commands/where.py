@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output import groups as show
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,12 +44,7 @@ def where(
     kafkalog where /var/lib/kafka --transactional-id payments-7
     """
     from formats import topic_names
-    from kafkalog.errors import UsageError
     from kafkalog.node.state import coordinators as state
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
     outcome = Outcome()
     wanted = (
@@ -71,7 +70,6 @@ def where(
 
 
 def _require_share(name: str) -> None:
-    from kafkalog.errors import UsageError
     from kafkalog.files.text_files import uuid_bytes
 
     _, *rest = name.rsplit(":", 2)  # the id of a group may have colons
