@@ -6,11 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UsageError
-from kafkalog.io.wording import printable
 from kafkalog.node.configs.definitions import value_text
 from kafkalog_cli.output.objects import Kind, Row, Style
-from kafkalog_cli.output.text import duration_text, wrapped
-from kafkalog_cli.output.writer import terminal_width
+from kafkalog_cli.output.text import duration_text
 from kafkalog_cli.standard_streams import require_stdout
 
 if TYPE_CHECKING:
@@ -67,16 +65,6 @@ def _source(config: ConfigValue) -> str:
     if config.set_as is None or config.set_as == config.name:
         return config.source
     return f"{config.source}, {config.set_as}"
-
-
-def print_heading(lines: list[str]) -> None:
-    """Print lines above or below a table, wrapped if the terminal is too narrow."""
-    width = terminal_width()
-    text = ""
-    for line in map(printable, lines):
-        blanks = " " * (len(line) - len(line.lstrip(" ")))
-        text += "\n".join(wrapped(line.lstrip(" "), first=blanks, width=width, hanging=2)) + "\n"
-    sys.stdout.buffer.write(text.encode("utf-8"))
 
 
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:

@@ -352,6 +352,11 @@ class Outcome(Listener):
         if failing:
             self.status = max(self.status, 1)
 
+    def warn(self, text: str) -> None:
+        """Warn of something that counts as a failure."""
+        show_warning(text)
+        self.fail_if(True)
+
     def of_work(self, *, has_changed: bool, is_concerned: bool) -> int:
         """Return the exit status of a command that writes or audits.
 

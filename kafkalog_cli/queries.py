@@ -22,7 +22,7 @@ from kafkalog_cli.outcome import Outcome, report_groups, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import waiting_for
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,18 +38,14 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]
 
 
-def write_answer(
-    answer: Answer, form: Format, bytes_form: BytesFormat, on_defect: Callable[[Defect], None]
-) -> None:
+def write_answer(answer: Answer, form: Format, bytes_form: BytesFormat) -> None:
     """Write the rows of an answer as they come.
 
     Raises:
         UsageError: objects would have two fields with one name.
     """
     _require_names(answer, form)
-    with Writer(_view(answer, bytes_form), form, on_defect) as writer:
-        for row in answer.rows:
-            writer.write(row)
+    write_all(answer.rows, _view(answer, bytes_form), form)
 
 
 def _view(answer: Answer, form: BytesFormat) -> View[Values]:
@@ -189,7 +185,7 @@ def run_queries(
                 first = list(islice(answer.rows, 1))
             if answer.names:
                 whole = replace(answer, rows=chain(first, answer.rows))
-                write_answer(whole, form, bytes_form, damage.found)
+                write_answer(whole, form, bytes_form)
         finally:
             damage.report()
 

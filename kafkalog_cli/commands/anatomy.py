@@ -54,7 +54,7 @@ def anatomy(
     if (partition := whole_partition(what)) is not None:
         if html is not None:
             raise UsageError("--html needs bytes: a file, or PARTITION_DIR@OFFSET.")
-        with Writer(show.writes_view(Style(exact)), form, outcome.defect) as segments:
+        with Writer(show.writes_view(Style(exact)), form) as segments:
             for segment in writes_of(partition):
                 segments.write(segment)
                 show.count_damage(segment, outcome)
@@ -67,11 +67,11 @@ def anatomy(
     elif form == Format.TABLE:
         show.print_items(items, outcome)
     else:
-        with Writer(show.field_view(), form, outcome.defect) as writer:
+        with Writer(show.field_view(), form) as writer:
             for item in items:
                 show.count_damage(item, outcome)
                 if isinstance(item, Field):
                     writer.write(item)
-                elif form != Format.CSV:
-                    writer.write_row(show.STRUCTURE.row(item))
+                else:
+                    writer.write_object(show.STRUCTURE.row(item))
     return outcome.status

@@ -72,9 +72,9 @@ def apply_retention(
     if in_place:
         put_work_first()
     summary = show.RetentionSummary(now_ms, now_ms)
-    with run, show.RetentionWriter(summary, form, outcome, style) as writer:
+    with run, show.RetentionWriter(summary, form, style) as writer:
         for one in run.plan():
-            writer.write(one.plan.found)
+            writer.write_partition(one.plan.found)
         writer.flush()
         if in_place and run.wanted:
             of_all = counted(len(run.results), "partition")
@@ -82,7 +82,7 @@ def apply_retention(
             if consents(question, yes=yes):
                 run.apply()
         for one in run.results:
-            writer.row(RETENTION_APPLIED.row(one))
+            writer.write_object(RETENTION_APPLIED.row(one))
         writer.end()
     if form == Format.TABLE:
         print_trims(run.results, style, in_place=in_place)

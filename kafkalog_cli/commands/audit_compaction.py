@@ -10,7 +10,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 
 def audit_compaction(
@@ -77,15 +77,12 @@ def audit_compaction(
             f"audit a partition anyway, name it and give --cleaner-offset N"
         )
     if form == Format.TABLE and is_log_dir:
-        with Writer(show.audit_view(style), form, outcome.defect) as writer:
-            for one in found:
-                writer.write(one)
-    with Writer(show.finding_view(style), form, outcome.defect) as writer:
+        write_all(found, show.audit_view(style), form)
+    with Writer(show.finding_view(style), form) as writer:
         for one in found:
             for finding in one.findings:
                 writer.write(finding)
-            if form in (Format.NDJSON, Format.JSON):
-                writer.write_row(show.AUDIT.row(one))
+            writer.write_object(show.AUDIT.row(one))
     if form == Format.TABLE and found:
         if is_log_dir:
             show.print_audits(found)

@@ -164,7 +164,7 @@ def _show(
 
     count = len(run.wanted)
     is_asked = asks and count > 0
-    with Writer(compaction_view(style), form, outcome.defect) as writer:
+    with Writer(compaction_view(style), form) as writer:
         show = partial(_show_results, run, writer, form, outcome, style, quiet=quiet)
         show(is_done=not run.is_plan and not is_asked)
         words = f"{counted(count, 'partition')} of {run.target.path}"
@@ -189,8 +189,7 @@ def _show_results(
                 outcome.hear(found.error)
             summary.add(found)
             writer.write(found)
-    if form in (Format.NDJSON, Format.JSON):
-        writer.write_row(show.COMPACTION_SUMMARY.row(summary))
+    writer.write_object(show.COMPACTION_SUMMARY.row(summary))
     if form == Format.TABLE:
         writer.flush()
         show.print_compaction_summary(summary, style, in_place=not run.is_plan)

@@ -13,7 +13,7 @@ from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from kafkalog.check.comparison.model import Comparison
@@ -87,7 +87,7 @@ def _show(
 
     different: list[tuple[Pair, Comparison]] = []
     alike = 0
-    with Writer(show.comparison_view(style), form, outcome.defect) as writer:
+    with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
             outcome.fail_if(show.is_difference(found))
@@ -101,9 +101,7 @@ def _show(
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
     if records and form == Format.TABLE and different:
         typer.echo()
-        with Writer(show.record_view(style), form, outcome.defect) as table:
-            for pair, found in different:
-                for one in comparer.records(pair, found):
-                    table.write(one)
+        rows = (one for pair, found in different for one in comparer.records(pair, found))
+        write_all(rows, show.record_view(style), form)
     if alike:
         show_note(f"{counted(alike, 'partition')} of {len(pairs)} identical (--all shows them)")

@@ -93,14 +93,13 @@ def _write(
         ahead=until_ms is not None and by in (SplitBy.TOPIC, SplitBy.PARTITION),
         directories=by == SplitBy.PARTITION and len(places) > 1,
     )
-    with Writer(view, form, outcome.defect) as writer:
+    with Writer(view, form) as writer:
         for share in report.shares:
             writer.write(share)
-        if form in (Format.NDJSON, Format.JSON):
-            for over in report.over:
-                writer.write_row(show.OVER_LIMIT.row(over))
-            for disk in report.disks:
-                writer.write_row(show.DISK.row(disk))
-            writer.write_row(show.DISK_USAGE_TOTAL.row(report.total))
+        for over in report.over:
+            writer.write_object(show.OVER_LIMIT.row(over))
+        for disk in report.disks:
+            writer.write_object(show.DISK.row(disk))
+        writer.write_object(show.DISK_USAGE_TOTAL.row(report.total))
     if form == Format.TABLE and (report.shares or not outcome.errors):
         show.print_report(report, style, until_ms)

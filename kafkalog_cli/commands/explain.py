@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli.options import FormatOption
-from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, write_all
 
 
 def _completed(incomplete: str) -> list[str]:
@@ -44,7 +43,5 @@ def explain(
         for number, explanation in enumerate(found):
             print_explanation(explanation, first=not number)
         return 0
-    with Writer(explanation_view(), form, Outcome().defect) as writer:
-        for explanation in found:
-            writer.write(explanation)
+    write_all(found, explanation_view(), form)
     return 0

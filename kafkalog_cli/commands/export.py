@@ -265,7 +265,7 @@ def export(
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.output.objects import Style
 
-    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
+    with ExportWriter(form, Style(exact)) as writer:
         watch = ExportMetrics(metrics)
         if append:
             interval_s = None if every is None else opt.parse_duration(every)
@@ -385,7 +385,7 @@ def _round(
 
 
 def _show(summary: ExportSummary, writer: ExportWriter, outcome: Outcome) -> None:
-    writer.write(summary)
+    writer.write_summary(summary)
     sys.stdout.flush()  # it may be long until the next one
     outcome.fail_if(bool(summary.gaps))
     for part in summary.parts:

@@ -238,7 +238,7 @@ def _write(
     import sys
 
     rows = 0
-    with Writer(view, Format(form), outcome.defect) as writer:
+    with Writer(view, Format(form)) as writer:
         for one in found:
             if isinstance(one, Defect):
                 outcome.count(one)

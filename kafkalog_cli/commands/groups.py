@@ -9,17 +9,17 @@ import typer
 
 from kafkalog.io.wording import counted, some_of
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, report_groups, show_note, show_warning
+from kafkalog_cli.outcome import Outcome, report_groups, show_note
 from kafkalog_cli.output import groups as show
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.node.state.groups import EndOffsets
-    from kafkalog.node.state.model import Group, GroupOffset, Groups, OffsetChange, OffsetLag
+    from kafkalog.node.state.model import Group, GroupOffset, Groups, OffsetLag
 
 
 def groups(
@@ -80,14 +80,15 @@ def groups(
     wanted = _wanted(found, then, group, outcome)
     if then is not None:
         changes = (one for one in changed_offsets(then, found) if one.group in wanted)
-        _write_changes(changes, topic, form, style, outcome)
+        of_topics = (one for one in changes if not topic or one.topic in topic)
+        write_all(of_topics, show.change_view(style), form)
         return outcome.status
     ends = EndOffsets(targets if lag else ())
     chosen = [found.groups[name] for name in wanted if name in found.groups]
     if export is not None:
         _export(export, chosen, topic, ends)
     _report_unknown(topic, chosen, outcome)
-    _write(chosen, topic, ends, form, style, outcome, details=bool(group))
+    _write(chosen, topic, ends, form, style, details=bool(group))
     _note_ends(ends, outcome)
     return outcome.status
 
@@ -99,55 +100,36 @@ def _note_ends(ends: EndOffsets, outcome: Outcome) -> None:
     outcome.leaves_out(ends.cut, hint="")
 
 
-def _write_changes(
-    changes: Iterable[OffsetChange],
-    topics: list[str] | None,
-    form: Format,
-    style: Style,
-    outcome: Outcome,
-) -> None:
-    with Writer(show.change_view(style), form, outcome.defect) as writer:
-        for change in changes:
-            if not topics or change.topic in topics:
-                writer.write(change)
-
-
 def _write(
     chosen: list[Group],
     topics: list[str] | None,
     ends: EndOffsets,
     form: Format,
     style: Style,
-    outcome: Outcome,
     *,
     details: bool,
 ) -> None:
     """Write a row per group, or with details per member and offset; objects have all of them."""
     if form == Format.TABLE and details:
-        _write_members(chosen, style, outcome)
+        _write_members(chosen, style)
     if form == Format.CSV or (form == Format.TABLE and (details or topics)):
-        with Writer(show.offset_view(style), form, outcome.defect) as offsets:
-            for one in chosen:
-                for offset in _offsets(one, topics, ends):
-                    offsets.write(offset)
+        offsets = (offset for one in chosen for offset in _offsets(one, topics, ends))
+        write_all(offsets, show.offset_view(style), form)
         return
-    with Writer(show.group_view(style), form, outcome.defect) as writer:
+    with Writer(show.group_view(style), form) as writer:
         for one in chosen:
             writer.write(show.ShownGroup(one, one.offsets.lag(ends.of, topics)))
-            if form != Format.TABLE:
-                for member in one.members:
-                    writer.write_row(show.MEMBER.row(show.ShownMember(one.name, member)))
-                for offset in _offsets(one, topics, ends):
-                    writer.write_row(show.OFFSET.row(offset))
+            for member in one.members:
+                writer.write_object(show.MEMBER.row(show.ShownMember(one.name, member)))
+            for offset in _offsets(one, topics, ends):
+                writer.write_object(show.OFFSET.row(offset))
 
 
-def _write_members(chosen: list[Group], style: Style, outcome: Outcome) -> None:
+def _write_members(chosen: list[Group], style: Style) -> None:
     """Write a table of the members, if there are any; name groups that have nothing to show."""
     members = [show.ShownMember(one.name, member) for one in chosen for member in one.members]
     if members:
-        with Writer(show.member_view(style), Format.TABLE, outcome.defect) as table:
-            for member in members:
-                table.write(member)
+        write_all(members, show.member_view(style), Format.TABLE)
         if any(one.offsets for one in chosen):
             typer.echo()
     for one in chosen:
@@ -169,8 +151,7 @@ def _wanted(
     known = {**found.groups, **(then.groups if then is not None else {})}
     for name in names or ():
         if name not in known:
-            show_warning(f"There is no group {name!r}.")
-            outcome.fail_if(True)
+            outcome.warn(f"There is no group {name!r}.")
     return sorted(name for name in known if names is None or name in names)
 
 
@@ -178,8 +159,7 @@ def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outc
     known = {offset.topic for group in chosen for offset in group.offsets}
     for name in topics or ():
         if name not in known:
-            show_warning(f"There is no committed offset of the topic {name!r}.")
-            outcome.fail_if(True)
+            outcome.warn(f"There is no committed offset of the topic {name!r}.")
 
 
 def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndOffsets) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kafkalog.io.wording import counted, printable
+from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_warning
@@ -84,13 +84,10 @@ def ls(
         rows = sorted(rows, key=fact, reverse=True)
     if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
         columns = columns.preceded(Column("DIRECTORY", attrgetter("directory"), fold=True))
-    with Writer(columns, form, outcome.defect) as writer:
+    with Writer(columns, form) as writer:
         for log_dir in list_log_dirs(targets):
-            if form == Format.TABLE:
-                for line in show.log_dir_heading(log_dir):
-                    typer.echo(printable(line))
-            elif form != Format.CSV:
-                writer.write_row(show.LOG_DIR.row(log_dir))
+            writer.write_lines(show.log_dir_heading(log_dir))
+            writer.write_object(show.LOG_DIR.row(log_dir))
             for defect in log_dir.defects:
                 outcome.count(defect)
                 writer.defect(defect)

@@ -16,7 +16,7 @@ from kafkalog_cli.outcome import Outcome, show_note, show_warning
 from kafkalog_cli.output import metadata as show
 from kafkalog_cli.output.objects import Style, time_text
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,13 +103,13 @@ def metadata(
             shown=lambda partition: outcome.shown(partition, LogView.STARTED),
         )
     _report_gaps(found, outcome, style := Style(exact, zone), says_when=moment is not None)
-    show = _Show(found, form, style, outcome)
+    shown = _Show(found, form, style, outcome)
     if since is not None:
-        show.changes()
+        write_all(found.changes, show.change_view(style), form)
     elif tree or image_path is not None:
-        show.tree(image_path or "/", only_leaf=cat)
+        shown.tree(image_path or "/", only_leaf=cat)
     else:
-        show.flat(topic, configs, find)
+        shown.flat(topic, configs, find)
     return outcome.status
 
 
@@ -152,46 +152,37 @@ class _Show:
         elif find is not None:
             self.find(find)
         else:
-            self.all_topics()
-
-    def all_topics(self) -> None:
-        with Writer(show.topic_view(self.style), self.form, self.outcome.defect) as writer:
-            for one in self.found.topics():
-                writer.write(one)
+            write_all(self.found.topics(), show.topic_view(self.style), self.form)
 
     def topics(self, names: list[str]) -> None:
         """Write partitions and configs of topics; CSV has only the partitions."""
         chosen = [one for one in self.found.topics() if one.name in names]
         for name in sorted({*names} - {one.name for one in chosen}):
-            self._warn(f"There is no topic {name!r}.")
+            self.outcome.warn(f"There is no topic {name!r}.")
         values = [value for one in chosen for value in self.found.configs(f"TOPIC:{one.name}")]
-        with Writer(show.partition_view(self.style), self.form, self.outcome.defect) as writer:
+        with Writer(show.partition_view(self.style), self.form) as writer:
             for one in chosen:
-                if self.form in (Format.NDJSON, Format.JSON):
-                    writer.write_row(show.TOPIC.row(one))
+                writer.write_object(show.TOPIC.row(one))
                 for partition in one.partitions:
                     writer.write(partition)
-            if self.form in (Format.NDJSON, Format.JSON):
-                for value in values:
-                    writer.write_row(show.CONFIG.row(value))
+            for value in values:
+                writer.write_object(show.CONFIG.row(value))
         if self.form == Format.TABLE and values:
             typer.echo()
-            with Writer(show.config_view(self.style), self.form, self.outcome.defect) as table:
-                for value in values:
-                    table.write(value)
+            write_all(values, show.config_view(self.style), self.form)
 
     def configs(self, of: str) -> None:
         values = list(self.found.configs(of))
         if not values and of.removeprefix("TOPIC:") not in self.found.image.topics:
-            self._warn(f"There is no topic {of!r}, and no other resource of that name has configs.")
-        with Writer(show.config_view(self.style), self.form, self.outcome.defect) as writer:
-            for value in values:
-                writer.write(value)
+            self.outcome.warn(
+                f"There is no topic {of!r}, and no other resource of that name has configs."
+            )
+        write_all(values, show.config_view(self.style), self.form)
 
     def find(self, name: str) -> None:
         leaves = list(self.found.find(name))
         if not leaves:
-            self._warn(f"No name in the tree has {name!r} in it.")
+            self.outcome.warn(f"No name in the tree has {name!r} in it.")
         self._leaves(leaves)
 
     def tree(self, path: str, *, only_leaf: bool) -> None:
@@ -199,7 +190,7 @@ class _Show:
 
         node = self.found.node(path)
         if node is None:
-            self._warn(f"There is no {path!r} in the tree.")
+            self.outcome.warn(f"There is no {path!r} in the tree.")
         elif only_leaf and not isinstance(node, Leaf):
             raise UsageError(f"{path} is not a leaf of the tree.", hint="Give --tree.")
         elif self.form != Format.TABLE:
@@ -208,19 +199,8 @@ class _Show:
             for line in tree_lines(node):
                 typer.echo(printable(line))
 
-    def changes(self) -> None:
-        with Writer(show.change_view(self.style), self.form, self.outcome.defect) as writer:
-            for one in self.found.changes:
-                writer.write(one)
-
     def _leaves(self, leaves: Iterable[MetadataLeaf]) -> None:
-        with Writer(show.leaf_view(self.style), self.form, self.outcome.defect) as writer:
-            for one in leaves:
-                writer.write(one)
-
-    def _warn(self, text: str) -> None:
-        show_warning(text)
-        self.outcome.fail_if(True)
+        write_all(leaves, show.leaf_view(self.style), self.form)
 
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:

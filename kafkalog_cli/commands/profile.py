@@ -92,7 +92,7 @@ def profile(
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.profiles import profile_view
-    from kafkalog_cli.output.writer import Writer
+    from kafkalog_cli.output.writer import write_all
 
     fast_path.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):
@@ -114,9 +114,7 @@ def profile(
         _write_parquet(found, to)
         return outcome.status
     columns = profile_view(Style(exact, opt.parse_zone(tz), bytes_form))
-    with Writer(columns, Format(form.value), outcome.defect) as writer:
-        for one in found:
-            writer.write(one)
+    write_all(found, columns, Format(form.value))
     return outcome.status
 
 

@@ -68,7 +68,7 @@ def rebuild_index(
     )
     if in_place:
         put_work_first()
-    with run, Writer(show.index_view(Style(exact)), form, outcome.defect) as out:
+    with run, Writer(show.index_view(Style(exact)), form) as out:
         # One scan is enough if nobody looks at the plan.
         with byte_progress(run.wanted, enabled=not quiet) as progress:
             results = run.apply(progress) if in_place and yes else run.plan(progress)
@@ -82,8 +82,7 @@ def rebuild_index(
                 with byte_progress(run.wanted, enabled=not quiet) as progress:
                     results = run.apply(progress)
         summary = show.index_summary(results)
-        if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.INDEX_SUMMARY.row(summary))
+        out.write_object(show.INDEX_SUMMARY.row(summary))
     if form == Format.TABLE:
         show.print_index_summary(summary, in_place=in_place)
     outcome.fail_if(summary.to_write > summary.written)

@@ -108,13 +108,14 @@ def recover(
     scan_rate, style = opt.parse_rate(rate), Style(exact)
     if in_place:
         put_work_first()
-    with run, Writer(show.recovery_view(style), form, outcome.defect) as out:
-        _plan(run, quiet=quiet)
+    with run, Writer(show.recovery_view(style), form) as out:
+        with byte_progress(run.partitions, enabled=not quiet) as progress:
+            run.plan(progress)
         if form == Format.TABLE:
             for one in run.results:
                 out.write(one)
             out.flush()
-            show.print_going(run.plans, outcome.defect, style)
+            show.print_going(run.plans, style)
             for name, stop in run.refused.items() if run.is_plan else ():
                 show_note(f"{name} would be refused: {stop.message}")
             show.note_recovery(run.asked, run.plans)
@@ -131,19 +132,13 @@ def recover(
         summary = show.RecoverySummary(
             tuple(run.plans), tuple(run.asked), len(run.refused), performed, scan_rate, in_place
         )
-        if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.RECOVERY_SUMMARY.row(summary))
+        out.write_object(show.RECOVERY_SUMMARY.row(summary))
     if form == Format.TABLE and run.plans:
         show.print_recovery_summary(summary, style)
     outcome.fail_if(run.has_losses or bool(run.refused))
     # A plan answers what a start would do, where nothing is an answer, too.
     is_concerned = run.is_plan or summary.changed > 0
     return outcome.of_work(has_changed=run.has_changed, is_concerned=is_concerned)
-
-
-def _plan(run: Recovery, *, quiet: bool) -> None:
-    with byte_progress(run.partitions, enabled=not quiet) as progress:
-        run.plan(progress)
 
 
 def _apply(run: Recovery, paths: list[str], *, yes: bool, quiet: bool) -> None:

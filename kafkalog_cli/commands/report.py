@@ -11,7 +11,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, write_all
 
 
 def report(
@@ -87,6 +87,5 @@ def report(
         new.file.write(page)
     defects = found.checked.defects
     outcome.fail_if(any(defects[one] for one in Severity if one != Severity.NOTE))
-    with Writer(view(Style(exact)), form, outcome.defect) as writer:
-        writer.write(WrittenReport(to, len(page), found))
+    write_all([WrittenReport(to, len(page), found)], view(Style(exact)), form)
     return outcome.status

@@ -66,7 +66,7 @@ def salvage(
         put_work_first()
     targets = [open_path(path) for path in paths]
     passes = 1 if dry_run else 2  # the copies are read back
-    with show.SalvageWriter(form, outcome.defect) as writer:
+    with show.SalvageWriter(form) as writer:
         with byte_progress(targets * passes, enabled=not quiet) as progress:
             tell = writer.take if dry_run else None
             summary = run_salvage(

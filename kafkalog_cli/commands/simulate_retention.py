@@ -65,7 +65,7 @@ def simulate_retention(
     sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    with RetentionWriter(summary, form, outcome, style, checks=checks) as writer:
+    with RetentionWriter(summary, form, style, checks=checks) as writer:
         for found in simulate(
             *targets,
             configs=sources,
@@ -74,7 +74,7 @@ def simulate_retention(
             log_start_offset=log_start_offset,
             listener=outcome,
         ):
-            writer.write(found)
+            writer.write_partition(found)
         writer.end()
     if form == Format.TABLE and targets:
         print_retention_summary(summary, style)

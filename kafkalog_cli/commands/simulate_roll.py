@@ -38,8 +38,8 @@ def simulate_roll(
     from kafkalog.change.roll.simulate import simulate_roll as simulate
     from kafkalog.files.log_dir import open_partition
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.maintenance import print_heading
     from kafkalog_cli.output import rolls as show
+    from kafkalog_cli.output.writer import print_lines
 
     style = Style(exact, opt.parse_zone(tz))
     given = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
@@ -52,16 +52,15 @@ def simulate_roll(
             progress=progress,
             listener=outcome,
         )
-    with Writer(show.segment_view(style), form, outcome.defect) as writer:
+    with Writer(show.segment_view(style), form) as writer:
         for defect in trials[0].replay.defects:
             outcome.count(defect)
             writer.defect(defect)
         for trial in trials:
             for segment in show.trial_segments(trial):
                 writer.write(segment)
-            if form in (Format.NDJSON, Format.JSON):
-                writer.write_row(show.ROLL_SUMMARY.row(trial))
+            writer.write_object(show.ROLL_SUMMARY.row(trial))
     if form == Format.TABLE:
         for trial in trials:
-            print_heading(show.trial_lines(trial, style))
+            print_lines(show.trial_lines(trial, style))
     return outcome.status

@@ -207,7 +207,7 @@ def _run_in_spark(
         run = partial(run_query, opened, query, tables.paths)
         with scratch_directory() as scratch:
             answer = _answer_of(run, options, outcome, scratch, find)
-            write_answer(answer, form, bytes_form, outcome.defect)
+            write_answer(answer, form, bytes_form)
     return outcome.status
 
 

@@ -8,11 +8,11 @@ import typer
 
 from formats.late_classes import dataclass
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, report_gaps, show_note, show_warning
+from kafkalog_cli.outcome import Outcome, report_gaps, show_note
 from kafkalog_cli.output import groups as show
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
@@ -83,7 +83,7 @@ def transactions(
             newer, older = abort_commands(one, "HOST:PORT")
             typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status
-    _write(ids, opened, form, style, outcome)
+    _write(ids, opened, form, style)
     return outcome.status
 
 
@@ -119,21 +119,17 @@ def _write(
     opened: list[OpenData],
     form: Format,
     style: Style,
-    outcome: Outcome,
 ) -> None:
     """Write transactional ids, then open transactions; CSV has rows of one kind."""
-    with Writer(show.id_view(style), form, outcome.defect) as writer:
+    with Writer(show.id_view(style), form) as writer:
         for one in ids:
             writer.write(one)
-        if form in (Format.NDJSON, Format.JSON):
-            for other in opened:
-                writer.write_row(show.OPEN_TRANSACTION.row(other))
+        for other in opened:
+            writer.write_object(show.OPEN_TRANSACTION.row(other))
     if opened and (form == Format.TABLE or (form == Format.CSV and not ids)):
         if ids:
             typer.echo()
-        with Writer(show.open_view(style), form, outcome.defect) as table:
-            for other in opened:
-                table.write(other)
+        write_all(opened, show.open_view(style), form)
 
 
 def _report_unknown(
@@ -144,13 +140,11 @@ def _report_unknown(
     unknown = [f"transactional id {name!r}" for name in names or () if name not in found.ids]
     unknown += [f"producer {one}" for one in producers or () if one not in known]
     for one in unknown:
-        show_warning(f"There is no {one}.")
-    outcome.fail_if(bool(unknown))
+        outcome.warn(f"There is no {one}.")
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     for error in found.errors:
-        show_warning(f"open transactions here are not shown: {error.path}: {error.message}")
-    outcome.fail_if(bool(found.errors))
+        outcome.warn(f"open transactions here are not shown: {error.path}: {error.message}")
     outcome.leaves_out(found.cut, hint="")

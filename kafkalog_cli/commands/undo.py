@@ -10,7 +10,7 @@ from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, write_all
 from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ def undo(
     planned = _undo(path, watch, outcome, in_place=is_done)
     if planned is None:
         return outcome.of_work(has_changed=True, is_concerned=True)
-    with Writer(show.undo_view(Style(exact)), form, outcome.defect) as writer:
-        for partition in planned.partitions:
-            writer.write(show.Restored(partition, is_done))
+    restored = [show.Restored(one, is_done) for one in planned.partitions]
+    write_all(restored, show.undo_view(Style(exact)), form)
     if in_place and not yes and (planned.partitions or planned.files):
         question = f"Restore {show.what_of(planned)}?"
         is_done = consents(question, yes=yes)
@@ -79,9 +78,7 @@ def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
     from kafkalog_cli.output import undone as show
 
     found = recorded_runs(path, failed=outcome.hear)
-    with Writer(show.run_view(style), form, outcome.defect) as writer:
-        for one in found:
-            writer.write(one)
+    write_all(found, show.run_view(style), form)
     if not found and not outcome.errors:
         show_note(f"{path} has no backup of a run")
     return outcome.of_work(has_changed=False, is_concerned=any(one.can_be_undone for one in found))

@@ -144,7 +144,7 @@ def verify(
     with (
         byte_progress(run.targets, enabled=not quiet and is_local) as progress,
         nullcontext() if is_local else choice.open() as opened,
-        _make_report(form, run.targets, progress, outcome) as report,
+        _make_report(form, run.targets, progress) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         for defect in defects:
@@ -170,10 +170,7 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
 
 
 def _make_report(
-    form: ReportFormat,
-    targets: Sequence[Target],
-    progress: ByteProgress | None,
-    outcome: Outcome,
+    form: ReportFormat, targets: Sequence[Target], progress: ByteProgress | None
 ) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
@@ -185,4 +182,4 @@ def _make_report(
         from kafkalog_cli.output.reports import PrometheusReport
 
         return PrometheusReport(targets)
-    return Listing(Format(form.value), outcome.defect, hidden)
+    return Listing(Format(form.value), hidden)

@@ -57,7 +57,7 @@ def where(
     for name in share_group or ():
         _require_share(name)
     targets: Sequence[LogDirListing | PartitionDir | FileEntry] = outcome.open_all(paths, topics=())
-    with Writer(show.coordinator_view(Style()), form, outcome.defect) as writer:
+    with Writer(show.coordinator_view(Style()), form) as writer:
         for of, names, topic in wanted:
             if names:
                 found = state.internal_topic(topic, targets)

@@ -11,7 +11,7 @@ from kafkalog.change.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import final_path
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text, print_heading
+from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -28,6 +28,7 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import file_cell, left_overs_text
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -190,7 +191,7 @@ def print_candidate(candidate: Candidate) -> None:
         f"{final_path(candidate.partition.path)}: {marks_text(candidate.marks)}",
         configs_text(candidate.configs),
     ]
-    print_heading(lines)
+    print_lines(lines)
 
 
 def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
@@ -215,7 +216,7 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_pla
         lines.append(f"--all adds {summary.clean_enough} more that a broker would skip")
     if summary.compacted and not in_place:
         lines.append("nothing was changed; --in-place applies the plan")
-    print_heading(lines)
+    print_lines(lines)
 
 
 def _name(partition: PartitionDir) -> str:
@@ -303,7 +304,7 @@ def print_audit(audit: Audit) -> None:
         verdict = "not judged: no part of it counts as compacted"
     elif audit.original is None:
         verdict += "; only --original shows whether a record is missing"
-    print_heading([judged, verdict])
+    print_lines([judged, verdict])
 
 
 def print_audits(audits: Sequence[Audit]) -> None:
@@ -312,4 +313,4 @@ def print_audits(audits: Sequence[Audit]) -> None:
     line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"
     if not wrong and any(audit.original is None for audit in audits):
         line += "; only --original shows whether a record is missing"
-    print_heading([line])
+    print_lines([line])

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,
@@ -19,6 +18,7 @@ from kafkalog_cli.output.objects import (
     size_text,
     time_text,
 )
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -172,7 +172,7 @@ def print_report(report: Report, style: Style, until_ms: int | None) -> None:
         won.append(f"up to {size(total.dirty_bytes)} by compaction")
     if won:
         lines.append(f"could be reclaimed: {', '.join(won)}")
-    print_heading(lines + [_disk_line(disk, style) for disk in report.disks])
+    print_lines(lines + [_disk_line(disk, style) for disk in report.disks])
 
 
 def _disk_line(disk: Disk, style: Style) -> str:

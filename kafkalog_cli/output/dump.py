@@ -383,7 +383,7 @@ class Dump:
         # One JSON array has all kinds of objects.
         if self._writer is None or (self._view_name != kind and self.style.form != Format.JSON):
             self._writers.close()
-            self._writer = Writer(view, Format(self.style.form), self.outcome.defect)
+            self._writer = Writer(view, Format(self.style.form))
             self._writers.enter_context(self._writer)
         self._writer.view = view
         self._view_name = kind

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted, some_of
-from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.outcome import END_HINT
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -24,11 +23,8 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkalog.change.lake import ExportedPart, ExportSummary
     from kafkalog.change.lake.model import Gap
-    from kafkalog.model import Defect
     from kafkalog_cli.output.objects import Style
 
 
@@ -169,49 +165,32 @@ def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     return View(tuple(columns), lambda _: {})
 
 
-class ExportWriter:
+class ExportWriter(Writer[PartitionTotal]):
     """Writes the result of an export; use it as a context manager.
 
     A table has a row per partition, then the defects; NDJSON, JSON and CSV have an object per file,
     the first two also its defects and the summary.
     """
 
-    def __init__(self, form: Format, on_defect: Callable[[Defect], None], style: Style) -> None:
-        self._form = form
+    def __init__(self, form: Format, style: Style) -> None:
+        super().__init__(_view([], style), form)
         self._style = style
-        self._writer: Writer[PartitionTotal] = Writer(_view([], style), form, on_defect)
 
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._writer.__exit__(*raised)
-
-    def write(self, summary: ExportSummary) -> None:
-        if self._form == Format.TABLE:
-            self._write_table(summary)
-            return
+    def write_summary(self, summary: ExportSummary) -> None:
+        if self.form == Format.TABLE:
+            totals = partition_totals(summary.parts)
+            self.view = _view(totals, self._style)
+            for total in totals:
+                self.write(total)
         for part in summary.parts:
-            self._writer.write_row(EXPORT_PART.row(part))
+            if self.form != Format.TABLE:
+                self.write_row(EXPORT_PART.row(part))
             for defect in part.defects:
-                self._writer.defect(defect)
-        if self._form != Format.CSV:
-            for gap in summary.gaps:
-                self._writer.write_row(EXPORT_GAP.row(gap))
-            self._writer.write_row(EXPORT_SUMMARY.row(summary))
-        self._writer.flush()
-
-    def _write_table(self, summary: ExportSummary) -> None:
-        totals = partition_totals(summary.parts)
-        self._writer.view = _view(totals, self._style)
-        for total in totals:
-            self._writer.write(total)
-        for part in summary.parts:
-            for defect in part.defects:
-                self._writer.defect(defect)
-        self._writer.flush()
-        print_heading(_lines(summary, self._style))
+                self.defect(defect)
+        for gap in summary.gaps:
+            self.write_object(EXPORT_GAP.row(gap))
+        self.write_object(EXPORT_SUMMARY.row(summary))
+        self.write_lines(_lines(summary, self._style))
 
 
 def _lines(summary: ExportSummary, style: Style) -> list[str]:

@@ -60,10 +60,10 @@ class FindingTable(Report):
 
     def end(self, facts: RunFacts) -> None:
         self._flush()
-        if not facts.schedule.targets:
+        if not facts.run.schedule.targets:
             return
         width = terminal_width()
-        texts = [*next_start_lines(facts.verification.next_starts), *summary_lines(facts)]
+        texts = [*next_start_lines(facts.run.next_starts), *summary_lines(facts)]
         _put(line for text in texts for line in wrapped(text, first="", width=width))
 
     def _flush(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.answers.verification import Findings
-    from kafkalog.check.schedule import Schedule
-    from kafkalog.check.verify import Verification
     from kafkalog.errors import KafkaLogError
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.node.recovery import NextStart
@@ -58,52 +57,36 @@ class RunFacts:
     status: int = 0
 
     @property
-    def verification(self) -> Verification:
-        return self.run.verification
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.run.schedule
-
-    @property
-    def duration_s(self) -> float:
-        return (self.ended_ms - self.started_ms) / 1000
-
-    @property
     def levels(self) -> list[Level]:
         """The levels at which segments were read; the requested one if none were read."""
-        used = self.verification.summary.levels
-        return [level for level in Level if level in used] or [self.schedule.level]
+        used = self.run.summary.levels
+        return [level for level in Level if level in used] or [self.run.schedule.level]
 
 
-class Report:
+class Report(ABC):
     """A sink for findings; a context manager that completes the output."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *raised: Any) -> None:  # noqa: B027 # one that is printed as it comes
         """End the report, even after an error."""
 
-    def finding(self, defect: Defect) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def finding(self, defect: Defect) -> None: ...
 
-    def end(self, facts: RunFacts) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def end(self, facts: RunFacts) -> None: ...
 
 
 class Listing(Report):
     """A report as NDJSON, JSON or CSV: findings, then (not in CSV) next starts and summary."""
 
     def __init__(
-        self,
-        form: Format,
-        on_defect: Callable[[Defect], None],
-        hidden: Callable[[], AbstractContextManager[None]] = nullcontext,
+        self, form: Format, hidden: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        self._form = form
         self._hidden = hidden
-        self._writer = Writer(DEFECT.view(PLAIN), form, on_defect)
+        self._writer = Writer(DEFECT.view(PLAIN), form)
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
@@ -118,14 +101,13 @@ class Listing(Report):
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        if self._form != Format.CSV:
-            for start in facts.verification.next_starts:
-                self._writer.write_row(NEXT_START.row(start))
-            self._writer.write_row(SUMMARY.row(facts))
+        for start in facts.run.next_starts:
+            self._writer.write_object(NEXT_START.row(start))
+        self._writer.write_object(SUMMARY.row(facts))
 
 
 def _sample(facts: RunFacts) -> object:
-    schedule = facts.schedule
+    schedule = facts.run.schedule
     if schedule.sample is None:
         return None
     return {
@@ -137,11 +119,11 @@ def _sample(facts: RunFacts) -> object:
 
 
 def _defects(facts: RunFacts) -> object:
-    return {one.value: facts.verification.summary.defects[one] for one in Severity}
+    return {one.value: facts.run.summary.defects[one] for one in Severity}
 
 
 def _sum(name: str, meaning: str) -> Field[RunFacts]:
-    return Field(name, INT, meaning, f"verification.summary.{name}")
+    return Field(name, INT, meaning, f"run.summary.{name}")
 
 
 MEANING_OF_MODE: Final = (
@@ -189,7 +171,7 @@ SUMMARY: Final = ObjectType[RunFacts](
     _sum("segments_deferred", "past `--max-duration`; not in `bytes_expected`"),
     Field("defects", OBJECT, "by severity", _defects),
     Field("levels", ARRAY, "at which segments were read"),
-    Field("looked", TEXT, MEANING_OF_LOOKED, "verification.summary.looked"),
+    Field("looked", TEXT, MEANING_OF_LOOKED, "run.summary.looked"),
     Field("sample", OBJECT | None,
           "`share`, `seed`, and how many `segments` `of` all were read at `--level`", _sample),
 )  # fmt: skip
@@ -220,21 +202,21 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
 
 
 def summary_lines(facts: RunFacts) -> list[str]:
-    summary, schedule = facts.verification.summary, facts.schedule
+    summary, schedule = facts.run.summary, facts.run.schedule
     level = " and ".join(facts.levels)
     checked = (
         f"{counted(summary.files, 'file')}, {counted(summary.batches, 'batch')}, "
         f"{counted(summary.records, 'record')}, "
         f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
-    is_whole = not facts.errors and not facts.verification.put_off
+    is_whole = not facts.errors and not facts.run.verification.put_off
     lines = [f"{checked}: {verdict(summary.looked, summary.defects, is_whole=is_whole)}"]
     if schedule.sample is not None:
         lines.append(
             f"sample: {schedule.segments_chosen} of {schedule.segments_in_all} segments at level "
             f"{schedule.level}, seed {schedule.sample.seed}"
         )
-    if facts.verification.put_off:
+    if facts.run.verification.put_off:
         lines.append(
             f"deferred when time ran out: {size_cell(summary.bytes_deferred, exact=False)} in "
             f"{counted(summary.segments_deferred, 'segment')}"

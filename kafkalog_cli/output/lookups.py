@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.io.wording import counted, printable
+from kafkalog.answers.search.lookups import PartitionLookup
+from kafkalog.io.wording import counted
 from kafkalog.log.defects import make_defect
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.objects import (
@@ -29,7 +29,6 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.answers.search.lookups import PartitionLookup
     from kafkalog.model import Record
     from kafkalog.node.lookup import Lookup, Step
     from kafkalog_cli.output.objects import Style, View
@@ -148,13 +147,13 @@ def lookup_view(style: Style, *, names: bool, directories: bool) -> View[Partiti
     )
 
 
-class LookupWriter:
+class LookupWriter(Writer[PartitionLookup]):
     """Writes answers, with their steps and records; use it as a context manager.
 
     Args:
         form: format of the listing.
         style: of the cells.
-        outcome: takes defects.
+        outcome: fails where a scan found something else.
         names, directories: as for `lookup_view`.
         explains: whether the steps of each lookup follow its row.
         shows_records: whether the record that was found follows its row.
@@ -173,9 +172,7 @@ class LookupWriter:
         shows_records: bool,
         keeps: bool,
     ) -> None:
-        view = lookup_view(style, names=names, directories=directories)
-        self._writer = Writer(view, form, outcome.defect)
-        self._form = form
+        super().__init__(lookup_view(style, names=names, directories=directories), form)
         self._style = style
         self._outcome = outcome
         self._explains = explains
@@ -185,13 +182,6 @@ class LookupWriter:
         self._answered: set[int | str] = set()
         self._resets: list[PartitionLookup] = []
 
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._writer.__exit__(*raised)
-
     @property
     def is_complete(self) -> bool:
         """Whether some partition has answered each query."""
@@ -200,24 +190,19 @@ class LookupWriter:
     def write(self, one: PartitionLookup) -> None:
         """Write an answer; a scan that found something else is a defect."""
         found = one.lookup
-        self._writer.write(one)
+        super().write(one)
         self._asked.add(found.query)
         if found.found:
             self._answered.add(found.query)
         if self._keeps:
             self._resets.append(one)
-        if self._explains and self._form == Format.TABLE:
-            self._writer.flush()
-            print_steps(found)
-        elif self._explains and self._form != Format.CSV:
+        if self._explains:
+            self.write_lines(step_lines(found))
             for step in enumerate(found.steps):
-                self._writer.write_row(STEP.row(step))
+                self.write_object(STEP.row(step))
         if self._shows_records and found.record is not None:
-            if self._form == Format.TABLE:
-                self._writer.flush()
-                print_record(found.record, self._style)
-            elif self._form != Format.CSV:
-                self._writer.write_row(RECORD.row(found.record, self._style))
+            self.write_lines(record_lines(found.record, self._style))
+            self.write_object(RECORD.row(found.record, self._style))
         if not one.agrees:
             assert one.control is not None, "there is something to disagree with"
             defect = make_defect(
@@ -227,7 +212,7 @@ class LookupWriter:
                 f"offset {one.control.offset}.",
             )
             self._outcome.fail_if(True)
-            self._writer.defect(defect)
+            self.defect(defect)
 
     def export(self, path: str) -> None:
         """Write where groups go on to a CSV for Kafka's tool; note what is no answer."""
@@ -255,7 +240,7 @@ def _name(one: PartitionLookup) -> str:
     )
 
 
-def print_steps(found: Lookup) -> None:
+def step_lines(found: Lookup) -> list[str]:
     lines = []
     for step in found.steps:
         where = f" {step.path.rpartition('/')[2]}" if step.path else ""
@@ -264,10 +249,10 @@ def print_steps(found: Lookup) -> None:
             values = ", ".join(f"{name} {value}" for name, value in asdict(probe.entry).items())
             lines.append(f"    [{probe.low}, {probe.high}): {values}")
     lines.append(f"  {counted(found.bytes_read, 'byte')} read")
-    _put(lines)
+    return lines
 
 
-def print_record(record: Record, style: Style) -> None:
+def record_lines(record: Record, style: Style) -> list[str]:
     form, time = style.bytes_form, time_cell(record.timestamp, style.zone)
     lines = [
         f"  offset {record.offset}, {time} {record.timestamp_type}",
@@ -277,9 +262,4 @@ def print_record(record: Record, style: Style) -> None:
     for header in record.headers:
         name = header.key.decode("utf-8", "replace")
         lines.append(f"  header {name} = {bytes_cell(header.value, form)}")
-    _put(lines)
-
-
-def _put(lines: list[str]) -> None:
-    text = "".join(printable(line) + "\n" for line in lines)
-    sys.stdout.buffer.write(text.encode("utf-8"))
+    return lines

@@ -11,7 +11,7 @@ from kafkalog.change.repair import Fate, FileChange, IndexComparison, RecoveryPl
 from kafkalog.io.wording import counted
 from kafkalog.node.recovery import NextStart, PredictedStart, Verdict
 from kafkalog.node.recovery.model import refusal_line, start_line
-from kafkalog_cli.maintenance import CONFIGS, print_heading
+from kafkalog_cli.maintenance import CONFIGS
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.findings import MEANING_OF_MODE, MEANING_OF_VERDICT
 from kafkalog_cli.output.objects import (
@@ -29,14 +29,13 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import Tone, file_cell
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, print_lines, write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.change.repair.rebuild import IndexedPartition
     from kafkalog.change.repair.run import RecoveredPartition
-    from kafkalog.model import Defect
     from kafkalog.node.recovery import NodeStart
     from kafkalog_cli.output.objects import Style
 
@@ -206,9 +205,7 @@ def _tone_of_start(one: RecoveredPartition) -> Tone | None:
     return Tone.DOUBTFUL if one.plan.verdict == "truncate" else None
 
 
-def print_going(
-    plans: Sequence[RecoveryPlan], on_defect: Callable[[Defect], None], style: Style
-) -> None:
+def print_going(plans: Sequence[RecoveryPlan], style: Style) -> None:
     going = [_Going(plan, change) for plan in plans for change in plan.going]
     view = View[_Going](
         (
@@ -221,9 +218,7 @@ def print_going(
         lambda one: asdict(one.change),
     )
     if going:
-        with Writer(view, Format.TABLE, on_defect) as out:
-            for one in going:
-                out.write(one)
+        write_all(going, view, Format.TABLE)
 
 
 def note_recovery(nodes: Sequence[NodeStart], plans: list[RecoveryPlan]) -> None:
@@ -298,7 +293,7 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         lines.append(f"{summary.performed} recovered, {rest} not")
     elif summary.changed:
         lines.append("nothing was changed; --in-place applies the plan")
-    print_heading(lines)
+    print_lines(lines)
 
 
 def _duration(seconds: float) -> str:
@@ -361,4 +356,4 @@ def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
         lines.append(f"{summary.written} written")
     elif summary.to_write and not in_place:
         lines.append("nothing was changed; --in-place applies the plan")
-    print_heading(lines)
+    print_lines(lines)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.io.wording import counted, printable, some_of
+from kafkalog.io.wording import counted, some_of
 from kafkalog_cli.outcome import show_note, show_warning
 from kafkalog_cli.output.objects import BOOL, INT, SIZE, TEXT, Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
 
 if TYPE_CHECKING:
     from kafkalog.errors import Event
@@ -80,12 +79,11 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
         Column("OFFSETS", _offsets),
         Column("BEFORE", "records_before"),
     )
-    with Writer(view, form, lambda _: None) as writer:
+    with Writer(view, form) as writer:
         for done in summary.logs:
             writer.write(ShownLog(done, performed))
-        if form in (Format.NDJSON, Format.JSON):
-            for one in summary.offsets:
-                writer.write_row(TRANSLATED.row(one))
+        for one in summary.offsets:
+            writer.write_object(TRANSLATED.row(one))
     if form == Format.TABLE:
         _print_totals(summary, performed=performed)
         if summary.offsets:
@@ -101,9 +99,7 @@ def _write_offsets(summary: ReplaySummary, style: Style) -> None:
         Column("TO", "to_topic", fold=True),
         Column("OFFSET", "to_offset"),
     )
-    with Writer(view, Format.TABLE, lambda _: None) as writer:
-        for one in summary.offsets:
-            writer.write(one)
+    write_all(summary.offsets, view, Format.TABLE)
 
 
 def _destination(one: ShownLog) -> str:
@@ -126,7 +122,7 @@ def _print_totals(summary: ReplaySummary, *, performed: bool) -> None:
         line = "nothing to do: the run is complete"
     elif before := sum(one.records_before for one in summary.logs):
         line += f"; {counted(before, 'record')} before"
-    sys.stdout.buffer.write(f"{printable(line)}\n".encode())
+    print_lines([line])
 
 
 def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListener:

@@ -13,7 +13,7 @@ from kafkalog.change.resurrection.model import (
     manifest_object,
 )
 from kafkalog.io.wording import counted, printable
-from kafkalog_cli.outcome import show_defect, show_note
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -143,10 +143,9 @@ class ResurrectWriter:
 
     def write(self, summary: ResurrectSummary) -> None:
         """Write the rows, then what they add up to; the command that starts Kafka comes last."""
-        is_lines = self._form in (Format.NDJSON, Format.JSON)
-        with Writer(_topic_view(), self._form, show_defect) as writer:
+        with Writer(_topic_view(), self._form) as writer:
             for row in self._rows:
-                if is_lines:
+                if self._form in (Format.NDJSON, Format.JSON):
                     writer.write_row(manifest_object(row))
                 elif isinstance(row, ResurrectedTopic):
                     writer.write(row)

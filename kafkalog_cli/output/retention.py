@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from formats.late_classes import dataclass
 from kafkalog.io.wording import counted
@@ -13,7 +13,6 @@ from kafkalog_cli.maintenance import (
     MARKS,
     configs_text,
     marks_text,
-    print_heading,
 )
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -32,7 +31,7 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import Tone, duration_text, with_durations
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
 
 if TYPE_CHECKING:
     from kafkalog.change.retention import (
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from kafkalog.change.retention.simulation import Check, Schedule
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Row, Style, View
+    from kafkalog_cli.output.objects import Style, View
 
 
 class Judged(NamedTuple):
@@ -243,56 +241,36 @@ CHECK: Final = ObjectType[Checked](
 )  # fmt: skip
 
 
-class RetentionWriter:
+class RetentionWriter(Writer[Judged]):
     """Writes partitions and the verdicts on their segments; use it as a context manager.
 
     Args:
         summary: counts what is written.
         form: format of the listing.
-        outcome: takes defects.
         style: style of the tables.
         checks: whether to write at which checks of a broker the segments go, too.
     """
 
     def __init__(
-        self,
-        summary: RetentionSummary,
-        form: Format,
-        outcome: Outcome,
-        style: Style,
-        *,
-        checks: bool = False,
+        self, summary: RetentionSummary, form: Format, style: Style, *, checks: bool = False
     ) -> None:
+        super().__init__(verdict_view(style), form)
         self._summary = summary
-        self._form = form
         self._style = style
-        self._outcome = outcome
         self._checks = checks
-        self._writer = Writer(verdict_view(style), form, outcome.defect)
 
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._writer.__exit__(*raised)
-
-    def write(self, found: PartitionRetention) -> None:
+    def write_partition(self, found: PartitionRetention) -> None:
         self._summary.add(found)
-        if self._form == Format.TABLE:
-            self._writer.flush()
-            print_heading(partition_heading(found))
-        elif self._form != Format.CSV:
-            self._writer.write_row(RETENTION_PARTITION.row(found))
+        marks = f"{found.partition.path}: {marks_text(found.marks)}"
+        self.write_lines([marks, configs_text(found.configs)])
+        self.write_object(RETENTION_PARTITION.row(found))
         for verdict in found.verdicts:
-            self._writer.write(Judged(found, verdict))
+            self.write(Judged(found, verdict))
         if found.remote is not None:
-            if self._form == Format.TABLE:
-                self._writer.flush()
-                print_heading([remote_heading(found.remote, self._style)])
+            self.write_lines([remote_heading(found.remote, self._style)])
             for verdict in found.remote.verdicts:
-                self._writer.write(Judged(found, verdict, "remote"))
-        if self._checks and self._form != Format.CSV:
+                self.write(Judged(found, verdict, "remote"))
+        if self._checks and self.form != Format.CSV:
             self._write_checks(found)
 
     def _write_checks(self, found: PartitionRetention) -> None:
@@ -304,31 +282,17 @@ class RetentionWriter:
             for check in checks
             for deletion in check.deleted
         ]
-        if self._form != Format.TABLE:
-            for row in rows:
-                self._writer.write_row(CHECK.row(row))
-            return
-        self._writer.flush()
         start = time_text(schedule.first_ms, self._style)
         who = "retention task" if schedule.runner == "retention" else schedule.runner
         what = f"checks of the {who} from {start} on: {configs_text(schedule.configs)}"
-        print_heading([what if rows else f"{what}; none deletes anything"])
-        if rows:
-            with Writer(check_view(self._style), Format.TABLE, self._outcome.defect) as writer:
-                for row in rows:
-                    writer.write(row)
-
-    def row(self, row: Row) -> None:
-        """Write another object, in NDJSON and JSON."""
-        if self._form in (Format.NDJSON, Format.JSON):
-            self._writer.write_row(row)
-
-    def flush(self) -> None:
-        if self._form == Format.TABLE:
-            self._writer.flush()
+        self.write_lines([what if rows else f"{what}; none deletes anything"])
+        for row in rows:
+            self.write_object(CHECK.row(row))
+        if rows and self.form == Format.TABLE:
+            write_all(rows, check_view(self._style), Format.TABLE)
 
     def end(self) -> None:
-        self.row(RETENTION_SUMMARY.row(self._summary))
+        self.write_object(RETENTION_SUMMARY.row(self._summary))
 
 
 def verdict_view(style: Style) -> View[Judged]:
@@ -372,13 +336,6 @@ def _late(one: Checked, style: Style) -> str:
     return duration_text(late_ms // 1000 * 1000)
 
 
-def partition_heading(found: PartitionRetention) -> list[str]:
-    return [
-        f"{found.partition.path}: {marks_text(found.marks)}",
-        configs_text(found.configs),
-    ]
-
-
 def remote_heading(remote: RemoteRetention, style: Style) -> str:
     size, local = (size_text(one, style) for one in (remote.size_bytes, remote.local_bytes))
     gone = f"{counted(remote.segments_deleted, 'segment')} of {len(remote.verdicts)} deleted"
@@ -404,4 +361,4 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     if summary.remote_segments:
         there = f"{summary.remote_segments_deleted} of {summary.remote_segments} segments"
         lines.append(f"in remote storage: {there}, {size(summary.remote_bytes_freed)}")
-    print_heading(lines)
+    print_lines(lines)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.change.rescue import MANIFEST, Fate, SalvageSummary, manifest_object
-from kafkalog.io.wording import counted, printable
+from kafkalog.io.wording import counted
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -26,13 +25,12 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import file_cell, size_cell
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, print_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog.change.rescue.model import Row as ManifestRow
-    from kafkalog.model import Defect
 
 _LOG: Final[Field[Any]] = Field("path", TEXT, "in the source")
 
@@ -158,24 +156,16 @@ def _lost_view() -> View[dict[str, Any]]:
     )
 
 
-class SalvageWriter:
+class SalvageWriter(Writer[dict[str, Any]]):
     """Writes rows of a manifest: all as objects, the lost ranges as CSV, what is lost as a table.
 
     Attributes:
         unfinished: the partitions with a transaction that nothing ends.
     """
 
-    def __init__(self, form: Format, on_defect: Callable[[Defect], None]) -> None:
-        self._form = form
-        self._writer = Writer(_lost_view(), form, on_defect)
+    def __init__(self, form: Format) -> None:
+        super().__init__(_lost_view(), form)
         self.unfinished: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._writer.__exit__(*raised)
 
     def take(self, row: ManifestRow) -> None:
         self.write(manifest_object(row))
@@ -184,14 +174,13 @@ class SalvageWriter:
         is_range = row["type"] == "lost_range" and not row["lent"]
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)
-        if self._form in (Format.NDJSON, Format.JSON) or (self._form == Format.CSV and is_range):
-            self._writer.write_row(row)
-        elif self._form == Format.TABLE and (is_range or row.get("fate") == Fate.LOST):
-            self._writer.write(row)
-        elif self._form == Format.TABLE and row["type"] == "defect":
-            self._writer.flush()
-            line = f"! {row['reference']}: {row['path']}: {row['detail']}"
-            sys.stdout.buffer.write(f"{printable(line)}\n".encode())
+        if self.form != Format.TABLE:
+            if is_range or self.form != Format.CSV:
+                self.write_row(row)
+        elif is_range or row.get("fate") == Fate.LOST:
+            super().write(row)
+        elif row["type"] == "defect":
+            self.write_lines([f"! {row['reference']}: {row['path']}: {row['detail']}"])
 
 
 def note_unfinished(rows: Iterable[dict[str, Any]]) -> None:
@@ -226,7 +215,7 @@ def print_totals(summary: SalvageSummary) -> None:
         records = counted(summary.records_skipped, "record")
         what = "file or directory" if skipped == 1 else "files or directories"
         lines.append(f"left out: {skipped} {what}, with {records}")
-    sys.stdout.buffer.write("".join(f"{printable(line)}\n" for line in lines).encode())
+    print_lines(lines)
 
 
 def _offsets(row: dict[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -17,6 +16,7 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import left_overs_text
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,4 +78,4 @@ def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: 
         lines.append("nothing was changed; --in-place applies the plan")
     elif trimmed and not any(one.is_done for one in trimmed):
         lines.append("nothing was changed")
-    print_heading(lines)
+    print_lines(lines)

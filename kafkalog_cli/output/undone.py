@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -19,6 +18,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from kafkalog.change.journal import PartitionUndo, RecordedRun, Undo
@@ -111,7 +111,7 @@ def undo_view(style: Style) -> View[Restored]:
 
 def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
     if not undo.partitions and not undo.files:
-        print_heading(["nothing to undo: everything is already restored"])
+        print_lines(["nothing to undo: everything is already restored"])
         return
     partitions = what_of(undo)
     if is_done:
@@ -119,7 +119,7 @@ def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
     else:
         lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
         lines.append("nothing was changed" + ("" if in_place else ": --in-place applies the plan"))
-    print_heading(lines)
+    print_lines(lines)
 
 
 def what_of(undo: Undo) -> str:
