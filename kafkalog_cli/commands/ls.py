@@ -59,11 +59,7 @@ def ls(
     kafkalog ls --files --format ndjson /var/lib/kafka
     """
     from kafkalog.files.log_dir import FileEntry
-    from kafkalog.node.inventory import (
-        list_files,
-        list_log_dirs,
-        list_segments,
-    )
+    from kafkalog.node.inventory import list_files, list_log_dirs, list_segments
     from kafkalog.node.targets import partitions_of
 
     style = Style(exact=exact, zone=opt.parse_zone(tz))

@@ -46,12 +46,10 @@ def _sums(prefix: str) -> tuple[Field[Any], ...]:
         Field("size", SIZE, "length of the files", f"{at}size_bytes"),
         Field("leftover_bytes", SIZE, "blocks that nothing reads: `.deleted` and `.cleaned` "
                                       "files, deleted and stray partitions", f"{at}leftover_bytes"),
-        Field("replicas", INT, "partition directories; 0 by day and by kind",
-              f"{at}replicas"),
+        Field("replicas", INT, "partition directories; 0 by day and by kind", f"{at}replicas"),
         Field("growth", ARRAY, "bytes appended in each of the last 24 hours, oldest first; "
                                "empty if not measured", f"{at}growth"),
-        Field("growth_per_hour", SIZE | None, "their mean",
-              f"{at}growth_per_hour"),
+        Field("growth_per_hour", SIZE | None, "their mean", f"{at}growth_per_hour"),
         Field("freed_now", SIZE | None, "by retention at its next check", ahead("freed_now")),
         Field("freed_later", SIZE | None, "by time alone until the end of the forecast",
               ahead("freed_later")),

@@ -14,13 +14,7 @@ from formats import file_names
 from formats.file_names import FileKind, partition_of
 from formats.late_classes import dataclass
 from kafkalog.errors import GoneError, KafkaLogError, ShortageError
-from kafkalog.files.log_dir import (
-    FileEntry,
-    LogDirListing,
-    PartitionDir,
-    Segment,
-    one_log,
-)
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, one_log
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import some_of
@@ -35,10 +29,7 @@ from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_o
 from kafkalog_cli.output.objects import Column, Style, View
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.records import batch_view, record_view
-from kafkalog_cli.output.side_files import (
-    side_file_content,
-    side_file_view,
-)
+from kafkalog_cli.output.side_files import side_file_content, side_file_view
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

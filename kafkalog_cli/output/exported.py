@@ -53,9 +53,7 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     Field("rejects_file", TEXT | None,
           "relative to the destination",
           lambda one: None if one.rejects is None else one.rejects.file),
-    Field("defects", INT,
-          "skipped damage and deletions: `defect` objects follow",
-          "defect_count"),
+    Field("defects", INT, "skipped damage and deletions: `defect` objects follow", "defect_count"),
 )  # fmt: skip
 EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
     "export_gap",
@@ -98,21 +96,16 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
           "left_out.below_log_start"),
     Field("commit", INT | None, "of `--append`, from 0",
           lambda one: None if one.increment is None else one.increment.number),
-    Field("gaps", INT, "`export_gap` objects precede",
-          lambda one: len(one.gaps)),
+    Field("gaps", INT, "`export_gap` objects precede", lambda one: len(one.gaps)),
     Field("added_columns", ARRAY,
           "new, or new fields as `value_decoded.total`: null in older rows",
           "columns.added"),
     Field("widened_columns", ARRAY, "get a wider type", "columns.widened"),
-    Field("absent_columns", ARRAY,
-          "missing in this run: null in its rows",
-          "columns.absent"),
-    Field("merged_files", INT, "by `--compact-below`",
-          "merged.files"),
+    Field("absent_columns", ARRAY, "missing in this run: null in its rows", "columns.absent"),
+    Field("merged_files", INT, "by `--compact-below`", "merged.files"),
     Field("merged_into", INT, "files", "merged.into"),
     Field("was_complete", BOOL, "an earlier run had done everything"),
-    Field("left_overs_removed", INT, "files of killed runs",
-          "swept"),
+    Field("left_overs_removed", INT, "files of killed runs", "swept"),
 )  # fmt: skip
 
 

@@ -14,16 +14,7 @@ from kafkalog.check.verdict import verdict
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    DEFECT,
-    INT,
-    OBJECT,
-    PLAIN,
-    TEXT,
-    Field,
-    ObjectType,
-)
+from kafkalog_cli.output.objects import ARRAY, DEFECT, INT, OBJECT, PLAIN, TEXT, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
@@ -166,8 +157,7 @@ SUMMARY: Final = ObjectType[RunFacts](
     _sum("records", "by batch headers"),
     _sum("bytes_expected", "that should be checked"),
     _sum("bytes_checked", ""),
-    _sum("bytes_deferred",
-                           "past `--max-duration`; not in `bytes_expected`"),
+    _sum("bytes_deferred", "past `--max-duration`; not in `bytes_expected`"),
     _sum("segments_deferred", "past `--max-duration`; not in `bytes_expected`"),
     Field("defects", OBJECT, "by severity", _defects),
     Field("levels", ARRAY, "at which segments were read"),

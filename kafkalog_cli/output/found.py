@@ -65,8 +65,7 @@ OCCURRENCE: Final = ObjectType[Any](
                                       "`open`"),
     Field("path", TEXT, "as given or found", "found.record.batch.path"),
     Field("producer_id", INT, "−1 if none", "found.record.batch.producer_id"),
-    Field("producer_epoch", INT, "−1 if none",
-          "found.record.batch.producer_epoch"),
+    Field("producer_epoch", INT, "−1 if none", "found.record.batch.producer_epoch"),
     Field("transactional_id", TEXT | None, "as in `found`", "found.transactional_id"),
 )  # fmt: skip
 

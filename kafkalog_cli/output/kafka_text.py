@@ -18,12 +18,7 @@ from kafkalog_cli.output.text import compression_name
 if TYPE_CHECKING:
     from formats.file_names import FileName
     from kafkalog.files.payloads.kinds import PayloadKind
-    from kafkalog.model import (
-        AbortedTransaction,
-        Batch,
-        ProducerState,
-        Record,
-    )
+    from kafkalog.model import AbortedTransaction, Batch, ProducerState, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,7 @@ LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     Field("clean_shutdown", BOOL, "`.kafka_cleanshutdown` exists"),
     Field("partitions", INT, "in any state", "partition_count"),
     Field("size", SIZE, _ALL_FILES, "size_bytes"),
-    Field("checkpoints", OBJECT,
-          "entries of each offset checkpoint by name; null if malformed"),
+    Field("checkpoints", OBJECT, "entries of each offset checkpoint by name; null if malformed"),
     Field("other_directories", ARRAY, "directories that are not partitions", "others"),
 )  # fmt: skip
 PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
@@ -85,18 +84,13 @@ SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
           "`future`, `stray`"),
     *topic_and_partition(),
     Field("base_offset", INT, "in the file's name"),
-    Field("next_base_offset", INT | None,
-          "null for the active segment"),
+    Field("next_base_offset", INT | None, "null for the active segment"),
     Field("size", SIZE, "of the `.log`", "size_bytes"),
     Field("mtime_ms", TIME, _MODIFIED),
-    Field("largest_timestamp", TIME | None,
-          "from the time index, else from the records"),
-    Field("index_size", SIZE | None, "",
-          "index_size_bytes"),
-    Field("timeindex_size", SIZE | None, "",
-          "timeindex_size_bytes"),
-    Field("txnindex_size", SIZE | None, "",
-          "txnindex_size_bytes"),
+    Field("largest_timestamp", TIME | None, "from the time index, else from the records"),
+    Field("index_size", SIZE | None, "", "index_size_bytes"),
+    Field("timeindex_size", SIZE | None, "", "timeindex_size_bytes"),
+    Field("txnindex_size", SIZE | None, "", "txnindex_size_bytes"),
     Field("is_active", BOOL, "a broker would append to it"),
 )  # fmt: skip
 FILE: Final[ObjectType[FileRow]] = ObjectType(

@@ -39,8 +39,7 @@ _ORIGIN: Final[tuple[Field[Any], ...]] = (
     Field("offset", INT | None, "of the record that changed it last; null if the snapshot has it",
           "origin.offset"),
     Field("timestamp", TIME | None, "of that record", "origin.timestamp"),
-    Field("committed", BOOL, "known to be committed by the quorum",
-          "origin.is_committed"),
+    Field("committed", BOOL, "known to be committed by the quorum", "origin.is_committed"),
 )  # fmt: skip
 
 TOPIC: Final = ObjectType[Any](
@@ -70,8 +69,7 @@ PARTITION: Final = ObjectType[Any](
     Field("elr", ARRAY, "eligible leader replicas", "state.elr"),
     Field("last_known_elr", ARRAY, "", "state.last_known_elr"),
     Field("directories", ARRAY, "directory id of each replica", "state.directories"),
-    Field("recovering", BOOL, "from an unclean election",
-          "state.is_recovering"),
+    Field("recovering", BOOL, "from an unclean election", "state.is_recovering"),
     Field("leader_epoch", INT, "counts elections", "state.leader_epoch"),
     Field("partition_epoch", INT, "counts changes", "state.partition_epoch"),
     *_ORIGIN,

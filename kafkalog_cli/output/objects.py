@@ -259,8 +259,7 @@ DEFECT: Final = ObjectType[Defect](
     Field("path", TEXT, "as given or found"),
     Field("position", INT | None, "null for the whole file"),
     Field("offset", INT | None, ""),
-    Field("size", INT | None, "bytes that the defect covers",
-          "size_bytes"),
+    Field("size", INT | None, "bytes that the defect covers", "size_bytes"),
     Field("detail", TEXT, ""),
     Field("hint", TEXT | None, "what to do"),
 )  # fmt: skip

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.model import Severity
 from kafkalog.node.recovery.model import Verdict
 from kafkalog_cli.output.findings import MEANING_OF_LOOKED
-from kafkalog_cli.output.objects import (
-    INT,
-    OBJECT,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-)
+from kafkalog_cli.output.objects import INT, OBJECT, SIZE, TEXT, TIME, Column, Field, ObjectType
 
 if TYPE_CHECKING:
     from kafkalog.answers.overview.gathering import Report
@@ -49,10 +40,8 @@ REPORT: Final = ObjectType[WrittenReport](
     Field("next_starts", INT, "directories on which the next start acts",
           lambda one: sum(each.verdict != Verdict.NOTHING for each in one.facts.next_starts)),
     Field("groups", INT, "", lambda one: len(one.facts.groups)),
-    Field("open_transactions", INT, "",
-          lambda one: len(one.facts.open_transactions)),
-    Field("gaps", INT, "what is not known; the page names it",
-          lambda one: len(one.facts.gaps)),
+    Field("open_transactions", INT, "", lambda one: len(one.facts.open_transactions)),
+    Field("gaps", INT, "what is not known; the page names it", lambda one: len(one.facts.gaps)),
 )  # fmt: skip
 
 

@@ -42,8 +42,7 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     "The content of a partition or of a topic. Of many keys or producers, the numbers and hot "
     "keys are estimates with bounds.",
     Field("topic", TEXT, "from the directory's name"),
-    Field("partition", INT | None, "−1 if the directory's name has none; null for the whole "
-                                   "topic"),
+    Field("partition", INT | None, "−1 if the directory's name has none; null for the whole topic"),
     Field("logs", INT, "partition directories"),
     Field("segments", INT, ""),
     Field("size_bytes", SIZE, "all files of the segments"),

@@ -82,11 +82,9 @@ def _of_batch(prefix: str) -> dict[str, Field[Any]]:
         Field("magic", INT, "0, 1 or 2", f"{prefix}magic"),
         Field("producer_id", INT, "−1 if none", f"{prefix}producer_id"),
         Field("producer_epoch", INT, "−1 if none", f"{prefix}producer_epoch"),
-        Field("partition_leader_epoch", INT, "−1 if none",
-              f"{prefix}partition_leader_epoch"),
+        Field("partition_leader_epoch", INT, "−1 if none", f"{prefix}partition_leader_epoch"),
         Field("is_transactional", BOOL, "", f"{prefix}is_transactional"),
-        Field("is_control", BOOL, "control records (markers, KRaft)",
-              f"{prefix}is_control"),
+        Field("is_control", BOOL, "control records (markers, KRaft)", f"{prefix}is_control"),
     )  # fmt: skip
     return {one.name: one for one in fields}
 

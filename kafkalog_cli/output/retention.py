@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from formats.late_classes import dataclass
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import (
-    CONFIGS,
-    MARKS,
-    configs_text,
-    marks_text,
-)
+from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -132,13 +127,11 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
           "log, or the option)"),
     Field("log_end_offset", INT, "offset of the next record", "log.log_end_offset"),
     Field("size", SIZE, "of batches in all segments", "log.size_bytes"),
-    Field("segments_deleted", INT, "now",
-          lambda found: len(found.outcome.deleted)),
+    Field("segments_deleted", INT, "now", lambda found: len(found.outcome.deleted)),
     Field("bytes_freed", SIZE, "their `.log` files"),
     Field("side_bytes_freed", SIZE, "their indexes and producer snapshots"),
     Field("log_start_offset_after", INT, ""),
-    Field("rolled", BOOL, "all are deleted, so a new active segment is needed",
-          "outcome.rolled"),
+    Field("rolled", BOOL, "all are deleted, so a new active segment is needed", "outcome.rolled"),
     Field("remote", OBJECT | None,
           "in remote storage: `segments`, `size`, `local_size` (local segments not uploaded, "
           "which count for `retention.bytes` too), `segments_deleted`, `bytes_freed`, `runs` "
@@ -236,8 +229,7 @@ CHECK: Final = ObjectType[Checked](
     Field("reason", TEXT, "as in `retention`", "deletion.reason"),
     Field("late_by", INT, "since time alone would have allowed it; else 0",
           lambda one: one.check.late_by_ms(one.deletion, one.found.policy)),
-    Field("files_removed_at", TIME, "`file.delete.delay.ms` later",
-          "check.removed_ms"),
+    Field("files_removed_at", TIME, "`file.delete.delay.ms` later", "check.removed_ms"),
 )  # fmt: skip
 
 

@@ -60,8 +60,7 @@ LOST_RANGE: Final = ObjectType[Row](
     Field("reason", TEXT, "kind of the first defect"),
     Field("detail", TEXT, ""),
     Field("defects", INT, "batches, and ranges without one"),
-    Field("first_offset", INT | None,
-          "first that may be lost"),
+    Field("first_offset", INT | None, "first that may be lost"),
     Field("last_offset", INT | None,
           "last that may be lost; null at the end of a log if no checkpoint notes where it ended"),
     Field("lent", BOOL, "whether other copies have all of it"),
@@ -102,8 +101,7 @@ SALVAGED_PARTITION: Final = ObjectType[Row](
     *topic_and_partition(),
     Field("log_start_offset", INT, "of the new log"),
     Field("log_end_offset", INT, "offset of the next record"),
-    Field("first_unstable_offset", INT | None,
-          "first of an open transaction; null in a dry run"),
+    Field("first_unstable_offset", INT | None, "first of an open transaction; null in a dry run"),
 )  # fmt: skip
 FAILED_PARTITION: Final = ObjectType[Row](
     "failed_partition",

@@ -95,8 +95,7 @@ PRODUCER_STATE: Final = ObjectType[Entry](
     _of_last_batch("last_offset", "of the last batch"),
     _of_entry("offset_delta", INT, "of the last batch: from its first to its last record"),
     _of_entry("last_timestamp", TIME, "of the last batch or marker"),
-    _of_entry("current_txn_first_offset", INT | None,
-              "of the open transaction"),
+    _of_entry("current_txn_first_offset", INT | None, "of the open transaction"),
 )  # fmt: skip
 CHECKPOINT_ENTRY: Final = ObjectType[Entry](
     "checkpoint_entry",

@@ -49,11 +49,9 @@ UNDO: Final = ObjectType[Restored](
           "undo.state"),
     Field("reason", TEXT | None, "why it was `aborted`", "undo.reason"),
     Field("performed", BOOL, "false in a plan"),
-    Field("files_restored", INT, "",
-          "undo.files_restored"),
+    Field("files_restored", INT, "", "undo.files_restored"),
     Field("bytes_restored", SIZE, "", "undo.bytes_restored"),
-    Field("files_removed", INT,
-          "which the run had made", "undo.files_removed"),
+    Field("files_removed", INT, "which the run had made", "undo.files_removed"),
     Field("bytes_removed", SIZE, "", "undo.bytes_removed"),
     Field("offsets", ARRAY, "checkpoint entries that change: `checkpoint`, `offset` now, "
                             "`restored_to`; null: no entry", _changes),

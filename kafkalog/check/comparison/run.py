@@ -17,14 +17,7 @@ from formats import file_names
 from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.check.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
-from kafkalog.errors import (
-    GoneError,
-    KafkaLogError,
-    ShortageError,
-    UsageError,
-    contained,
-    raised,
-)
+from kafkalog.errors import GoneError, KafkaLogError, ShortageError, UsageError, contained, raised
 from kafkalog.files.log_dir import FileEntry, LogDirListing
 from kafkalog.io.paths.reading_errors import unread_places
 from kafkalog.log.defects import raise_defect

@@ -184,11 +184,7 @@ class Cluster:
             RefusedError: it has members.
             ClusterError: the cluster refuses.
         """
-        from confluent_kafka import (
-            ConsumerGroupTopicPartitions,
-            KafkaException,
-            TopicPartition,
-        )
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
         # Again: members may have come since the run began.
         if self.active_groups([group]):
