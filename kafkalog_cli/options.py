@@ -19,33 +19,24 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from kafkalog.node.state.model import Moment
 
-PathsArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH...",
-        help="Log directory, parent of several, partition directory or file; local, or in s3://, "
-        "gs:// or abfs://.",
-        show_default=False,
-    ),
-]
+PathsArgument = Annotated[list[str], typer.Argument(
+    metavar="PATH...", show_default=False,
+    help="Log directory, parent of several, partition directory or file; local, or in s3://, "
+    "gs:// or abfs://.",
+)]  # fmt: skip
 DirectoryArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
 ]
-DirectoriesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH...",
-        help="Log directory, parent of several, or partition directory.",
-        show_default=False,
-    ),
-]
+DirectoriesArgument = Annotated[list[str], typer.Argument(
+    metavar="PATH...", help="Log directory, parent of several, or partition directory.",
+    show_default=False,
+)]  # fmt: skip
 PartitionArgument = Annotated[
     str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
 ]
-TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
-]
+TopicsOption = Annotated[list[str] | None, typer.Option(
+    "--topic", metavar="TOPIC", help="Only this topic; repeatable.",
+)]  # fmt: skip
 FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First offset.")]
 ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
 FromTimeOption = Annotated[
@@ -67,102 +58,62 @@ HeaderOption = Annotated[str | None, typer.Option(
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
 ]
-ViewOption = Annotated[
-    LogView,
-    typer.Option(
-        "--view",
-        help="started: the log after the next start of a broker; files: all segments with "
-        "final names; all: also leftovers, marked in each row.",
-    ),
-]
-EndOption = Annotated[
-    End,
-    typer.Option(
-        "--end",
-        help="Read up to the high watermark that the broker recorded, or to the end of the log.",
-    ),
-]
-ReplicasOption = Annotated[
-    Replicas,
-    typer.Option(
-        "--replicas",
-        help="Of several copies of a partition, read all, or each record once: from the best "
-        "one, or from another where that is damaged.",
-    ),
-]
-AnyReplicasOption = Annotated[
-    Replicas | None,
-    typer.Option(
-        "--replicas",
-        help="Of several copies of a partition, read all, or each record once (the default for "
-        "records): from the best one, or from another where that is damaged.",
-    ),
-]
+ViewOption = Annotated[LogView, typer.Option(
+    "--view",
+    help="started: the log after the next start of a broker; files: all segments with final "
+    "names; all: also leftovers, marked in each row.",
+)]  # fmt: skip
+EndOption = Annotated[End, typer.Option(
+    "--end",
+    help="Read up to the high watermark that the broker recorded, or to the end of the log.",
+)]  # fmt: skip
+ReplicasOption = Annotated[Replicas, typer.Option(
+    "--replicas",
+    help="Of several copies of a partition, read all, or each record once: from the best "
+    "one, or from another where that is damaged.",
+)]  # fmt: skip
+AnyReplicasOption = Annotated[Replicas | None, typer.Option(
+    "--replicas",
+    help="Of several copies of a partition, read all, or each record once (the default for "
+    "records): from the best one, or from another where that is damaged.",
+)]  # fmt: skip
 InternalOption = Annotated[
     bool, typer.Option("--internal", help="Include internal topics, such as __consumer_offsets.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
-BytesOption = Annotated[
-    BytesFormat,
-    typer.Option(
-        "--bytes",
-        help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
-        "one form.",
-    ),
-]
+BytesOption = Annotated[BytesFormat, typer.Option(
+    "--bytes",
+    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
+    "one form.",
+)]  # fmt: skip
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="Show sizes and times as plain numbers.")
 ]
-ZoneOption = Annotated[
-    str,
-    typer.Option(
-        "--tz",
-        metavar="ZONE",
-        help="Time zone for tables, and for times given without one, such as Europe/Berlin.",
-    ),
-]
-NowOption = Annotated[
-    str | None,
-    typer.Option("--now", metavar="TIME", help="The time that relative times refer to."),
-]
-ConfigOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config",
-        metavar="NAME=VALUE",
-        help="Set a config by its name in Kafka; overrides all other sources; repeatable.",
-    ),
-]
-PropertiesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--properties",
-        metavar="FILE",
-        help="A broker's properties file.",
-    ),
-]
-MetadataDirOption = Annotated[
-    str | None,
-    typer.Option(
-        "--metadata-dir",
-        metavar="LOG_DIR",
-        help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
-    ),
-]
-HighWatermarkOption = Annotated[
-    str | None,
-    typer.Option(
-        "--high-watermark",
-        metavar="N|end",
-        help="Override the checkpointed high watermark; end: the log end offset.",
-    ),
-]
-LogStartOption = Annotated[
-    int | None,
-    typer.Option(
-        "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.", min=0
-    ),
-]
+ZoneOption = Annotated[str, typer.Option(
+    "--tz", metavar="ZONE",
+    help="Time zone for tables, and for times given without one, such as Europe/Berlin.",
+)]  # fmt: skip
+NowOption = Annotated[str | None, typer.Option(
+    "--now", metavar="TIME", help="The time that relative times refer to.",
+)]  # fmt: skip
+ConfigOption = Annotated[list[str] | None, typer.Option(
+    "--config", metavar="NAME=VALUE",
+    help="Set a config by its name in Kafka; overrides all other sources; repeatable.",
+)]  # fmt: skip
+PropertiesOption = Annotated[str | None, typer.Option(
+    "--properties", metavar="FILE", help="A broker's properties file.",
+)]  # fmt: skip
+MetadataDirOption = Annotated[str | None, typer.Option(
+    "--metadata-dir", metavar="LOG_DIR",
+    help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
+)]  # fmt: skip
+HighWatermarkOption = Annotated[str | None, typer.Option(
+    "--high-watermark", metavar="N|end",
+    help="Override the checkpointed high watermark; end: the log end offset.",
+)]  # fmt: skip
+LogStartOption = Annotated[int | None, typer.Option(
+    "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.", min=0,
+)]  # fmt: skip
 ExportOption = Annotated[str | None, typer.Option(
     "--export", metavar="FILE",
     help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
@@ -174,10 +125,9 @@ InPlaceOption = Annotated[
     bool, typer.Option("--in-place", help="Apply the plan instead of only showing it.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Apply without asking.")]
-BackupOption = Annotated[
-    str | None,
-    typer.Option("--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`."),
-]
+BackupOption = Annotated[str | None, typer.Option(
+    "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",
+)]  # fmt: skip
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -33,8 +33,7 @@ def resurrect(
              "down.",
     )] = None,
     in_place: Annotated[bool, typer.Option(
-        "--in-place",
-        help="Write only metadata, into PATH itself, a single log directory.",
+        "--in-place", help="Write only metadata, into PATH itself, a single log directory.",
     )] = False,
     yes: YesOption = False,
     backup: BackupOption = None,

@@ -48,8 +48,7 @@ def verify(
         help="quick: headers and indexes; standard: also checksums; deep: also every record.",
     )] = Level.STANDARD,
     topic: Annotated[list[str] | None, typer.Option(
-        "--topic", metavar="TOPIC",
-        help="Only partitions of this topic; repeatable.",
+        "--topic", metavar="TOPIC", help="Only partitions of this topic; repeatable.",
     )] = None,
     exclude: Annotated[list[str] | None, typer.Option(
         "--exclude", metavar="TOPIC", help="Only partitions of other topics; repeatable.",
