@@ -159,7 +159,6 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     """Return the exit status of a run that hears of an event; of several, the largest counts.
 
     Args:
-        event: what was heard.
         failing: the severities that are failures; by default all but notes.
     """
     from kafkalog.model import Defect
@@ -180,8 +179,6 @@ class Outcome(Listener):
     """The exit status so far: the work continues after a bad input, and the worst status counts.
 
     Attributes:
-        status: the worst status so far.
-        errors: the errors reported so far.
         checks_failed: number of our checks that failed.
     """
 
@@ -202,7 +199,6 @@ class Outcome(Listener):
         """Open what is at the paths; report and leave out what cannot be opened.
 
         Args:
-            paths: what the user has given.
             by_names, topics: as in `open_targets`.
         """
         from kafkalog.io.paths.file_system import absolute
@@ -361,7 +357,6 @@ class Outcome(Listener):
         """Return the exit status of a command that writes or audits.
 
         Args:
-            has_changed: whether something was changed or written.
             is_concerned: whether there was something to do, done or not.
         """
         if self.errors and has_changed:
@@ -384,10 +379,6 @@ def report_gaps(
     """Warn of what an answer from an internal topic lacks; that is a failure.
 
     Args:
-        outcome: becomes a failure.
-        topic: the topic.
-        incomplete: its partitions that could not be read completely.
-        undecoded: how many records could not be decoded.
         needed: its missing partitions that matter, -1 if no number is known; all if None.
     """
     missing = topic.missing_count if needed is None else len(needed)

@@ -42,8 +42,6 @@ class _Transactions:
     """Transactions around some batches, as columns by first offset.
 
     Attributes:
-        first: first offset.
-        producer_id: whose it is.
         number: number of its first batch in the batch columns, -1 if it is before them.
         end: offset of its marker, INT64_MAX if it is open.
     """

@@ -125,7 +125,6 @@ class _IndexCheck(ABC):
         """Yield the defects that show once all batches have been seen.
 
         Args:
-            highest: the last offset that was seen.
             unread: the positions at the end that could not be read; None if the log was read to
                 its end.
         """

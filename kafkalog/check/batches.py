@@ -49,7 +49,6 @@ class CheckedLog:
     """A log and the files that belong to it; None for a file that is missing or cannot be compared.
 
     Attributes:
-        path: the log file.
         base_offset: base offset of the segment, None for a log that is not a live segment.
         offset_index: the offset index, if its entries are in order.
         time_index: the time index, if its entries are in order.
@@ -73,7 +72,6 @@ class CheckedPartition:
     """A partition directory that the checks walk over.
 
     Attributes:
-        directory: its files.
         end_offset: the offset after all batches walked so far.
         configs: the configs of its topic; None if they cannot be read.
         is_judged: whether its batches were checked and no check failed; otherwise its end proves
@@ -128,7 +126,6 @@ class PartitionCheck(BatchCheck):
     """An invariant of a whole partition: it sees the segments one after another.
 
     Attributes:
-        partition: the partition that is walked over.
         log: the segment whose batches are being read.
     """
 

@@ -95,7 +95,6 @@ class _Log:
         log_start: the log start offset, also by the checkpoint.
         active: base offset of the active segment.
         end: the log end offset.
-        was_closed: whether the broker shut down cleanly.
     """
 
     start: int

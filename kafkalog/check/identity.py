@@ -38,8 +38,6 @@ class CheckedLogDir(NodeDir):
     """A log directory that was walked over.
 
     Attributes:
-        log_dir: its listing.
-        partitions: its partition directories.
         is_around: whether it is only what is around a partition that was given individually.
         nodes: the starts of all nodes that are checked together, once they were asked for.
     """

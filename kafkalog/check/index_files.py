@@ -57,8 +57,6 @@ def index_alone(
     """Check an index by itself, and attach it to its log if its entries are in order.
 
     Args:
-        entry: the index.
-        log: the log it belongs to.
         files: keeps the index open.
 
     Returns:

@@ -45,10 +45,8 @@ class _Run:
     """Consecutive batches with the same epoch.
 
     Attributes:
-        epoch: their epoch.
         first: base offset of the first batch.
         last: base offset of the last batch.
-        count: number of batches.
         path: the log with the first batch.
         position: position of the first batch.
     """

@@ -277,9 +277,7 @@ class ProducerWindow:
     """Batches of one segment between two snapshot offsets.
 
     Attributes:
-        path: the log.
         headers: the header table of the batches.
-        part: the batches.
         rows: the batches of producers.
         history: the same by producer, with what came before; None without producers.
         timeline: how far the partition has been read, these batches included.

@@ -47,8 +47,6 @@ def contained(
     """Yield what checks find; if they fail, yield a single finding about that instead of the rest.
 
     Args:
-        checks: the checks, which may return a value at the end.
-        path: the path that they are about.
         what: their subject, as a phrase.
         failed: the value to return if they fail.
 

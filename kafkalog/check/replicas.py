@@ -48,7 +48,6 @@ class Replica:
 
     Attributes:
         name: its node, or its path if several copies are of one node or the node is unknown.
-        partition: its directory, walked over.
     """
 
     name: str
@@ -80,9 +79,6 @@ def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
     cleaner has been in, batches may be missing or have other records: there, only batches that two
     copies have must agree, in last offset and leader epoch. A copy is left out from its first
     damage on, which its own checks report.
-
-    Args:
-        replicas: copies of the same partition and topic id.
 
     Yields:
         `replicas-diverge` below the smallest high watermark in the copies' checkpoints,
@@ -318,9 +314,7 @@ def truncation_offset(
 
     Args:
         leader: the leader's epochs, ascending.
-        leader_end: its log end offset.
         follower: the follower's epochs, ascending.
-        follower_end: its log end offset.
 
     Returns:
         None if the follower goes back to its high watermark: it knows no epoch, or the leader knows

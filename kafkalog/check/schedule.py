@@ -174,8 +174,6 @@ class Reading:
     """A segment to be read.
 
     Attributes:
-        segment: the segment.
-        level: the level at which it is read.
         is_due: false if it was checked already, and is read only for the checks of what follows.
     """
 
@@ -188,8 +186,6 @@ class Schedule:
     """Which parts of its targets a run reads; by default all of them, at one level.
 
     Args:
-        targets: everything that the run checks.
-        level: the level at which segments are read.
         sample: segments outside it are read at level quick.
         left_out: absolute paths of the logs outside a sample that was chosen earlier.
         history: what earlier runs checked; segments checked longest ago come first.

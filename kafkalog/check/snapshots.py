@@ -184,7 +184,6 @@ def _wrong_fields(
     """Return, per field, the producers that neither the log nor its losses explain.
 
     Args:
-        found: the producers in the snapshot.
         states: the same producers according to the log.
         gap: the gap stamp at the snapshot's offset.
         has_batch: returns whether the log has a batch for each offset.

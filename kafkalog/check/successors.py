@@ -71,7 +71,6 @@ class KnownBatches:
     """Batches whose successors are known, with what can be trusted about them.
 
     Attributes:
-        columns: the batches.
         highest: the largest last offset before each, and after the last.
         is_whole: bool, whether nothing before each, and before the end, is damaged.
         starts: where the batch before each ends.

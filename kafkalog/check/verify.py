@@ -42,7 +42,6 @@ class Verification:
 
     Args:
         level: how much is read.
-        progress: called with the number of bytes checked since the last call.
         schedule: what is read at which level, and what is deferred; its level takes precedence.
         threads: number of checking threads; None for one per processor, up to 8.
         watch: observes the batches of the logs.

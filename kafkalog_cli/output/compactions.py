@@ -44,7 +44,6 @@ class CompactionSummary:
     """The totals of all partitions.
 
     Attributes:
-        now_ms: the clock that was used.
         is_done: whether anything may have been written.
         given_up: the partitions on which a broker's cleaner fails, and why.
     """

@@ -108,14 +108,7 @@ def sparkline(numbers: Sequence[int]) -> str:
 
 
 def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View[Share]:
-    """Return the view with a row per part.
-
-    Args:
-        style: of the cells.
-        by: what the sum is split by.
-        ahead: whether growth and forecast are shown.
-        directories: whether rows name the log directory.
-    """
+    """Return the view with a row per part."""
     columns: list[Column[Share]] = []
     if directories:
         columns.append(Column("DIRECTORY", "directory", fold=True))

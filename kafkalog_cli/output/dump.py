@@ -414,7 +414,6 @@ def labels_of(
 
     Args:
         targets: what was asked for; nothing is named if that is a single log.
-        logs: the logs of these.
     """
     names = {one.path: os.path.basename(file_system.absolute(one.path)) for one in logs}
     if any(isinstance(one, LogDirListing) for one in targets):

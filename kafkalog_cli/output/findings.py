@@ -31,15 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunFacts:
-    """What a report says of a run beside its findings.
-
-    Attributes:
-        run: what was checked and found; complete at the end.
-        errors: what stopped the work on a target.
-        started_ms: when it began.
-        ended_ms: when it ended.
-        status: the exit status.
-    """
+    """What a report says of a run beside its findings."""
 
     run: Findings
     errors: list[KafkaLogError] = field(default_factory=list)

@@ -26,7 +26,6 @@ class RecordText:
     """Which parts of a record are printed.
 
     Attributes:
-        content: whether key and payload are printed.
         metadata: whether offset, sizes and so on are (not with `--skip-record-metadata`).
         decoder: how internal topics' records are decoded; None for text.
         numbers: sizes in bytes of big-endian integers, (key, value); 0 for text.

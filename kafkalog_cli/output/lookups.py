@@ -102,13 +102,7 @@ STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
 
 
 def lookup_view(style: Style, *, names: bool, directories: bool) -> View[PartitionLookup]:
-    """Return the view with a row per partition and query.
-
-    Args:
-        style: of the cells.
-        names: whether rows name the partition.
-        directories: whether they also name its log directory.
-    """
+    """Return the view with a row per partition and query."""
 
     def query(one: PartitionLookup) -> str:
         found = one.lookup
@@ -148,10 +142,7 @@ class LookupWriter(Writer[PartitionLookup]):
     """Writes answers, with their steps and records; use it as a context manager.
 
     Args:
-        form: format of the listing.
-        style: of the cells.
         outcome: fails where a scan found something else.
-        names, directories: as for `lookup_view`.
         explains: whether the steps of each lookup follow its row.
         shows_records: whether the record that was found follows its row.
         keeps: whether answers are kept for `export`.

@@ -121,8 +121,6 @@ class Field(Generic[T]):
     """A field of an object.
 
     Attributes:
-        name: its name.
-        kind: its type.
         meaning: its meaning, for the docs.
         get: attribute of the value, `a.b` for an attribute of an attribute, or a function of the
             value; by default the attribute with the name of the field.

@@ -21,11 +21,7 @@ _DELAY_S = 1.0
 
 
 class Bar:
-    """A bar of things done; it appears after a second, so that short work shows and loads nothing.
-
-    Attributes:
-        total, done: of the whole work, and what is done.
-    """
+    """A bar of things done; it appears after a second, so that short work shows and loads nothing."""
 
     def __init__(self, total: int, words: str = "") -> None:
         self.total = total
@@ -117,11 +113,7 @@ def _size(target: LogDirListing | PartitionDir | FileEntry) -> int:
 
 
 class ShownEngine:
-    """An engine that shows a bar of tasks, after a second.
-
-    Args:
-        engine: runs the tasks.
-    """
+    """An engine that shows a bar of tasks, after a second."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

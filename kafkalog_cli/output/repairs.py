@@ -45,9 +45,7 @@ class RecoverySummary:
     """The totals of all partitions.
 
     Attributes:
-        plans: one per partition.
         nodes: the starts of the nodes of which whole log directories are recovered.
-        refused: partitions that must not be recovered.
         performed: partitions with changes that were made.
         scan_rate: assumed bytes per second.
         in_place: whether the plans were to be performed.

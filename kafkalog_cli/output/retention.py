@@ -50,12 +50,7 @@ class Judged(NamedTuple):
 
 @dataclass
 class RetentionSummary:
-    """The totals of all partitions.
-
-    Attributes:
-        now_ms: the clock that was used.
-        until_ms: end of the forecast.
-    """
+    """The totals of all partitions."""
 
     now_ms: int
     until_ms: int
@@ -238,8 +233,6 @@ class RetentionWriter(Writer[Judged]):
 
     Args:
         summary: counts what is written.
-        form: format of the listing.
-        style: style of the tables.
         checks: whether to write at which checks of a broker the segments go, too.
     """
 

@@ -223,9 +223,6 @@ def items_of(
     """Yield traced fields, and before its first field each element of an array.
 
     Args:
-        space: where the fields lie.
-        fields: the fields of a trace.
-        prefix: precedes their names, with its dot.
         describe: says what a field means.
         structure: says what an element is.
     """

@@ -135,10 +135,6 @@ def payload_of(
     """Return the fields of a key or value, None if it is the user's own.
 
     Args:
-        space: where it lies.
-        part: the key or the value.
-        key: the record's key.
-        batch: its batch.
         kind: how records of its topic are read.
     """
     found = Payload()

@@ -56,10 +56,7 @@ class SegmentWrites:
     """How a segment was written.
 
     Attributes:
-        path: its `.log`.
-        base_offset: the offset in its name.
         size_bytes: its length.
-        batches: number of batches.
         in_order: number of batches whose offsets are above those of the one before; the first
             counts.
         in_time: number of batches whose largest timestamp is not below that of the one before.

@@ -207,8 +207,6 @@ class Ahead:
     """What lies ahead of all partitions.
 
     Attributes:
-        now_ms: the clock.
-        outlooks: one per partition with a log.
         over: those above their limits.
     """
 
@@ -263,8 +261,6 @@ def look_ahead(
     """Return what lies ahead of the partitions of targets.
 
     Args:
-        targets: log directories and partitions.
-        now_ms: the clock.
         until_ms: the end of what is counted as freed later.
         configs: as for `simulate_retention`.
         listener: receives the failure of a partition, which is left out.

@@ -184,7 +184,6 @@ class Forecast:
     """How far a run looks ahead, and what it supposes.
 
     Attributes:
-        now_ms: the clock.
         until_ms: the end of what is counted as freed later.
         configs: the configs of topics by name, or their sources; None for those of the directory.
         disk_bytes: size of the disk of each log directory; None for what its file system says.

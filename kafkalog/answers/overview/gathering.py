@@ -126,17 +126,7 @@ FINDINGS_MAX: Final = 1000
 
 
 class Gathering:
-    """One run that gathers the facts.
-
-    Args:
-        paths: log directories and partitions.
-        level: how much the checks read.
-        sources: the configs of topics.
-        now_ms: the clock.
-        threads: of the checks.
-        failed: called with what stops the work on one thing; the others are reported.
-        progress: called with numbers of bytes as they are read.
-    """
+    """One run that gathers the facts."""
 
     def __init__(
         self,
@@ -165,11 +155,7 @@ class Gathering:
         self._views: dict[str, PartitionDir] = {}
 
     def report(self, profiles: Callable[[], Sequence[Profile]] | None) -> Report:
-        """Gather everything.
-
-        Args:
-            profiles: counts records; None if they are not wanted.
-        """
+        """Gather everything."""
         for target in open_targets(self._paths, failed=self._failed):
             if isinstance(target, FileEntry):
                 self._failed(_no_file(target.path))
@@ -386,11 +372,7 @@ class _Selected:
             kept.append(defect)
 
     def listed(self, directories: set[str]) -> Iterator[Finding]:
-        """Yield the findings, most severe first.
-
-        Args:
-            directories: paths of the partitions.
-        """
+        """Yield the findings, most severe first."""
         found = [defect for severity in Severity for defect in self._kept[severity]]
         last = {(defect.path, defect.reference): defect for defect in found}
         for defect in found[:FINDINGS_MAX]:

@@ -121,10 +121,8 @@ class Table:
     """A table that a reader can sort and filter.
 
     Attributes:
-        name: id of the element.
         caption: what its rows are.
         columns: titles, each with what it means.
-        rows: cells.
         order: column to sort by at first, and the direction; None for the order given.
     """
 

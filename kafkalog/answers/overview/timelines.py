@@ -87,7 +87,6 @@ def bars_of(partition: PartitionFacts, now_ms: int, count_max: int) -> Iterator[
     """Yield the bars of a partition; segments without a usable timestamp have none.
 
     Args:
-        partition: the partition.
         now_ms: the clock; timestamps more than a day later are not usable.
         count_max: about how many bars at most.
     """
@@ -142,9 +141,7 @@ def marks_of(
     An offset within a segment is placed in proportion, between its first and last timestamp.
 
     Args:
-        partition: the partition.
         findings: path of a file to the references of its findings.
-        now_ms: the clock.
     """
     placed = list(_placed(partition, now_ms))
     if not placed:

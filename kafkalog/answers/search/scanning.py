@@ -92,10 +92,7 @@ def logs_of(
     """Return the logs to search, by topic, partition and path.
 
     Args:
-        targets: log directories, partition directories, and single logs, which are read as they
-            are.
         view: what of a partition directory is read.
-        topics: only these; None for all.
         replicas: how several copies of a partition are handled.
         failed: called with the error of what cannot be listed.
 
@@ -165,8 +162,6 @@ def plans_of(
     """Yield the plans to read what is wanted of a log; of several copies there are many.
 
     Args:
-        target: the log.
-        wanted: which of its records.
         notes: as for `sound_parts`.
 
     Raises:

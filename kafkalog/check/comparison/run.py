@@ -60,11 +60,8 @@ class Comparer:
     """Compares pairs of partition directories.
 
     Attributes:
-        view: what of a partition directory is compared.
-        defects: called with each defect.
         differences: called with how a view differs from its files.
         failed: called with the error of a copy that cannot be read.
-        progress: called with numbers of bytes as they are read.
     """
 
     view: LogView = LogView.STARTED

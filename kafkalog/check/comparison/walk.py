@@ -160,7 +160,6 @@ def common_prefix(
     """Compare two logs from an offset on, up to the first difference.
 
     Args:
-        left, right: their segments, in order.
         start: batches below are not compared.
         progress: called with numbers of bytes, those of both logs.
 

@@ -52,10 +52,6 @@ class _Words(logging.Handler):
 class Cluster:
     """A cluster.
 
-    Args:
-        bootstrap: `HOST:PORT,…`.
-        config: properties of librdkafka, such as those of SASL and TLS.
-
     Attributes:
         id: identity of the cluster.
 

@@ -34,11 +34,7 @@ class Lane:
     """One log on its way.
 
     Args:
-        index: of the log in the run.
-        route: the log, and where it goes.
-        request: which records.
         place: how far an earlier run came; None at the beginning.
-        listener: hears of defects.
         advanced: called with numbers of bytes as they are read.
         bulk: whether the kernels are used.
     """
@@ -131,8 +127,6 @@ class Lanes:
     """The logs of a run, from a position on.
 
     Args:
-        routes: the logs.
-        request: which records.
         position: how far an earlier run came.
         listener: hears of defects, and of the errors of logs that cannot be read.
         advanced: called with numbers of bytes as they are read, once all that was given before is

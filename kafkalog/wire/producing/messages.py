@@ -60,13 +60,7 @@ class Piece:
 def pieces_of(
     plan: ReadPlan, progress: Callable[[int], None] | None, *, bulk: bool
 ) -> Iterator[Piece | Defect]:
-    """Yield the wanted records of a plan, and defects, in order. Raises as `read_records`.
-
-    Args:
-        plan: what to read.
-        progress: called with numbers of bytes as they are read.
-        bulk: whether the kernels are used.
-    """
+    """Yield the wanted records of a plan, and defects, in order. Raises as `read_records`."""
     if not bulk:
         yield from _collected(planned_records(plan, progress))
         return

@@ -67,11 +67,6 @@ class ReplaySummary:
 class Replay:
     """A replay, planned.
 
-    Args:
-        targets: log directories, partition directories, and single logs.
-        request: which records, and how.
-        listener: receives what is reported besides the results.
-
     Attributes:
         routes: the logs, and where they go.
         left_out: number of internal partitions that are left out.
@@ -111,7 +106,6 @@ class Replay:
         """Produce what is not in the cluster yet.
 
         Args:
-            cluster: where to.
             progress: the progress file; given again, a run that was stopped goes on.
 
         Raises:

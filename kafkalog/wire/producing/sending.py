@@ -73,10 +73,8 @@ class Sending:
     """Sends messages and commits progress; use it as a context manager.
 
     Args:
-        cluster: where to.
         run: the identity of the run.
         topic: the topic for whose partition 0 progress is committed.
-        configs: the configs of the topics.
         transactional: whether transactions are used.
 
     Attributes:
@@ -147,9 +145,6 @@ class Sending:
         librdkafka takes 0 for "now".
 
         Args:
-            route: where to.
-            messages: what.
-            keeps_time: whether they keep their timestamps.
             told: called with the last one when it is delivered.
 
         Raises:

@@ -65,8 +65,6 @@ class ServedPartition:
     """A partition, and the directories that hold copies of it.
 
     Attributes:
-        topic: name of the topic.
-        index: number of the partition.
         paths: the directories; none if all that is left is in remote storage.
         remote: the directories in tiers that hold its part in remote storage.
         epoch: the last leader epoch of the log, once it was asked for.
@@ -86,7 +84,6 @@ class Topic:
     """A topic and those of its partitions that are served.
 
     Attributes:
-        name: name for clients.
         is_leftover: whether it is made of directories that are no partitions any more.
         partitions: the partitions by number, ascending.
         id: the topic id, 22 characters, once it was asked for.
@@ -130,8 +127,6 @@ class Catalog:
     Args:
         paths: log directories, partition directories, parents of log directories, and tiers, whose
             logs are the older parts of local ones.
-        options: what of it is served, and how.
-        listener: hears what cannot be served.
         parents: called with each directory that stands for the log directories below it.
 
     Raises:

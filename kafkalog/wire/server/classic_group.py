@@ -54,9 +54,6 @@ class GroupMember:
     """A member, and the requests of it that wait for an answer.
 
     Attributes:
-        member_id, instance_id: its names; `instance_id` is that of a static member.
-        client_id, client_host: who it is.
-        rebalance_timeout_ms, session_timeout_ms: its timeouts.
         protocol_type: what all members of a group share.
         protocols: name to metadata, preferred ones first.
         assignment: what the leader gave it.
@@ -124,7 +121,6 @@ class ClassicGroup:
     """A group.
 
     Attributes:
-        name: its id.
         generation: counts rebalances.
         state, previous_state: its state, and the one before.
         protocol_type: what its members share; None if it never had any.
@@ -301,7 +297,6 @@ class ClassicGroup:
         """Return the answer that tells a member of the generation, and the leader of all members.
 
         Args:
-            member_id: of the member.
             skip_assignment: whether the leader need not assign.
             leader: the one to name, if that is not the present one.
         """

@@ -93,7 +93,6 @@ class CommitsFile:
         """Append a commit, durably.
 
         Args:
-            committed: the commit.
             all_of_them: what counts, this commit included, for a file that has grown too long.
         """
         line = _line(committed)

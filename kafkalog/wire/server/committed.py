@@ -131,7 +131,6 @@ class CommittedOffsets:
         """Return the committed offsets of a group, by topic and partition.
 
         Args:
-            group: its name.
             wanted: topics and partitions; None for all.
         """
         found = {}

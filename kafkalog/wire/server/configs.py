@@ -30,12 +30,7 @@ _REPLACEMENTS: Final = {one.replaced_by: one for one in DEFINITIONS.values() if 
 
 
 class Configs:
-    """Answers DescribeConfigs; nothing can be altered.
-
-    Args:
-        catalog: the topics that are served.
-        listener: hears why the metadata log cannot be read.
-    """
+    """Answers DescribeConfigs; nothing can be altered."""
 
     def __init__(self, catalog: Catalog, listener: ServeListener) -> None:
         self._catalog = catalog

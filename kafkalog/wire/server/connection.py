@@ -56,10 +56,6 @@ class Connection:
     """Answers the requests of one client until it goes away.
 
     Args:
-        reader, writer: the streams.
-        apis: what is answered, by API key.
-        pace: limits how fast bytes are sent.
-        room: what larger requests take memory from.
         strangers_room: the same, for those of clients that have not authenticated.
         identified: called once, when the client has said who it is.
         known: called once, when it has authenticated, or was answered where nobody has to.

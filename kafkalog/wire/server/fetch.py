@@ -61,9 +61,6 @@ class Fetch:
     """Answers Fetch.
 
     Args:
-        catalog: what is served.
-        address: what clients connect to.
-        options: how.
         reached: called with each partition whose end a client has reached.
     """
 

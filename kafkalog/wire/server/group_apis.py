@@ -38,14 +38,7 @@ Rows = list[tuple[str, int, Commit]]
 
 
 class GroupApis:
-    """Answers the requests of groups.
-
-    Args:
-        coordinator: who is in which group.
-        committed: their offsets.
-        catalog: the topics that are served.
-        read_only: whether commits are refused.
-    """
+    """Answers the requests of groups."""
 
     def __init__(
         self,

@@ -55,9 +55,7 @@ class GroupCoordinator:
     """Coordinates groups.
 
     Args:
-        timers: the clock.
         known: groups besides those that were joined.
-        limits: what clients may make it hold.
     """
 
     def __init__(self, timers: Timers, known: Known, limits: Limits | None = None) -> None:

@@ -28,12 +28,7 @@ _BROKERS: Final = 1  # the endpoint type
 
 
 class Metadata:
-    """Answers what is asked about the cluster.
-
-    Args:
-        catalog: what is served.
-        address: what clients connect to.
-    """
+    """Answers what is asked about the cluster."""
 
     def __init__(self, catalog: Catalog, address: Address) -> None:
         self._catalog = catalog

@@ -46,9 +46,6 @@ class Meter:
 class PrometheusMeter(Meter):
     """Counts, and shows it at `http://HOST:PORT/metrics`.
 
-    Args:
-        address: where to listen.
-
     Raises:
         UnsupportedError: prometheus_client is missing.
         UsageError: it cannot listen there.

@@ -174,7 +174,6 @@ class Client:
     """One connection.
 
     Attributes:
-        host, port: where it comes from.
         client_id: what it calls itself, as of its last request.
         software: name and version of its library, if it sent them.
         principal: the user who authenticated; `ANONYMOUS` without SASL.
@@ -241,8 +240,6 @@ class FileRange:
 
     Attributes:
         source: the open file.
-        position: where they begin.
-        size: how many there are.
         owner: what keeps the file open as long as this lives.
         held: the bytes, if they were in memory anyway.
     """

@@ -40,11 +40,7 @@ def isolation_of(request: dict[str, Any]) -> Isolation:
 
 
 class Offsets:
-    """Answers where offsets are.
-
-    Args:
-        catalog: what is served.
-    """
+    """Answers where offsets are."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

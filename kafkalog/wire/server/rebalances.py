@@ -60,12 +60,7 @@ _SHORTEST_WAIT_MS: Final = 100
 class Rebalances:
     """The groups that were joined, and what happens to them as time passes.
 
-    Args:
-        timers: the clock.
-        limits: what clients may make it hold.
-
     Attributes:
-        groups: by name.
         used: bytes that their members cost, about.
     """
 

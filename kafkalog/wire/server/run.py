@@ -54,14 +54,7 @@ class AddressInUseError(DestinationExistsError):
 
 
 class Server:
-    """Serves what a catalog lists. Nothing is written.
-
-    Args:
-        catalog: what is served.
-        options: how.
-        listener: hears what happens.
-        meter: counts what happens.
-    """
+    """Serves what a catalog lists. Nothing is written."""
 
     def __init__(
         self,

@@ -34,11 +34,7 @@ _USERS_SIZE_MAX: Final = 1 << 20
 
 
 class SaslPlain:
-    """Lets clients in that know the password of a user.
-
-    Args:
-        users: name to password.
-    """
+    """Lets clients in that know the password of a user."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._digests = {name: _digest(password) for name, password in users.items()}

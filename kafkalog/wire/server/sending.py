@@ -41,8 +41,6 @@ class Sender:
     """Sends responses on one connection, each after the one before it; a context manager.
 
     Args:
-        writer: the stream.
-        pace: limits how fast bytes are sent.
         by_kernel: whether the kernel may send bytes of files; else they pass through memory.
     """
 

@@ -97,9 +97,6 @@ class ServedLog:
     """The log of a partition, opened.
 
     Args:
-        directory: the copy that is served.
-        options: how it is served.
-        listener: hears of damage.
         files: what keeps segments open.
         copies: directories of other copies, which help where this one is damaged.
 
@@ -199,9 +196,7 @@ class ServedLog:
         """Return the bytes that answer a fetch.
 
         Args:
-            offset: the first offset that is wanted.
             size: how many bytes at most; the last batch may be cut.
-            isolation: how far into the log the fetch may look.
             at_least_one: whether the first batch is returned whole, however large.
 
         Raises:
