@@ -21,7 +21,7 @@ _DELAY_S = 1.0
 
 
 class Bar:
-    """A bar of things done; it appears after a second, so that short work shows and loads nothing."""
+    """A bar of things done; it appears after a second: short work shows and loads nothing."""
 
     def __init__(self, total: int, words: str = "") -> None:
         self.total = total
