@@ -127,7 +127,6 @@ def run(argv: list[str]) -> int:
 
 
 def _without_library(raised: Exception) -> UnsupportedError | None:
-    """Return the error for a library of one of our extras that is not installed."""
     if not isinstance(raised, ModuleNotFoundError):
         return None
     import re

@@ -177,7 +177,6 @@ class AbortedTransactions:
         yield from self._explained(transactions)
 
     def _compared(self, ended: _Ended, hits: NDArray[np.bool_], at: Column) -> Iterator[Found]:
-        """Yield the entries that disagree with the markers they point to."""
         assert self._entries is not None, "window() looked"
         entries = self._entries[:, at[hits]]
         offset, first = ended.offset[hits], ended.first[hits]

@@ -113,7 +113,6 @@ class _IndexCheck(ABC):
         """
 
     def pass_by(self, rows: Sequence[list[int]]) -> None:  # noqa: ARG002 # some count batches
-        """Take the batches, and the entries that fit them."""
         self._entries.pass_by()
 
     @abstractmethod
@@ -142,7 +141,6 @@ class _IndexCheck(ABC):
             )
 
     def _others(self, reference: str) -> Iterator[Defect]:
-        """Yield one defect for all entries that were not reported individually."""
         if self._told > _TOLD_ONE_BY_ONE:
             detail = f"{counted(self._told - _TOLD_ONE_BY_ONE, 'more wrong entry')}."
             yield make_defect(reference, self.index.path, detail)
@@ -150,7 +148,6 @@ class _IndexCheck(ABC):
     def _beyond(
         self, reference: str, left: Iterator[tuple[int, Column]], problem: str
     ) -> Iterator[Defect]:
-        """Yield one defect for all entries that are left after the last batch."""
         count, first, offset = 0, 0, 0
         for number, offsets in left:
             if not count:
@@ -237,7 +234,6 @@ class _LastOffsets(_IndexCheck):
         return left is not None and {two for _, two in left} <= {*rows[h.LAST_OFFSET]}
 
     def pass_by(self, rows: Sequence[list[int]]) -> None:
-        """Take the batches, and count the entries for batches of several records."""
         # With a single record, first and last offset are the same, so no evidence of either.
         several = zip(rows[h.LAST_OFFSET], rows[h.COUNT], strict=True)
         ends = {last for last, count in several if count > 1}
@@ -305,7 +301,6 @@ class _Timestamps(_IndexCheck):
         return left is not None and all(risen.get(two) == one for one, two in left)
 
     def pass_by(self, rows: Sequence[list[int]]) -> None:
-        """Take the batches with their timestamps, and the entries that fit them."""
         self._largest = max(self._largest, *rows[h.MAX_TIMESTAMP])
         super().pass_by(rows)
 

@@ -280,7 +280,6 @@ def _judged(columns: BatchColumns) -> NDArray[np.bool_]:
 
 
 def _contradictions(columns: BatchColumns) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """Yield each contradiction: which batches have it, and its description."""
     headers, marker = columns.headers, columns.markers[h.MARKER_TYPE]
     attributes, count = headers[h.ATTRIBUTES], headers[h.COUNT]
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
@@ -456,7 +455,6 @@ class TimestampsAreMilliseconds(PartitionCheck):
 
 
 def _decoded(columns: BatchColumns) -> NDArray[np.bool_]:
-    """Return which batches have records that were all decoded."""
     assert columns.facts is not None, "the level is deep"
     found: NDArray[np.bool_] = columns.facts[h.FOUND] > 0
     found[[ordinal for ordinal, _ in columns.refusals]] = False

@@ -82,7 +82,6 @@ def index_alone(
 
 
 def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
-    """Yield all defects; return whether there were any."""
     told = False
     for defect in defects:
         told = True
@@ -144,7 +143,6 @@ def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iter
 
 
 def _shifted(before: int, column: Column) -> Column:
-    """Return the value before each."""
     return np.concatenate(([before], column[:-1]))
 
 

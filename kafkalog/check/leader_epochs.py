@@ -157,7 +157,6 @@ class EpochsMatchFile(PartitionCheck):
         return True
 
     def _release(self, limit: int) -> None:
-        """Process the batch that was held back until the next one was known."""
         one, self._plain = self._plain, None
         if one is not None and one.base_offset < limit:
             self._held = None

@@ -168,7 +168,6 @@ class _Cursor:
 
 
 def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
-    """Return the batches of each replica up to an offset that all have reached."""
     for cursor in cursors:
         cursor.fill()
     edges = [int(cursor.rows[_BASE, -1]) for cursor in cursors if not cursor.has_ended]
@@ -178,7 +177,6 @@ def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
 
 
 def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
-    """Return the smallest base offset at which two replicas disagree."""
     first = rows[0]
     if all(
         other.shape == first.shape and np.array_equal(other[_SAME_BYTES], first[_SAME_BYTES])
@@ -246,7 +244,6 @@ class _Camp:
 def _camps(
     cursors: Sequence[_Cursor], rows: Sequence[NDArray[np.int64]], offset: int, cleaned: int
 ) -> list[_Camp]:
-    """Return the replicas grouped by the batch they have at an offset, largest group first."""
     camps: dict[tuple[int, ...] | None, _Camp] = {}
     for cursor, found in zip(cursors, rows, strict=True):
         at = np.flatnonzero(found[_BASE] == offset)
@@ -289,7 +286,6 @@ def _tell(camps: Sequence[_Camp], offset: int, high_watermark: int | None) -> It
 
 
 def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
-    """Describe how far a follower truncates when it starts to fetch."""
     to = truncation_offset(
         leader.partition.log.leader_epochs,
         leader.partition.end_offset,
@@ -377,7 +373,6 @@ def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
 
 
 def _only(ids: Iterable[str | None]) -> str | None:
-    """Return the id that all given ids agree on; None if they differ."""
     known = {identity for identity in ids if identity is not None}
     return known.pop() if len(known) == 1 else None
 

@@ -236,7 +236,6 @@ class Schedule:
         return sorted(partitions, key=self._age) if self.history is not None else list(partitions)
 
     def _age(self, target: Target) -> int:
-        """Return when its oldest segment was last checked, 0 for never."""
         history = self.history
         assert history is not None
         if isinstance(target, LogDirListing):

@@ -124,7 +124,6 @@ class OffsetsIncrease(SegmentCheck):
             yield i + shift, defect
 
     def _goes_on(self, run: PlainRun) -> bool:
-        """Take a run that begins where the batches before it end: whatever follows, it is right."""
         is_next = run.first_offset == self._expected > self._highest
         if self._held.shape[1] or not is_next or run.first_offset < self._base_offset:
             return False
@@ -147,7 +146,6 @@ class OffsetsIncrease(SegmentCheck):
             )
 
     def _judge(self, spans: Table, following: NDArray[np.int64]) -> Iterator[tuple[int, Defect]]:
-        """Yield the defects of some batches, given the first offsets of those after them."""
         numbers = np.flatnonzero(spans[IS_SOUND] == 1)
         if not len(numbers):
             return
@@ -233,7 +231,6 @@ class OffsetsAreComplete(PartitionCheck):
         super().begin(log)
 
     def _was_emptied(self) -> bool:
-        """Return whether the cleaner removed everything from the last segment."""
         times = self.log.time_index
         # A roll adds an entry for the largest timestamp: a log that someone truncated still has it.
         return not self._sizes[self.log.path] and times is not None and not times.size_bytes
@@ -259,7 +256,6 @@ class OffsetsAreComplete(PartitionCheck):
         return iter(())
 
     def _goes_on(self, run: PlainRun) -> bool:
-        """Take a run that begins where the batches before it end: nothing is missing in it."""
         if self._held.shape[1] or run.first_offset != self._expected:
             return False
         self._expected, self._is_in_order = run.next_offset, True
@@ -267,14 +263,12 @@ class OffsetsAreComplete(PartitionCheck):
         return True
 
     def _release(self, following: int) -> None:
-        """Judge the last batch of a segment, given the offset after it."""
         if not self._held.shape[1]:
             return
         self._judge(self._held, np.full(self._held.shape[1], following))
         self._held = self._held[:, :0]
 
     def _judge(self, spans: Table, following: Table) -> None:
-        """Count the gaps before some batches, given the first offsets of those after them."""
         if not spans.shape[1]:
             return
         assert self._expected is not None, "a segment has begun"

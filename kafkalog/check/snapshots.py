@@ -88,7 +88,6 @@ class SnapshotCheck:
             yield make_defect("producer-snapshot-misplaced", path, detail, offset=offset)
 
     def _differences(self, found: Table, offset: int) -> list[tuple[int, str]]:
-        """Return the ids of the producers that differ, with how."""
         at = self._states.find(found[p.PRODUCER_ID])
         known = at >= 0
         if known.any():

@@ -304,7 +304,6 @@ class Walk:
             yield from unexplained(start, state)
 
     def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
-        """Record that time is up for these files of a partition or of a single segment."""
         self.put_off.add(path)
         self.summary.bytes_deferred += sum(
             entry.size_bytes

@@ -151,7 +151,6 @@ def compact(
 
 
 def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
-    """Return the function that opens the engine when there is work for it."""
     return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 

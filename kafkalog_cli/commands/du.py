@@ -83,7 +83,6 @@ def du(
 def _write(
     report: Report, by: SplitBy, form: Format, style: Style, outcome: Outcome, until_ms: int | None
 ) -> None:
-    """Write the parts; below a table the rest as lines, else as objects."""
     from kafkalog_cli.output import disk_usage as show
 
     places = {share.directory for share in report.shares}

@@ -119,7 +119,6 @@ def profile(
 
 
 def _report_defects(found: list[Profile], outcome: Outcome) -> None:
-    """Warn of partitions with damage, which is not in the numbers."""
     from kafkalog.files.offsets import name_of
     from kafkalog.io.wording import counted, some_of
     from kafkalog_cli.outcome import show_warning

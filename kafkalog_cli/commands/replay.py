@@ -189,7 +189,6 @@ def _require_target(bootstrap: str | None, progress: str | None) -> None:
 
 
 def _names(texts: list[str] | None) -> dict[str, str]:
-    """Parse `OLD=NEW` texts. Raises `UsageError`."""
     found: dict[str, str] = {}
     for text in texts or ():
         old, equals, new = text.partition("=")

@@ -183,7 +183,6 @@ def _opened(space: Bytes, batch: Batch, data: bytes) -> Bytes | KafkaLogError:
 
 
 def _messages_within(space: Bytes, batch: Batch, shown: Shown) -> Iterator[Item]:
-    """Yield the messages that a compressed message holds, one level below it."""
     from construct import ConstructError
 
     stream = Stream(space.source, batch.position, batch.end_position)

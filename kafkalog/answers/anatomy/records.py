@@ -129,7 +129,6 @@ def _record_words(trace: Trace, batch: Batch) -> str:
 def _record(
     space: Bytes, batch: Batch, trace: Trace, prefix: str, kind: PayloadKind | None
 ) -> Iterator[Item]:
-    """Yield the fields of a record, keys and values of Kafka's own topics opened."""
     own: list[TracedField] = []
     key = next((one.value for one in trace.fields if one.path == ("key",)), None)
     describe = partial(_describe_record, batch=batch)

@@ -166,7 +166,6 @@ def _entry(space: Bytes, number: int, trace: Trace, log: _Log) -> Iterator[Item]
 
 
 def _segment_of(entry: FileEntry) -> Segment | None:
-    """Return the segment that an index belongs to, None if its log is not beside it."""
     with suppress(DataError):
         directory = open_path(os.path.dirname(file_system.absolute(entry.path)))
         for one in getattr(directory, "segments", ()):
@@ -306,7 +305,6 @@ def _named_pieces(_entry: FileEntry, _number: int, line: Any, prefix: str, _coun
 
 
 def _members(text: str) -> Iterator[tuple[str, Pieces]]:
-    """Yield the members of a JSON object, which its schema has parsed."""
     decoder = json.JSONDecoder()
     position = 0
 

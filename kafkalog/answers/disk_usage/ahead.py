@@ -86,7 +86,6 @@ def _add(hours: list[int], opened: OpenSegment, start: int, largest: int) -> Non
 
 
 def _end_of(opened: OpenSegment) -> int:
-    """Return the end of the last batch, before any preallocated room."""
     entry = opened.index_entry(INT64_MAX)
     position = entry.position if entry is not None else 0
     for found in scan_batches(opened.source, position):
@@ -102,7 +101,6 @@ def _add_undated(hours: list[int], segment: Segment, start: int) -> None:
 
 
 def _bytes_up_to(opened: OpenSegment, timestamp: int) -> int:
-    """Return the size of the batches before the first one that is later than a time."""
     position = 0
     times = opened.time_index
     entry = None if times is None or not times.entry_count else times.lookup(timestamp)

@@ -112,7 +112,6 @@ class Walk:
             yield Entry("", status.st_blocks * BLOCK_SIZE, 0)
 
     def _entry(self, path: str, name: str) -> Iterator[Entry]:
-        """Yield a file, or a directory with all that is in it."""
         try:
             status = file_system.stat(path) if is_object(path) else tried(path, os.lstat, path)
         except FileNotFoundError:  # a broker renames files to `.deleted` before it deletes them
@@ -164,7 +163,6 @@ class Walk:
 
 
 def _scanned(path: str) -> list[tuple[str, os.stat_result]]:
-    """Return path and status of all that is in a directory, links not followed."""
     scanned = []
     with os.scandir(path) as found:
         for one in found:
@@ -257,7 +255,6 @@ class _Sums:
         yield from parts.items()
 
     def _days(self, place: Place) -> dict[int | None, str | None]:
-        """Return the day of the latest record of each segment, by its base offset."""
         if place.topic is None:
             return {}
         days: dict[int | None, str | None] = {}
@@ -367,7 +364,6 @@ def _parsed(name: str, *, with_offset: bool) -> FileName:
 
 
 def _day(timestamp_ms: int, zone: tzinfo) -> str | None:
-    """Return the day of a timestamp, None if no calendar has it."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, zone).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -41,7 +41,6 @@ def charts_of(report: Report) -> dict[str, dict[str, Any]]:
 
 
 def _sizes(report: Report) -> dict[str, Any] | None:
-    """Return the treemap: topics, partitions in them, segments in those."""
     if not report.size_bytes:
         return None
     nodes = list(_nodes(report))

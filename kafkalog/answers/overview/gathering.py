@@ -201,7 +201,6 @@ class Gathering:
         )
 
     def _failed(self, error: KafkaLogError) -> None:
-        """Report an error once, and name it on the page."""
         where = error.path
         if (where, error.message) in self._told:
             return

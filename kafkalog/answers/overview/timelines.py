@@ -105,7 +105,6 @@ def bars_of(partition: PartitionFacts, now_ms: int, count_max: int) -> Iterator[
 
 
 def _placed(partition: PartitionFacts, now_ms: int) -> Iterator[tuple[int, int, Verdict]]:
-    """Yield the segments with the times at which they begin and end."""
     if partition.retention is None:
         return
     contents = {one.base_offset: one for one in partition.contents}

@@ -158,7 +158,6 @@ class _Life:
 
 
 def _is_same(one: Record, other: Record) -> bool:
-    """Return whether two records of one offset are copies of each other."""
     return (one.timestamp, one.key, one.value, one.headers) == (
         other.timestamp, other.key, other.value, other.headers,
     )  # fmt: skip

@@ -139,7 +139,6 @@ def _one_batch(
 
 
 def _is_end(reference: str, segment: Segment) -> bool:
-    """Return whether a defect is what a log may end with."""
     return reference == "zero-tail" or (reference == "torn-tail" and segment.is_active)
 
 

@@ -190,7 +190,6 @@ class Lanes:
         self._records += len(piece.messages)
 
     def _stick(self, index: int, place: Place, error: KafkaLogError) -> None:
-        """Keep the place of a log that cannot be read now, and report why."""
         self._stuck[index] = place
         self._listener.hear(error)
         if len(self._stuck) > _STUCK_MAX:

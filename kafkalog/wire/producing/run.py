@@ -155,7 +155,6 @@ class Replay:
         return summary
 
     def _committed(self, cluster: Cluster) -> dict[int, list[GroupOffset]]:
-        """Return the offsets to translate, of groups that are not active in the cluster."""
         if not self._request.commit_offsets:
             return {}
         found = committed_offsets(self._targets, self.routes, self._listener)
@@ -170,7 +169,6 @@ class Replay:
         committed: Mapping[int, Sequence[GroupOffset]],
         offsets: OffsetMap | None,
     ) -> list[TranslatedOffset]:
-        """Commit the translated offsets, group by group; return all of them."""
         if offsets is None:
             return []
         found = list(translations(committed, self.routes, offsets))
@@ -183,7 +181,6 @@ class Replay:
         return found
 
     def _warn(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Warn of topics that give records other timestamps."""
         if not self._request.keep_timestamps:
             return
         for topic, own in configs.items():
@@ -308,7 +305,6 @@ class _Work:
         return piece.without(refused)
 
     def _send(self, lane: Lane, piece: Piece) -> int:
-        """Send a piece; return how many records have the timestamp 0."""
         if self.offsets is None:
             return self._sending.send(lane.done.route, piece.messages, keeps_time=self._keeps_time)
         parts = self.offsets.parts(lane.index, piece.messages)

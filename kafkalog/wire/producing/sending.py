@@ -65,7 +65,6 @@ def producer_config(
 
 
 def _numbers(topics: Mapping[str, Mapping[str, str]], name: str) -> list[int]:
-    """Return the values of a config of all topics."""
     return [int(one[name]) for one in topics.values() if one.get(name, "").isdigit()]
 
 
@@ -228,7 +227,6 @@ class Sending:
         return TopicPartition(self._topic, 0, position.records, metadata=text)
 
     def _committed(self) -> Position | None:
-        """Return the committed position, once no transaction can change it any more."""
         from confluent_kafka import KafkaException, TopicPartition
 
         def answer() -> TopicPartition:

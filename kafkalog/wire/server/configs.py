@@ -95,7 +95,6 @@ class Configs:
 
 
 def _of_topic(configs: LogDirConfigs, topic: str) -> list[tuple[ConfigValue, int]]:
-    """Return all configs of a topic, and who set them."""
     of_topic = configs.of_topic(topic)
     own = {} if configs.metadata is None else configs.metadata.of_topic(topic)
     found = []

@@ -109,7 +109,6 @@ class Connection:
         return self._guard is None or self._guard.knows(self.client)
 
     async def _answer_one(self) -> bool:
-        """Answer the next request; return whether there may be more."""
         try:
             async with asyncio.timeout(
                 _IDLE_SECONDS_MAX if self._is_known else _STRANGER_SECONDS_MAX
@@ -141,7 +140,6 @@ class Connection:
     async def _received(
         self, begin: bytes, is_stranger: bool, task: asyncio.Task[object], room: Room
     ) -> bytes:
-        """Return a request that has begun, without its size."""
         try:
             async with asyncio.timeout(
                 _STRANGER_SECONDS_MAX if is_stranger else _REQUEST_SECONDS_MAX

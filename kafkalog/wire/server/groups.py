@@ -234,7 +234,6 @@ class GroupCoordinator:
         self, group: ClassicGroup, new_id: str, request: dict[str, Any], version: int,
         respond: Respond,
     ) -> None:  # fmt: skip
-        """Give a static member a new id: its process has restarted."""
         leader = group.leader
         member = group.replace_static(request["groupInstanceId"], new_id)
         self._rebalances.expect_heartbeat(group, new_id, member.session_timeout_ms)

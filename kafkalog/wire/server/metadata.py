@@ -73,7 +73,6 @@ class Metadata:
     def _named(
         self, wanted: list[dict[str, Any]], wants_operations: bool
     ) -> list[Topic | dict[str, Any]]:
-        """Return the wanted topics, or what to say about those that are not served."""
         found: list[Topic | dict[str, Any]] = []
         # One that is named twice is answered once, and names are passed over if there is an id.
         named = dict.fromkeys((one["name"], one["topicId"]) for one in wanted)
@@ -234,7 +233,6 @@ class Metadata:
 
 
 def _error_of(wanted: Sequence[dict[str, Any]], version: int) -> ErrorCode:
-    """Return what is wrong with the topics of a Metadata request."""
     without_name = any(one["name"] is None for one in wanted)
     has_ids = any(one["topicId"] != _NO_ID for one in wanted)
     if version < _WITH_IDS and (without_name or has_ids):
@@ -258,7 +256,6 @@ def _size_of(path: str) -> int:
 
 
 def _room(path: str) -> dict[str, int]:
-    """Return the size and the free room of the disk of a log directory."""
     try:
         status = os.statvfs(path)
     except OSError:

@@ -172,7 +172,6 @@ class Rebalances:
         self._timers.schedule(("sync", group.name), group.rebalance_timeout_ms, expire)
 
     def _expire_syncs(self, group: ClassicGroup, generation: int) -> None:
-        """Remove members that have not asked for their assignment in time."""
         if generation != group.generation or not group.pending_syncs or not group.can_rebalance:
             return
         for member_id in list(group.pending_syncs):

@@ -156,7 +156,6 @@ class Server:
         return await self._configs.describe_configs(request, version, client)
 
     def _identified(self, client: Client) -> None:
-        """Name a client, once: it has several connections."""
         who = (client.host, client.client_id, client.software)
         if who not in self._clients and len(self._clients) < _CLIENTS_NAMED_MAX:
             self._clients.add(who)
@@ -170,7 +169,6 @@ class Server:
                 self._loop.call_soon_threadsafe(self._stop_soon)
 
     def _stop_soon(self) -> None:
-        """Stop once the last response is on its way."""
         self._loop.call_later(_LAST_RESPONSE_SECONDS, self.stop)
 
     async def _serve(self, visit: Visit) -> None:
@@ -245,7 +243,6 @@ def serve(
 
 
 def _reachable(host: str) -> str:
-    """Return what clients can connect to if the server listens on a host."""
     import socket
 
     return socket.gethostname() if host in _WILDCARDS else host

@@ -174,7 +174,6 @@ class Sender:
 
 
 def _in_memory(part: Any) -> Any:
-    """Return the bytes of a range if they are held, else what was given."""
     return part.held if isinstance(part, FileRange) and part.held is not None else part
 
 

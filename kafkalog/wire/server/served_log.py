@@ -337,7 +337,6 @@ class ServedLog:
                 yield found
 
     def _stop_position(self, opened: ServedSegment, end: int) -> int:
-        """Return the position in the segment from which on nothing may be read."""
         following = opened.segment.next_base_offset
         size = opened.source.size_bytes
         # A broker may have appended since the log end was read.
@@ -546,5 +545,4 @@ def _segment_of(sent: FileRange) -> ServedSegment:
 
 
 def _end_ahead(sent: FileRange, opened: ServedSegment) -> int:
-    """Return where the next fetch ends if it is as large."""
     return min(sent.position + 2 * sent.size, opened.source.size_bytes)
