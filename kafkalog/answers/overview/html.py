@@ -6,16 +6,17 @@ import html
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.io.wording import printable, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.answers.overview.gathering import Report
 
 
+T = TypeVar("T")
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024
 _SECONDS: Final = len("2026-11-23T00:00:00")
@@ -146,6 +147,19 @@ class Table:
             f'<table id="{self.name}" aria-labelledby="{self.name}-title"{order}>'
             f"<thead><tr>{titles}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
         )
+
+
+def table_of(
+    name: str,
+    caption: str,
+    items: Iterable[T],
+    *columns: tuple[str, str, Callable[[T], Cell]],
+    order: tuple[int, str] | None = None,
+) -> Table:
+    """Return a table with a row per item; columns have a title, what it means, and the cells."""
+    titles = [(title, meaning) for title, meaning, _ in columns]
+    rows = [[cell(one) for _, _, cell in columns] for one in items]
+    return Table(name, caption, titles, rows, order)
 
 
 def section(name: str, title: str, *parts: str) -> str:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kafkalog.wire.server.model import Client, Handler
 
 _REFUSED: Final = ErrorCode.POLICY_VIOLATION
-_TRANSACTIONS_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def api_table(offered: Iterable[Api]) -> dict[int, Api]:
@@ -68,12 +67,12 @@ def _produce(request: dict[str, Any]) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
-def _named(results: str, items: str, name: str, as_name: str = "") -> Callable[..., dict[str, Any]]:
+def _named(results: str, items: str, name: str) -> Callable[..., dict[str, Any]]:
     """Answer each item of a request with its name and the error."""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {results: [
-            _error(**{as_name or name: one if isinstance(one, str) else one[name]})
+            _error(**{name: one if isinstance(one, str) else one[name]})
             for one in request[items] or ()
         ]}  # fmt: skip
 
@@ -84,22 +83,6 @@ def _delete_topics(request: dict[str, Any]) -> dict[str, Any]:
     # Older versions name topics in a field of their own.
     named = request["topics"] or [{"name": name} for name in request["topicNames"]]
     return {"responses": [_error(**one) for one in named]}
-
-
-def _of_partitions(
-    results: str, topics: str, topic: str, partitions: str, inner: str, index: str
-) -> Callable[..., dict[str, Any]]:
-    """Answer each partition of each topic with the error."""
-
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return {"errorCode": ErrorCode.NONE, results: [
-            {topic: one[topic], partitions: [
-                _error(**{index: found if isinstance(found, int) else found[index]})
-                for found in one[inner]
-            ]} for one in request[topics] or ()
-        ]}  # fmt: skip
-
-    return answer
 
 
 def _delete_records(request: dict[str, Any]) -> dict[str, Any]:
@@ -118,49 +101,9 @@ def _configs(request: dict[str, Any]) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
-def _whole(**fields: Any) -> Callable[..., dict[str, Any]]:
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return {"errorCode": _TRANSACTIONS_REFUSED, "errorMessage": read_only_text(), **fields}
-
-    return answer
-
-
-def _add_partitions(request: dict[str, Any]) -> dict[str, Any]:
-    def refused(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [
-            {"name": one["name"], "resultsByPartition": [
-                {"partitionIndex": index, "partitionErrorCode": _TRANSACTIONS_REFUSED}
-                for index in one["partitions"]
-            ]} for one in topics
-        ]  # fmt: skip
-
-    return {
-        "resultsByTransaction": [
-            {"transactionalId": one["transactionalId"], "topicResults": refused(one["topics"])}
-            for one in request["transactions"]
-        ],
-        "resultsByTopicV3AndBelow": refused(request["v3AndBelowTopics"]),
-    }
-
-
-def _move_replicas(request: dict[str, Any]) -> dict[str, Any]:
-    return {"results": [
-        {"topicName": topic["name"], "partitions": [
-            {"partitionIndex": index, "errorCode": _TRANSACTIONS_REFUSED}
-            for index in topic["partitions"]
-        ]} for one in request["dirs"] for topic in one["topics"]
-    ]}  # fmt: skip
-
-
-def _each(results: str, items: str, **fields: Any) -> Callable[..., dict[str, Any]]:
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return {results: [_error(**fields) for _ in request[items]]}
-
-    return answer
-
-
-def _quotas(request: dict[str, Any]) -> dict[str, Any]:
-    return {"entries": [_error(entity=one["entity"]) for one in request["entries"]]}
+def _init_producer_id(_request: dict[str, Any]) -> dict[str, Any]:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return {"errorCode": code, "producerId": -1, "producerEpoch": -1}
 
 
 REFUSALS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
@@ -168,27 +111,10 @@ REFUSALS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "CreateTopics": _named("topics", "topics", "name"),
     "DeleteTopics": _delete_topics,
     "DeleteRecords": _delete_records,
-    "InitProducerId": _whole(producerId=-1, producerEpoch=-1),
-    "AddPartitionsToTxn": _add_partitions,
-    "AddOffsetsToTxn": _whole(),
-    "EndTxn": _whole(),
-    "TxnOffsetCommit": _of_partitions(
-        "topics", "topics", "name", "partitions", "partitions", "partitionIndex"
-    ),
-    "CreateAcls": _each("results", "creations"),
-    "DeleteAcls": _each("filterResults", "filters", matchingAcls=[]),
+    "InitProducerId": _init_producer_id,
     "AlterConfigs": _configs,
-    "AlterReplicaLogDirs": _move_replicas,
     "CreatePartitions": _named("results", "topics", "name"),
     "DeleteGroups": _named("results", "groupsNames", "groupId"),
-    "ElectLeaders": _of_partitions(
-        "replicaElectionResults", "topicPartitions", "topic", "partitionResult", "partitions",
-        "partitionId",
-    ),
     "IncrementalAlterConfigs": _configs,
-    "AlterPartitionReassignments": _whole(responses=[]),
-    "OffsetDelete": _whole(topics=[]),
-    "AlterClientQuotas": _quotas,
-    "UpdateFeatures": _whole(results=[]),
-}  # fmt: skip
-"""How each API is refused that would write."""
+}
+"""How each API is refused that would write; clients learn that others are not supported."""
