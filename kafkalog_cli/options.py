@@ -118,9 +118,16 @@ ExportOption = Annotated[str | None, typer.Option(
     "--export", metavar="FILE",
     help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
 )]  # fmt: skip
-MaxBytesOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each .log.")
-]
+ProducerIdOption = Annotated[int | None, typer.Option(
+    metavar="N", help="Only what this producer wrote.",
+)]  # fmt: skip
+LeaderEpochOption = Annotated[int | None, typer.Option(
+    metavar="N", help="Only what was written in this leader epoch.",
+)]  # fmt: skip
+FromPositionOption = Annotated[int | None, typer.Option(
+    min=0, metavar="N",
+    help="Byte position to start from in each file; reading starts at the next batch.",
+)]  # fmt: skip
 InPlaceOption = Annotated[
     bool, typer.Option("--in-place", help="Apply the plan instead of only showing it.")
 ]
@@ -305,6 +312,14 @@ def parse_bytes(text: str) -> bytes:
             raise UsageError(f"{text!r} is not hexadecimal.") from error
     # Arguments that are not UTF-8 come as surrogates, and leave as the same bytes.
     return text.encode("utf-8", "surrogateescape")
+
+
+def parse_header(text: str | None) -> tuple[bytes, bytes | None] | None:
+    """Parse the name of a header, or NAME=VALUE."""
+    if not text:
+        return None
+    name, equals, value = text.partition("=")
+    return parse_bytes(name), parse_bytes(value) if equals else None
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:

@@ -60,18 +60,12 @@ def dump_segment(
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
-    from_position: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="Byte position to start from; reading starts at the next batch.",
-    )] = None,
+    from_position: opt.FromPositionOption = None,
     limit: Annotated[int | None, typer.Option(
         min=0, metavar="N", help="Show at most N rows per log; with --order time, N in all.",
     )] = None,
-    producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Only batches of this producer.",
-    )] = None,
-    leader_epoch: Annotated[int | None, typer.Option(
-        metavar="N", help="Only batches of this leader epoch.",
-    )] = None,
+    producer_id: opt.ProducerIdOption = None,
+    leader_epoch: opt.LeaderEpochOption = None,
     key: opt.KeyOption = None,
     key_regex: opt.KeyRegexOption = None,
     value_regex: opt.ValueRegexOption = None,
@@ -79,7 +73,6 @@ def dump_segment(
     control: Annotated[bool, typer.Option("--control", help="Only control records.")] = False,
     read_committed: opt.ReadCommittedOption = False,
     view: opt.ViewOption = LogView.STARTED,
-    max_bytes: opt.MaxBytesOption = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     order: Annotated[Order, typer.Option(
@@ -121,7 +114,6 @@ def dump_segment(
 
     _require_pair(form, to)
     zone = opt.parse_zone(tz)
-    name, _, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,
         to_offset=to_offset,
@@ -129,15 +121,12 @@ def dump_segment(
         to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
         from_position=from_position,
         limit=limit,
-        max_bytes=None if max_bytes is None else opt.parse_size(max_bytes),
         producer_id=producer_id,
         leader_epoch=leader_epoch,
         key=None if key is None else opt.parse_bytes(key),
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
-        header=(opt.parse_bytes(name), opt.parse_bytes(value) if "=" in (header or "") else None)
-        if header
-        else None,
+        header=opt.parse_header(header),
         control=control,
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,

@@ -105,7 +105,6 @@ def find(
     from kafkalog_cli.output.found import found_view
 
     zone = opt.parse_zone(tz)
-    name, equals, value = (header or "").partition("=")
     selection = Selection(
         from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
         to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
@@ -113,9 +112,7 @@ def find(
         key=None if key is None else opt.parse_bytes(key),
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
-        header=(opt.parse_bytes(name), opt.parse_bytes(value) if equals else None)
-        if header
-        else None,
+        header=opt.parse_header(header),
         data=producer_id is None or undecodable is not None,  # markers have no value
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,

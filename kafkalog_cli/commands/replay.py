@@ -70,19 +70,12 @@ def replay(
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
-    from_position: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="Byte position to start from, in each file.",
-    )] = None,
-    max_bytes: opt.MaxBytesOption = None,
+    from_position: opt.FromPositionOption = None,
     limit: Annotated[int | None, typer.Option(
         min=0, metavar="N", help="Replay at most N records per log.",
     )] = None,
-    producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Only records of this producer.",
-    )] = None,
-    leader_epoch: Annotated[int | None, typer.Option(
-        metavar="N", help="Only records of this leader epoch.",
-    )] = None,
+    producer_id: opt.ProducerIdOption = None,
+    leader_epoch: opt.LeaderEpochOption = None,
     key: opt.KeyOption = None,
     key_regex: opt.KeyRegexOption = None,
     value_regex: opt.ValueRegexOption = None,
@@ -122,23 +115,19 @@ def replay(
     from kafkalog_cli.standard_streams import put_work_first
 
     zone = opt.parse_zone(tz)
-    name, equals, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,
         to_offset=to_offset,
         from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
         to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
         from_position=from_position,
-        max_bytes=None if max_bytes is None else opt.parse_size(max_bytes),
         limit=limit,
         producer_id=producer_id,
         leader_epoch=leader_epoch,
         key=None if key is None else opt.parse_bytes(key),
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
-        header=(opt.parse_bytes(name), opt.parse_bytes(value) if equals else None)
-        if header
-        else None,
+        header=opt.parse_header(header),
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
     )

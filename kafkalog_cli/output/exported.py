@@ -145,13 +145,13 @@ def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
 
 def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     several = len({(one.topic, one.partition) for one in totals}) < len(totals)
-    columns = [
-        Column[PartitionTotal]("PARTITION", _partition, fold=True),
+    columns: list[Column[PartitionTotal]] = [
+        Column("PARTITION", _partition, fold=True),
         Column("FILES", lambda one: one.files, right=True),
         Column("ROWS", lambda one: one.rows, right=True),
         Column("SIZE", lambda one: size_text(one.size_bytes, style), right=True),
         Column("OFFSETS", _offsets),
-        Column("DEFECTS", lambda one: str(one.defects) if one.defects else "-", right=True),
+        Column("DEFECTS", lambda one: one.defects or "-", right=True),
     ]
     if several:
         columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, fold=True, below=True))
@@ -231,7 +231,5 @@ def _partition(total: PartitionTotal) -> str:
     return total.topic if total.partition < 0 else f"{total.topic}-{total.partition}"
 
 
-def _offsets(total: PartitionTotal) -> str:
-    if total.first_offset is None:
-        return "-"
-    return f"{total.first_offset}-{total.last_offset}"
+def _offsets(total: PartitionTotal) -> str | None:
+    return None if total.first_offset is None else f"{total.first_offset}-{total.last_offset}"

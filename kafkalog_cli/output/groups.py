@@ -14,7 +14,6 @@ from kafkalog_cli.output.objects import (
     Column,
     Field,
     ObjectType,
-    time_text,
 )
 from kafkalog_cli.output.text import Tone, tone_of
 
@@ -136,7 +135,7 @@ def group_view(style: Style) -> View[ShownGroup]:
         Column("EPOCH", "epoch"),
         Column("MEMBERS", "members"),
         Column("OFFSETS", "offsets"),
-        Column("LAG", lambda one: "-" if one.lag is None else one.lag, right=True),
+        Column("LAG", "lag"),
         Column("PARTITION", "coordinator"),
     )
 
@@ -146,11 +145,11 @@ def member_view(style: Style) -> View[ShownMember]:
         style,
         Column("GROUP", "group", fold=True),
         Column("MEMBER", "member_id", fold=True),
-        Column("INSTANCE", lambda one: one.member.instance_id or "-", fold=True),
+        Column("INSTANCE", "instance_id", fold=True),
         Column("CLIENT", "client_id", fold=True),
         Column("HOST", "host"),
-        Column("EPOCH", lambda one: _number(one.member.epoch), right=True),
-        Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or "-", fold=True),
+        Column("EPOCH", "epoch"),
+        Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or None, fold=True),
     )
 
 
@@ -160,9 +159,9 @@ def offset_view(style: Style) -> View[OffsetLag]:
         Column("GROUP", "group", fold=True),
         Column("TOPIC", "topic", fold=True),
         Column("PARTITION", "partition"),
-        Column("OFFSET", lambda one: _number(one.commit.offset), right=True),
-        Column("END", lambda one: _number(one.end_offset), right=True),
-        Column("LAG", lambda one: _number(one.lag), right=True),
+        Column("OFFSET", "offset"),
+        Column("END", "end_offset"),
+        Column("LAG", "lag"),
         Column("COMMITTED", "committed_at"),
         Column("METADATA", "metadata", fold=True),
         Column("NOTES", _notes, fold=True, tone=lambda _: Tone.DOUBTFUL),
@@ -176,9 +175,9 @@ def change_view(style: Style) -> View[OffsetChange]:
         Column("GROUP", "group", fold=True),
         Column("TOPIC", "topic", fold=True),
         Column("PARTITION", "partition"),
-        Column("BEFORE", lambda one: _number(one.before), right=True),
-        Column("AFTER", lambda one: _number(one.after), right=True),
-        Column("COMMITTED", lambda one: _time(one.committed_at, style)),
+        Column("BEFORE", "before"),
+        Column("AFTER", "after"),
+        Column("COMMITTED", "committed_at"),
     )
 
 
@@ -190,16 +189,8 @@ def coordinator_view(style: Style) -> View[Coordinator]:
         Column("TOPIC", "topic"),
         Column("PARTITION", "partition"),
         Column("PARTITIONS", "partitions"),
-        Column("PATHS", lambda one: ", ".join(one.paths) or "-", fold=True),
+        Column("PATHS", lambda one: ", ".join(one.paths) or None, fold=True),
     )
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _time(value: int | None, style: Style) -> str:
-    return "-" if value is None else time_text(value, style)
 
 
 def _notes(one: OffsetLag) -> str:
@@ -305,9 +296,9 @@ def open_view(style: Style) -> View[OpenData]:
         Column("FROM", "first_offset"),
         Column("PRODUCER", "producer_id"),
         Column("EPOCH", "producer_epoch"),
-        Column("SINCE", lambda one: _time(_started(one), style)),
+        Column("SINCE", "started_at"),
         Column("LAST WRITE", "last_timestamp"),
-        Column("TRANSACTIONAL ID", lambda one: one.owner.name if one.owner else "-", fold=True),
+        Column("TRANSACTIONAL ID", "transactional_id", fold=True),
         Column(
             "HANGS",
             lambda one: one.hanging or "no",

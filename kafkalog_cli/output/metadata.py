@@ -154,8 +154,7 @@ def change_view(style: Style) -> View[MetadataChange]:
     return CHANGE.view(
         style,
         Column("CHANGE", "change"),
-        Column("OFFSET", lambda one: "-" if one.origin.offset is None else one.origin.offset,
-               right=True),
+        Column("OFFSET", "offset"),
         Column("TIME", lambda one: _changed(one.origin, style)),
         Column("PATH", "path", fold=True),
         Column("WHAT", what_changed, fold=True, below=True),
@@ -206,10 +205,10 @@ def _nodes(nodes: tuple[int, ...]) -> str:
     return ",".join(map(str, nodes)) or "-"
 
 
-def _changed(origin: Origin, style: Style) -> str:
+def _changed(origin: Origin, style: Style) -> str | None:
     """Return when something was changed, and whether that may not be committed."""
     if origin.timestamp is None:
-        return "-"
+        return None
     text = time_text(origin.timestamp, style)
     return text if origin.is_committed else f"{text} uncommitted"
 

@@ -62,7 +62,7 @@ class Kind:
 
     Attributes:
         name: its JSON type, as the docs name it.
-        cell: how a value becomes a cell of a table; None is always `-`.
+        cell: how a value that is not None becomes a cell of a table.
         right: whether cells are aligned to the right.
         to_json: how a value becomes a JSON value, if it is not one.
     """
@@ -150,6 +150,7 @@ def topic_and_partition(prefix: str = "") -> tuple[Field[Any], Field[Any]]:
 class Column(Generic[T]):
     """A column of a table: its title, and a field of the objects or a function that returns a cell.
 
+    None is always `-`.
     On a terminal too narrow for the table, cells of columns with `below`, the last ones, go below
     their row; if that does not suffice, cells of columns with `fold` go over several lines. `tone`
     gives the colour that a cell has on a terminal.
@@ -165,7 +166,8 @@ class Column(Generic[T]):
     def text(self, value: T) -> str:
         """Return the cell of a value, which need not be printable."""
         assert callable(self.cell), "`ObjectType.view` has replaced the name of a field"
-        return str(self.cell(value))
+        found = self.cell(value)
+        return "-" if found is None else str(found)
 
     def toned(self, value: T) -> str:
         text = printable(self.text(value))
@@ -243,7 +245,7 @@ class ObjectType(Generic[T]):
 
         def cell(value: T) -> object:
             found = get(value)
-            return "-" if found is None else to_cell(found, style)
+            return None if found is None else to_cell(found, style)
 
         return replace(column, cell=cell, right=column.right or shown.kind.right)
 

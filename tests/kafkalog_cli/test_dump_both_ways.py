@@ -33,7 +33,7 @@ BYTES = ("auto", "utf8", "hex", "base64")
 SELECTIONS: tuple[tuple[object, ...], ...] = (
     (), ("--batches",), ("--from-offset", 5, "--to-offset", 40), ("--limit", 7),
     ("--batches", "--limit", 2), ("--read-committed",), ("--control",), ("--decode", "none"),
-    ("--from-position", 100), ("--max-bytes", 700), ("--key-regex", "[1-5]$"),
+    ("--from-position", 100), ("--key-regex", "[1-5]$"),
     ("--value-regex", "a", "--limit", 3), ("--header", "source"), ("--producer-id", 1),
 )  # fmt: skip
 
