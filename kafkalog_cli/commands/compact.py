@@ -11,15 +11,8 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import counted
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineName,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-)
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
@@ -70,12 +63,12 @@ def compact(
     old_formats: Annotated[bool, typer.Option(
         "--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2.",
     )] = False,
-    engine: Annotated[EngineName, typer.Option(
+    engine: Annotated[eng.EngineName, typer.Option(
         "--engine", help="Compact in this process or in Spark tasks.",
-    )] = EngineName.LOCAL,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
+    )] = eng.EngineName.LOCAL,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
     task_memory: Annotated[str, typer.Option(
         "--task-memory", metavar="SIZE",
         help="Memory for the keys of one Spark task; more keys are split among tasks.",
@@ -128,7 +121,7 @@ def compact(
     )
     sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome, opened = Outcome(), ExitStack()
-    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
+    choice = eng.EngineChoice(engine, eng.SparkChoice(master, spark_conf, connect_timeout, quiet))
     run = CompactionRun(
         path,
         request,
@@ -137,7 +130,7 @@ def compact(
         to=to,
         backup=backup,
         take_all=take_all,
-        engine=None if engine == EngineName.LOCAL else _opening(opened, choice),
+        engine=None if engine == eng.EngineName.LOCAL else _opening(opened, choice),
         task_memory=opt.parse_size(task_memory),
         keeps_clock=now is None,
         arguments=sys.argv[1:],
@@ -150,7 +143,7 @@ def compact(
     return outcome.of_work(has_changed=run.has_changed, is_concerned=run.is_concerned)
 
 
-def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
+def _opening(opened: ExitStack, choice: eng.EngineChoice) -> Callable[[], Engine]:
     return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 

@@ -9,16 +9,8 @@ import typer
 
 from kafkalog.files.offsets import PartitionOffsets
 from kafkalog.model import End, LogView, Replicas
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineOption,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-    ThreadsOption,
-)
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -56,11 +48,11 @@ def profile(
     hot_keys: Annotated[int, typer.Option(
         "--hot-keys", metavar="N", min=0, help="Show at most N hot keys.",
     )] = 10,
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
-    threads: ThreadsOption = None,
+    engine: eng.EngineOption = None,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
+    threads: eng.ThreadsOption = None,
     form: Annotated[ProfileFormat, typer.Option(
         "--format", help="Output format.",
     )] = ProfileFormat.TABLE,
@@ -106,7 +98,8 @@ def profile(
         internal=internal,
         view=view,
     )
-    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    spark = eng.SparkChoice(master, spark_conf, connect_timeout, quiet)
+    choice = eng.EngineChoice(engine, spark, threads)
     outcome = Outcome()
     found = _profiles(paths, request, choice, outcome, opt.parse_duration(bucket), hot_keys)
     _report_defects(found, outcome)
@@ -136,7 +129,7 @@ def _report_defects(found: list[Profile], outcome: Outcome) -> None:
 def _profiles(
     paths: list[str],
     request: Request,
-    choice: EngineChoice,
+    choice: eng.EngineChoice,
     outcome: Outcome,
     bucket_s: float,
     hot_keys: int,

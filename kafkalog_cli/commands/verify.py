@@ -11,15 +11,8 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Level, Severity
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineName,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-)
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
@@ -89,14 +82,14 @@ def verify(
     form: Annotated[ReportFormat, typer.Option(
         "--format", help="Output format: a listing, or a report of the run.",
     )] = ReportFormat.TABLE,
-    engine: Annotated[EngineName, typer.Option(
+    engine: Annotated[eng.EngineName, typer.Option(
         "--engine",
         help="spark: check partitions in Spark tasks; each worker reads the log directories "
              "under the same paths.",
-    )] = EngineName.LOCAL,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
+    )] = eng.EngineName.LOCAL,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
     """Check log directories, partitions or files, each against the others.
@@ -115,11 +108,11 @@ def verify(
     from kafkalog.answers.verification import Findings
     from kafkalog_cli.output.findings import RunFacts
 
-    if engine == EngineName.SPARK:
+    if engine == eng.EngineName.SPARK:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:
         raise UsageError("--seed requires --sample.", hint="For example --sample 5% --seed 3.")
-    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
+    choice = eng.EngineChoice(engine, eng.SparkChoice(master, spark_conf, connect_timeout, quiet))
     outcome = Outcome()
     rate = None if rate_limit is None else opt.parse_rate(rate_limit)
     duration_s = None if max_duration is None else opt.parse_duration(max_duration)
@@ -139,7 +132,7 @@ def verify(
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)
-    is_local = engine == EngineName.LOCAL
+    is_local = engine == eng.EngineName.LOCAL
     with (
         byte_progress(run.targets, enabled=not quiet and is_local) as progress,
         nullcontext() if is_local else choice.open() as opened,
