@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 
 from kafkalog.change.rescue import model as rescue
 from kafkalog.change.resurrection import model as resurrection
-from kafkalog_cli.output.objects import ARRAY, BOOL, INT, OBJECT, TEXT, Field, ObjectType
+from kafkalog_cli.output.kinds import ARRAY, BOOL, INT, OBJECT, TEXT
+from kafkalog_cli.output.objects import Field, ObjectType
 
 if TYPE_CHECKING:
-    from kafkalog_cli.output.objects import Kind
+    from kafkalog_cli.output.kinds import Kind
 
 _ATTRIBUTE: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
 _NAMES: Final = {

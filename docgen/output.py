@@ -46,6 +46,7 @@ from kafkalog_cli.output import (
     trims,
     undone,
 )
+from kafkalog_cli.output import kinds as k
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -254,7 +255,7 @@ def mistakes(row: dict[str, Any]) -> list[str]:
         return [f"{row['type']} has the fields {names[1:]}, documented are {expected}"]
     found = []
     for name, value in row.items():
-        if name == "type" or documented.fields[name].kind == objects.ANY:
+        if name == "type" or documented.fields[name].kind == k.ANY:
             continue
         kinds = documented.fields[name].kind.name.replace(" or ", ", ").split(", ")
         kind = "null" if value is None else _JSON_TYPES[type(value)]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UsageError
 from kafkalog.node.configs.definitions import value_text
-from kafkalog_cli.output.objects import Kind, Row, Style
-from kafkalog_cli.output.text import duration_text
+from kafkalog_cli.output.kinds import Kind
+from kafkalog_cli.output.text import Style, duration_text
 from kafkalog_cli.standard_streams import require_stdout
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.offsets import LogOffset
     from kafkalog.node.configs import ConfigValue
+    from kafkalog_cli.output.objects import Row
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:

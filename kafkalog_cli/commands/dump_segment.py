@@ -11,8 +11,7 @@ from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.text import BytesFormat, Style
 
 if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection

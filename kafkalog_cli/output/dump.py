@@ -26,7 +26,7 @@ from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import Shown, show
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
-from kafkalog_cli.output.objects import Column, Style, View
+from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.records import batch_view, record_view
 from kafkalog_cli.output.side_files import side_file_content, side_file_view
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.log.batches.selection import ReadPlan, Selection
     from kafkalog_cli.output.kafka_text import RecordText
+    from kafkalog_cli.output.text import Style
 
     Log = PartitionDir | FileEntry
     Progress = Callable[[int], None] | None

@@ -14,8 +14,9 @@ from kafkalog.check.verdict import verdict
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
-from kafkalog_cli.output.objects import ARRAY, DEFECT, INT, OBJECT, PLAIN, TEXT, Field, ObjectType
-from kafkalog_cli.output.text import size_cell
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import DEFECT, Field, ObjectType
+from kafkalog_cli.output.text import PLAIN, size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _defects(facts: RunFacts) -> object:
 
 
 def _sum(name: str, meaning: str) -> Field[RunFacts]:
-    return Field(name, INT, meaning, f"run.summary.{name}")
+    return Field(name, k.INT, meaning, f"run.summary.{name}")
 
 
 MEANING_OF_MODE: Final = (
@@ -125,20 +126,20 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "`verify`",
     "What the next start of a broker would do with a partition, or why it would stop at a log "
     "directory. Partitions that it leaves alone have no row.",
-    Field("path", TEXT, "the partition directory or the log directory"),
-    Field("topic", TEXT | None, "null for a log directory"),
-    Field("partition", INT | None, "null for a log directory"),
-    Field("mode", TEXT, MEANING_OF_MODE),
-    Field("verdict", TEXT, MEANING_OF_VERDICT),
-    Field("truncate_to", INT | None, "the log end offset, if cut"),
-    Field("records_lost", INT, "by batch headers"),
-    Field("bytes_lost", INT, "of logs"),
-    Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
-    Field("error", TEXT | None, "the exception that Kafka throws"),
-    Field("consequence", TEXT | None, "how far a refusal reaches"),
-    Field("detail", TEXT, ""),
-    Field("assumptions", ARRAY, "what could not be read"),
-    Field("notes", ARRAY, "what an operator should know"),
+    Field("path", k.TEXT, "the partition directory or the log directory"),
+    Field("topic", k.TEXT | None, "null for a log directory"),
+    Field("partition", k.INT | None, "null for a log directory"),
+    Field("mode", k.TEXT, MEANING_OF_MODE),
+    Field("verdict", k.TEXT, MEANING_OF_VERDICT),
+    Field("truncate_to", k.INT | None, "the log end offset, if cut"),
+    Field("records_lost", k.INT, "by batch headers"),
+    Field("bytes_lost", k.INT, "of logs"),
+    Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change"),
+    Field("error", k.TEXT | None, "the exception that Kafka throws"),
+    Field("consequence", k.TEXT | None, "how far a refusal reaches"),
+    Field("detail", k.TEXT, ""),
+    Field("assumptions", k.ARRAY, "what could not be read"),
+    Field("notes", k.ARRAY, "what an operator should know"),
 )  # fmt: skip
 SUMMARY: Final = ObjectType[RunFacts](
     "summary",
@@ -151,10 +152,10 @@ SUMMARY: Final = ObjectType[RunFacts](
     _sum("bytes_checked", ""),
     _sum("bytes_deferred", "past `--max-duration`; not in `bytes_expected`"),
     _sum("segments_deferred", "past `--max-duration`; not in `bytes_expected`"),
-    Field("defects", OBJECT, "by severity", _defects),
-    Field("levels", ARRAY, "at which segments were read"),
-    Field("looked", TEXT, MEANING_OF_LOOKED, "run.summary.looked"),
-    Field("sample", OBJECT | None,
+    Field("defects", k.OBJECT, "by severity", _defects),
+    Field("levels", k.ARRAY, "at which segments were read"),
+    Field("looked", k.TEXT, MEANING_OF_LOOKED, "run.summary.looked"),
+    Field("sample", k.OBJECT | None,
           "`share`, `seed`, and how many `segments` `of` all were read at `--level`", _sample),
 )  # fmt: skip
 

@@ -9,21 +9,10 @@ from kafkalog.answers.search.lookups import PartitionLookup
 from kafkalog.io.wording import counted
 from kafkalog.log.defects import make_defect
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    OBJECT,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    time_text,
-    topic_and_partition,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.records import RECORD
-from kafkalog_cli.output.text import bytes_cell, csv_line, time_cell
+from kafkalog_cli.output.text import bytes_cell, csv_line, time_cell, time_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -31,7 +20,8 @@ if TYPE_CHECKING:
 
     from kafkalog.model import Record
     from kafkalog.node.lookup import Lookup, Step
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -> None:
@@ -64,35 +54,35 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
     "lookup",
     "`lookup-offset`",
     "A partition's answer to one query.",
-    Field("directory", TEXT, "its log directory", "partition.log_dir"),
+    Field("directory", k.TEXT, "its log directory", "partition.log_dir"),
     *topic_and_partition("partition."),
-    Field("query", OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
-    Field("found", BOOL, "", "lookup.found"),
-    Field("segment", TEXT | None, "its `.log`", "lookup.segment"),
-    Field("position", INT | None, "of the batch", _of_batch("position")),
-    Field("size", INT | None, "of the batch", _of_batch("size_bytes")),
-    Field("batch_base_offset", INT | None, "", _of_batch("base_offset")),
-    Field("batch_last_offset", INT | None, "", _of_batch("last_offset")),
-    Field("offset", INT | None, "first record that answers", "lookup.offset"),
-    Field("timestamp", TIME | None, "−1 for `earliest` and `latest`", "lookup.timestamp"),
-    Field("leader_epoch", INT | None,
+    Field("query", k.OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
+    Field("found", k.BOOL, "", "lookup.found"),
+    Field("segment", k.TEXT | None, "its `.log`", "lookup.segment"),
+    Field("position", k.INT | None, "of the batch", _of_batch("position")),
+    Field("size", k.INT | None, "of the batch", _of_batch("size_bytes")),
+    Field("batch_base_offset", k.INT | None, "", _of_batch("base_offset")),
+    Field("batch_last_offset", k.INT | None, "", _of_batch("last_offset")),
+    Field("offset", k.INT | None, "first record that answers", "lookup.offset"),
+    Field("timestamp", k.TIME | None, "−1 for `earliest` and `latest`", "lookup.timestamp"),
+    Field("leader_epoch", k.INT | None,
           "of the batch; of the log for `earliest` and `latest`",
           "lookup.leader_epoch"),
-    Field("bytes_read", INT, "headers, batches and index entries", "lookup.bytes_read"),
-    Field("reason", TEXT | None, "why nothing was found", "lookup.reason"),
-    Field("reset_to", INT, "where a group reset to the query continues: `offset`, else the end "
+    Field("bytes_read", k.INT, "headers, batches and index entries", "lookup.bytes_read"),
+    Field("reason", k.TEXT | None, "why nothing was found", "lookup.reason"),
+    Field("reset_to", k.INT, "where a group reset to the query continues: `offset`, else the end "
                            "of what `--isolation` lets it read, or the nearest offset in range"),
 )  # fmt: skip
 STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
     "step",
     "`lookup-offset --explain`",
     "A step of the preceding lookup.",
-    Field("step", INT, "from 0", lambda one: one[0]),
-    Field("action", TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
+    Field("step", k.INT, "from 0", lambda one: one[0]),
+    Field("action", k.TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
           lambda one: one[1].action),
-    Field("path", TEXT | None, "file examined", lambda one: one[1].path),
-    Field("detail", TEXT, "", lambda one: one[1].detail),
-    Field("probes", ARRAY,
+    Field("path", k.TEXT | None, "file examined", lambda one: one[1].path),
+    Field("detail", k.TEXT, "", lambda one: one[1].detail),
+    Field("probes", k.ARRAY,
           "binary search: `low` (inclusive), `high` (exclusive), and the entry between them",
           lambda one: [
               {"low": probe.low, "high": probe.high, **asdict(probe.entry)}

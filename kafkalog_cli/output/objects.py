@@ -5,28 +5,21 @@ A declaration gives the objects, the cells of tables, and the sections of `docs/
 
 from __future__ import annotations
 
-from dataclasses import asdict, is_dataclass, replace
-from datetime import UTC, tzinfo
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from formats.late_classes import dataclass
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect
-from kafkalog_cli.output.text import (
-    BytesFormat,
-    Toned,
-    bytes_cell,
-    bytes_value,
-    size_cell,
-    time_cell,
-)
+from kafkalog_cli.output.kinds import INT, TEXT
+from kafkalog_cli.output.text import PLAIN, Toned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.files.payloads.kinds import PayloadKind
-    from kafkalog_cli.output.text import Tone
+    from kafkalog_cli.output.kinds import Kind
+    from kafkalog_cli.output.text import Style, Tone
 
 T = TypeVar("T")
 Row = dict[str, object]
@@ -34,86 +27,11 @@ ABSENT: Final = object()
 """Value of an optional field that an object does not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """The style of values.
-
-    Attributes:
-        exact: whether tables have plain numbers for sizes and times.
-        zone: time zone of the times in tables.
-        bytes_form: form of keys, values and header values.
-        states: whether batches and records state where their log lives.
-        decoder: how records of an internal topic are decoded.
-    """
-
-    exact: bool = False
-    zone: tzinfo = UTC
-    bytes_form: BytesFormat = BytesFormat.AUTO
-    states: bool = False
-    decoder: PayloadKind | None = None
-
-
-PLAIN: Final = Style()
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The type of a field.
-
-    Attributes:
-        name: its JSON type, as the docs name it.
-        cell: how a value that is not None becomes a cell of a table.
-        right: whether cells are aligned to the right.
-        to_json: how a value becomes a JSON value, if it is not one.
-    """
-
-    name: str
-    cell: Callable[[Any, Style], object] = lambda value, _: value
-    right: bool = False
-    to_json: Callable[[Any, Style], object] | None = None
-
-    def __or__(self, other: None) -> Kind:
-        return replace(self, name=f"{self.name} or null")
-
-
-def time_text(timestamp_ms: int | None, style: Style) -> str:
-    if style.exact:
-        return "-" if timestamp_ms is None else str(timestamp_ms)
-    return time_cell(timestamp_ms, style.zone)
-
-
-def size_text(size_bytes: int, style: Style) -> str:
-    return size_cell(size_bytes, exact=style.exact)
-
-
-def _plain(value: Any, _: Style) -> object:
-    """Convert tuples to lists, and dataclasses to objects."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, tuple | list):
-        return [_plain(one, _) for one in value]
-    return value
-
-
 MEANING_OF_CONFIGS: Final = (
     "those with an effect: `name`, `value` (lists joined by commas), `source` (`--config`, "
     "`FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` (its name there; null for a "
     "default)"
 )
-ANY: Final = Kind("any")
-ARRAY: Final = Kind("array", to_json=_plain)
-BOOL: Final = Kind("boolean")
-BYTES: Final = Kind(
-    "string, object or null",
-    cell=lambda data, style: bytes_cell(data, style.bytes_form),
-    to_json=lambda data, style: bytes_value(data, style.bytes_form),
-)
-INT: Final = Kind("integer", right=True)
-OBJECT: Final = Kind("object", to_json=_plain)
-RATIO: Final = Kind("number", cell=lambda value, _: f"{100 * value:.1f}%", right=True)
-SIZE: Final = Kind("integer", size_text, right=True)
-TEXT: Final = Kind("string")
-TIME: Final = Kind("integer", time_text)
 
 
 @dataclass(frozen=True)

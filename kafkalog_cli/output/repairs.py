@@ -13,22 +13,17 @@ from kafkalog.node.recovery import NextStart, PredictedStart, Verdict
 from kafkalog.node.recovery.model import refusal_line, start_line
 from kafkalog_cli.maintenance import CONFIGS
 from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.findings import MEANING_OF_MODE, MEANING_OF_VERDICT
 from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
     MEANING_OF_CONFIGS,
-    SIZE,
-    TEXT,
     Column,
     Field,
     ObjectType,
     View,
-    size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, file_cell
+from kafkalog_cli.output.text import Tone, file_cell, size_text
 from kafkalog_cli.output.writer import Format, print_lines, write_all
 
 if TYPE_CHECKING:
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.change.repair.rebuild import IndexedPartition
     from kafkalog.change.repair.run import RecoveredPartition
     from kafkalog.node.recovery import NodeStart
-    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.text import Style
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,42 +106,43 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     "recovery",
     "`recover`",
     "A partition, and what a start does to it.",
-    Field("path", TEXT, "", "plan.partition.path"),
+    Field("path", k.TEXT, "", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
-    Field("mode", TEXT, MEANING_OF_MODE, "plan.predicted.mode"),
-    Field("recovery_point", INT, "offset where scanning starts", "plan.predicted.recovery_point"),
-    Field("log_start_checkpoint", INT, "0 without an entry", "plan.predicted.log_start_checkpoint"),
-    Field("high_watermark", INT | None, "in `replication-offset-checkpoint`",
+    Field("mode", k.TEXT, MEANING_OF_MODE, "plan.predicted.mode"),
+    Field("recovery_point", k.INT, "offset where scanning starts", "plan.predicted.recovery_point"),
+    Field("log_start_checkpoint", k.INT, "0 without an entry",
+          "plan.predicted.log_start_checkpoint"),
+    Field("high_watermark", k.INT | None, "in `replication-offset-checkpoint`",
           "plan.high_watermark"),
     Field("configs", CONFIGS, MEANING_OF_CONFIGS),
-    Field("verdict", TEXT, MEANING_OF_VERDICT, "plan.verdict"),
-    Field("detail", TEXT, "", "plan.detail"),
-    Field("log_end_offset", INT | None, "afterwards; null if refused"),
-    Field("lost_from", INT | None, "first offset that may be lost", "plan.lost_from"),
-    Field("committed_lost", ARRAY | None,
+    Field("verdict", k.TEXT, MEANING_OF_VERDICT, "plan.verdict"),
+    Field("detail", k.TEXT, "", "plan.detail"),
+    Field("log_end_offset", k.INT | None, "afterwards; null if refused"),
+    Field("lost_from", k.INT | None, "first offset that may be lost", "plan.lost_from"),
+    Field("committed_lost", k.ARRAY | None,
           "first and last that may be lost below the high watermark",
           "plan.committed_lost"),
-    Field("records_lost", INT, "by batch headers", "plan.predicted.records_lost"),
-    Field("bytes_lost", INT, "of logs", "plan.predicted.bytes_lost"),
-    Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change",
+    Field("records_lost", k.INT, "by batch headers", "plan.predicted.records_lost"),
+    Field("bytes_lost", k.INT, "of logs", "plan.predicted.bytes_lost"),
+    Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
-    Field("bytes_to_scan", SIZE, "", "plan.bytes_to_scan"),
-    Field("files", ARRAY,
+    Field("bytes_to_scan", k.SIZE, "", "plan.bytes_to_scan"),
+    Field("files", k.ARRAY,
           "changes: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), the new "
           "`size_bytes`; if removed or cut, `bytes_gone`, `records_gone`, `why`", "plan.changes"),
-    Field("drops_mark", BOOL, "the clean shutdown mark is removed", "plan.drops_mark"),
-    Field("while_marked", TEXT | None,
+    Field("drops_mark", k.BOOL, "the clean shutdown mark is removed", "plan.drops_mark"),
+    Field("while_marked", k.TEXT | None,
           "what a start does instead without recovery, while marked as cleanly shut down; null "
           "if the same",
           lambda one: one.plan.while_marked and _marked_line(one.plan.while_marked)),
-    Field("untouched", TEXT | None, "why it is left to the broker",
+    Field("untouched", k.TEXT | None, "why it is left to the broker",
           lambda one: one.plan.untouched and one.plan.untouched.reason),
-    Field("refused", TEXT | None, "why it must not be recovered",
+    Field("refused", k.TEXT | None, "why it must not be recovered",
           lambda one: one.refused and one.refused.message),
-    Field("assumptions", ARRAY, "what could not be read", "plan.predicted.assumptions"),
-    Field("notes", ARRAY, "what an operator should know", "plan.predicted.notes"),
-    Field("performed", BOOL, "", lambda one: one.done is not None),
-    Field("verdict_after", TEXT | None,
+    Field("assumptions", k.ARRAY, "what could not be read", "plan.predicted.assumptions"),
+    Field("notes", k.ARRAY, "what an operator should know", "plan.predicted.notes"),
+    Field("performed", k.BOOL, "", lambda one: one.done is not None),
+    Field("verdict_after", k.TEXT | None,
           "of the next start afterwards",
           lambda one: one.done and one.done.after.verdict),
 )  # fmt: skip
@@ -154,25 +150,25 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     "recovery_summary",
     "`recover`",
     "The last object: totals.",
-    Field("in_place", BOOL, ""),
-    Field("partitions", INT, "", lambda one: len(one.plans)),
-    Field("partitions_changed", INT, "", "changed"),
-    Field("partitions_performed", INT, "", "performed"),
-    Field("partitions_untouched", INT, "left to the broker", "untouched"),
-    Field("partitions_unloadable", INT, "the next start would fail", "unloadable"),
-    Field("node_refusals", ARRAY, "why the node would not start on its log directories"),
-    Field("partitions_absent", INT, "a start creates them empty", "absent"),
-    Field("partitions_stray", INT, "a start takes them away", "strays"),
-    Field("partitions_refused", INT, "then none is recovered", "refused"),
-    Field("files_removed", INT, "", lambda one: len(one.removed)),
-    Field("records_removed", INT, "by batch headers",
+    Field("in_place", k.BOOL, ""),
+    Field("partitions", k.INT, "", lambda one: len(one.plans)),
+    Field("partitions_changed", k.INT, "", "changed"),
+    Field("partitions_performed", k.INT, "", "performed"),
+    Field("partitions_untouched", k.INT, "left to the broker", "untouched"),
+    Field("partitions_unloadable", k.INT, "the next start would fail", "unloadable"),
+    Field("node_refusals", k.ARRAY, "why the node would not start on its log directories"),
+    Field("partitions_absent", k.INT, "a start creates them empty", "absent"),
+    Field("partitions_stray", k.INT, "a start takes them away", "strays"),
+    Field("partitions_refused", k.INT, "then none is recovered", "refused"),
+    Field("files_removed", k.INT, "", lambda one: len(one.removed)),
+    Field("records_removed", k.INT, "by batch headers",
           lambda one: sum(file.records_gone for file in one.removed)),
-    Field("records_lost", INT, ""),
-    Field("bytes_lost", INT, "of logs",
+    Field("records_lost", k.INT, ""),
+    Field("bytes_lost", k.INT, "of logs",
           lambda one: sum(plan.predicted.bytes_lost for plan in one.plans)),
-    Field("bytes_to_scan", INT, ""),
-    Field("scan_rate", INT, "`--scan-rate`, bytes per second"),
-    Field("scan_ms", INT, "how long that takes"),
+    Field("bytes_to_scan", k.INT, ""),
+    Field("scan_rate", k.INT, "`--scan-rate`, bytes per second"),
+    Field("scan_ms", k.INT, "how long that takes"),
 )  # fmt: skip
 
 
@@ -312,19 +308,19 @@ INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
     "index_comparison",
     "`rebuild-index`",
     "An index, compared with the one that the log gives.",
-    Field("path", TEXT, ""),
-    Field("base_offset", INT, "in the file's name"),
-    Field("result", TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
-    Field("size", SIZE | None, "as it was", "size_bytes"),
-    Field("new_size", SIZE, "rebuilt", "new_size_bytes"),
+    Field("path", k.TEXT, ""),
+    Field("base_offset", k.INT, "in the file's name"),
+    Field("result", k.TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
+    Field("size", k.SIZE | None, "as it was", "size_bytes"),
+    Field("new_size", k.SIZE, "rebuilt", "new_size_bytes"),
 )  # fmt: skip
 INDEX_SUMMARY: Final = ObjectType[IndexSummary](
     "index_summary",
     "`rebuild-index`",
     "The last object: totals.",
-    Field("indexes", INT, ""),
-    Field("to_write", INT, "not `same`"),
-    Field("written", INT, ""),
+    Field("indexes", k.INT, ""),
+    Field("to_write", k.INT, "not `same`"),
+    Field("written", k.INT, ""),
 )
 
 

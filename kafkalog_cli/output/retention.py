@@ -9,23 +9,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from formats.late_classes import dataclass
 from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
+from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
     MEANING_OF_CONFIGS,
-    OBJECT,
-    SIZE,
-    TEXT,
-    TIME,
     Column,
     Field,
     ObjectType,
-    size_text,
-    time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, duration_text, with_durations
+from kafkalog_cli.output.text import Tone, duration_text, size_text, time_text, with_durations
 from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
 
 if TYPE_CHECKING:
@@ -37,7 +29,8 @@ if TYPE_CHECKING:
         Verdict,
     )
     from kafkalog.change.retention.simulation import Check, Schedule
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 class Judged(NamedTuple):
@@ -113,21 +106,21 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
     "retention_partition",
     "`simulate-retention`, `apply-retention`",
     "A partition, before its segments.",
-    Field("path", TEXT, "", "partition.path"),
+    Field("path", k.TEXT, "", "partition.path"),
     *topic_and_partition("partition."),
-    Field("state", TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
+    Field("state", k.TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
     Field("configs", CONFIGS, MEANING_OF_CONFIGS),
     Field("marks", MARKS,
           "log start offset and high watermark: `name`, `value`, `source` (a checkpoint, the "
           "log, or the option)"),
-    Field("log_end_offset", INT, "offset of the next record", "log.log_end_offset"),
-    Field("size", SIZE, "of batches in all segments", "log.size_bytes"),
-    Field("segments_deleted", INT, "now", lambda found: len(found.outcome.deleted)),
-    Field("bytes_freed", SIZE, "their `.log` files"),
-    Field("side_bytes_freed", SIZE, "their indexes and producer snapshots"),
-    Field("log_start_offset_after", INT, ""),
-    Field("rolled", BOOL, "all are deleted, so a new active segment is needed", "outcome.rolled"),
-    Field("remote", OBJECT | None,
+    Field("log_end_offset", k.INT, "offset of the next record", "log.log_end_offset"),
+    Field("size", k.SIZE, "of batches in all segments", "log.size_bytes"),
+    Field("segments_deleted", k.INT, "now", lambda found: len(found.outcome.deleted)),
+    Field("bytes_freed", k.SIZE, "their `.log` files"),
+    Field("side_bytes_freed", k.SIZE, "their indexes and producer snapshots"),
+    Field("log_start_offset_after", k.INT, ""),
+    Field("rolled", k.BOOL, "all are deleted, so a new active segment is needed", "outcome.rolled"),
+    Field("remote", k.OBJECT | None,
           "in remote storage: `segments`, `size`, `local_size` (local segments not uploaded, "
           "which count for `retention.bytes` too), `segments_deleted`, `bytes_freed`, `runs` "
           "(of the broker's task)", _remote),
@@ -137,63 +130,63 @@ RETENTION: Final = ObjectType[Judged](
     "`simulate-retention`, `apply-retention`",
     "A segment and its fate.",
     *topic_and_partition("found.partition."),
-    Field("storage", TEXT, "`local` or `remote`"),
-    Field("segment", TEXT, "its `.log`", "verdict.segment.path"),
-    Field("base_offset", INT, "in the file's name", "verdict.segment.base_offset"),
-    Field("end_offset", INT, "base offset of the next segment, log end offset for the last",
+    Field("storage", k.TEXT, "`local` or `remote`"),
+    Field("segment", k.TEXT, "its `.log`", "verdict.segment.path"),
+    Field("base_offset", k.INT, "in the file's name", "verdict.segment.base_offset"),
+    Field("end_offset", k.INT, "base offset of the next segment, log end offset for the last",
           "verdict.upper_bound"),
-    Field("size", SIZE, "of its batches", "verdict.segment.size_bytes"),
-    Field("is_active", BOOL, "a broker would append to it", "verdict.is_active"),
-    Field("largest_timestamp", TIME, "as a broker determines it",
+    Field("size", k.SIZE, "of its batches", "verdict.segment.size_bytes"),
+    Field("is_active", k.BOOL, "a broker would append to it", "verdict.is_active"),
+    Field("largest_timestamp", k.TIME, "as a broker determines it",
           "verdict.segment.largest_timestamp"),
-    Field("timestamp_source", TEXT,
+    Field("timestamp_source", k.TEXT,
           "`time-index`, `batches` (recovered at the next start), `mtime` (no timestamp), "
           "`metadata` (remote)",
           "verdict.segment.timestamp_source"),
-    Field("verdict", TEXT, "`delete` or `keep`, now",
+    Field("verdict", k.TEXT, "`delete` or `keep`, now",
           lambda one: "delete" if one.verdict.is_deleted else "keep"),
-    Field("reason", TEXT,
+    Field("reason", k.TEXT,
           "what deletes it: `log-start-offset`, `retention.bytes`, `retention.ms`, of remote "
           "segments `leader-epoch-cache-truncation` (epochs before the log's first), "
           "`delete-segment-started` (an unfinished deletion); or why it stays: `blocked` (see "
           "`blocked_by`), `within-retention`, `unlimited`, `compact-only`, `cleaner-disabled`, "
           "`metadata-log`, `not-live`, `other-leader-epochs` (remote, of another lineage)",
           "verdict.reason"),
-    Field("deletable_at", TIME | None,
+    Field("deletable_at", k.TIME | None,
           "first time at which time alone may delete it and the segments before it",
           "verdict.deletable_at"),
-    Field("blocked_by", TEXT | None,
+    Field("blocked_by", k.TEXT | None,
           "`high-watermark`, `segment` (an earlier one stays), `active-empty`, "
           "`remote-storage` (not uploaded)",
           "verdict.blocked_by"),
-    Field("blocking_segment", INT | None,
+    Field("blocking_segment", k.INT | None,
           "base offset of the earlier segment that expires later",
           "verdict.blocking_segment"),
-    Field("bytes_to_append", INT | None,
+    Field("bytes_to_append", k.INT | None,
           "until `retention.bytes` deletes it; null for the active segment",
           "verdict.bytes_to_append"),
-    Field("latest_record", OBJECT | None,
+    Field("latest_record", k.OBJECT | None,
           "record with the largest timestamp, if that lies in the future or delays others: "
           "`offset`, `timestamp`, `position` of its batch",
           "verdict.latest_record"),
-    Field("detail", TEXT, "", "verdict.detail"),
+    Field("detail", k.TEXT, "", "verdict.detail"),
 )  # fmt: skip
 RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     "retention_summary",
     "`simulate-retention`, `apply-retention`",
     "The last object: what is freed now, and later by time alone.",
-    Field("now", INT, "clock used", "now_ms"),
-    Field("until", INT, "end of the forecast", "until_ms"),
-    Field("partitions", INT, "with a log"),
-    Field("segments", INT, ""),
-    Field("segments_deleted", INT, "now"),
-    Field("size", INT, "of batches in all segments", "bytes_total"),
-    Field("bytes_freed", INT, "`.log` files deleted now"),
-    Field("side_bytes_freed", INT, "indexes and snapshots deleted with them"),
-    Field("remote_segments", INT, ""),
-    Field("remote_segments_deleted", INT, "now"),
-    Field("remote_bytes_freed", INT, "their logs"),
-    Field("forecast", ARRAY,
+    Field("now", k.INT, "clock used", "now_ms"),
+    Field("until", k.INT, "end of the forecast", "until_ms"),
+    Field("partitions", k.INT, "with a log"),
+    Field("segments", k.INT, ""),
+    Field("segments_deleted", k.INT, "now"),
+    Field("size", k.INT, "of batches in all segments", "bytes_total"),
+    Field("bytes_freed", k.INT, "`.log` files deleted now"),
+    Field("side_bytes_freed", k.INT, "indexes and snapshots deleted with them"),
+    Field("remote_segments", k.INT, ""),
+    Field("remote_segments_deleted", k.INT, "now"),
+    Field("remote_bytes_freed", k.INT, "their logs"),
+    Field("forecast", k.ARRAY,
           "local segments by 24 hours: `from` (exclusive), `to` (inclusive), `segments`, `bytes`",
           _forecast),
 )  # fmt: skip
@@ -213,18 +206,18 @@ CHECK: Final = ObjectType[Checked](
     "`simulate-retention --checks`",
     "A segment, and the check at which a broker that starts now deletes it.",
     *topic_and_partition("found.partition."),
-    Field("check", INT, "since the start, from 1", "check.number"),
-    Field("at", TIME, "", "check.at_ms"),
-    Field("runner", TEXT, "`retention` (every `log.retention.check.interval.ms`), or `cleaner` "
+    Field("check", k.INT, "since the start, from 1", "check.number"),
+    Field("at", k.TIME, "", "check.at_ms"),
+    Field("runner", k.TEXT, "`retention` (every `log.retention.check.interval.ms`), or `cleaner` "
                           "for compacted topics (every `log.cleaner.backoff.ms`)",
                           "schedule.runner"),
-    Field("segment", TEXT, "its `.log`, which becomes `.deleted`", "deletion.segment.path"),
-    Field("base_offset", INT, "in the file's name", "deletion.segment.base_offset"),
-    Field("size", SIZE, "of its batches", "deletion.segment.size_bytes"),
-    Field("reason", TEXT, "as in `retention`", "deletion.reason"),
-    Field("late_by", INT, "since time alone would have allowed it; else 0",
+    Field("segment", k.TEXT, "its `.log`, which becomes `.deleted`", "deletion.segment.path"),
+    Field("base_offset", k.INT, "in the file's name", "deletion.segment.base_offset"),
+    Field("size", k.SIZE, "of its batches", "deletion.segment.size_bytes"),
+    Field("reason", k.TEXT, "as in `retention`", "deletion.reason"),
+    Field("late_by", k.INT, "since time alone would have allowed it; else 0",
           lambda one: one.check.late_by_ms(one.deletion, one.found.policy)),
-    Field("files_removed_at", TIME, "`file.delete.delay.ms` later", "check.removed_ms"),
+    Field("files_removed_at", k.TIME, "`file.delete.delay.ms` later", "check.removed_ms"),
 )  # fmt: skip
 
 

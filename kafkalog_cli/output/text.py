@@ -9,11 +9,13 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
+from formats.late_classes import dataclass
 from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.model import Batch
 
 
@@ -101,6 +103,28 @@ class BytesFormat(StrEnum):
     UTF8 = "utf8"
     HEX = "hex"
     BASE64 = "base64"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """The style of values.
+
+    Attributes:
+        exact: whether tables have plain numbers for sizes and times.
+        zone: time zone of the times in tables.
+        bytes_form: form of keys, values and header values.
+        states: whether batches and records state where their log lives.
+        decoder: how records of an internal topic are decoded.
+    """
+
+    exact: bool = False
+    zone: tzinfo = UTC
+    bytes_form: BytesFormat = BytesFormat.AUTO
+    states: bool = False
+    decoder: PayloadKind | None = None
+
+
+PLAIN: Final = Style()
 
 
 def json_escape(match: re.Match[str]) -> str:
@@ -231,6 +255,16 @@ def size_cell(size_bytes: int, *, exact: bool) -> str:
     import humanize
 
     return humanize.naturalsize(size_bytes, gnu=True)
+
+
+def time_text(timestamp_ms: int | None, style: Style) -> str:
+    if style.exact:
+        return "-" if timestamp_ms is None else str(timestamp_ms)
+    return time_cell(timestamp_ms, style.zone)
+
+
+def size_text(size_bytes: int, style: Style) -> str:
+    return size_cell(size_bytes, exact=style.exact)
 
 
 def duration_text(duration_ms: int) -> str:
