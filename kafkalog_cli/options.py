@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -34,6 +35,18 @@ DirectoriesArgument = Annotated[list[str], typer.Argument(
 PartitionArgument = Annotated[
     str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
 ]
+
+
+class RowsFormat(StrEnum):
+    """The format of a listing, or of a file of its rows, the last one."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 TopicsOption = Annotated[list[str] | None, typer.Option(
     "--topic", metavar="TOPIC", help="Only this topic; repeatable.",
 )]  # fmt: skip
@@ -81,6 +94,7 @@ InternalOption = Annotated[
     bool, typer.Option("--internal", help="Include internal topics, such as __consumer_offsets.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
+RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
 BytesOption = Annotated[BytesFormat, typer.Option(
     "--bytes",
     help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
@@ -277,6 +291,18 @@ def parse_configs(texts: list[str] | None) -> dict[str, str]:
         # Kafka itself knows no units.
         is_sized = name.endswith(".bytes") and _SIZE.fullmatch(value.strip())
         found[name] = str(parse_size(value)) if is_sized else value
+    return found
+
+
+def parse_pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts, each name once. Raises `UsageError`."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"{text!r} is not {form}.", hint=f"For example {option} {form}.")
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"{option} names {name} twice.")
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
     from kafkalog.answers.search.run import Search
     from kafkalog.answers.search.scanning import Found
     from kafkalog.log.batches.selection import Selection
-
-
-class FindFormat(StrEnum):
-    """The format of what is found; `parquet` is a file."""
-
-    TABLE = "table"
-    NDJSON = "ndjson"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 def find(
@@ -76,7 +65,7 @@ def find(
     read_committed: opt.ReadCommittedOption = False,
     replicas: opt.ReplicasOption = Replicas.BEST,
     view: opt.ViewOption = LogView.STARTED,
-    form: Annotated[FindFormat, typer.Option("--format", help="Output format.")] = FindFormat.TABLE,
+    form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
     to: Annotated[str | None, typer.Option(
         "--to", metavar="FILE", help="New file to write, for --format parquet.",
     )] = None,
@@ -146,7 +135,7 @@ def find(
 
 def _require_sense(
     selection: Selection,
-    form: FindFormat,
+    form: opt.RowsFormat,
     to: str | None,
     schema: tuple[TypedColumn, ...],
     *,
@@ -166,12 +155,12 @@ def _require_sense(
         raise UsageError("--follow cannot be combined with --history, --last or --to.")
     if follow and selection.view != LogView.STARTED:
         raise UsageError("--follow reads what a broker serves: no --view.")
-    if (form == FindFormat.PARQUET) != (to is not None) or to == "-":
+    if (form == opt.RowsFormat.PARQUET) != (to is not None) or to == "-":
         raise UsageError(
             "--format parquet is written to a file, other formats to stdout.",
             hint="--format parquet --to FILE",
         )
-    if history and form == FindFormat.PARQUET:
+    if history and form == opt.RowsFormat.PARQUET:
         raise UsageError("A history is not written to a file.", hint="--format ndjson")
 
 
@@ -211,7 +200,7 @@ def _is_several(search: Search) -> bool:
 
 
 def _show_history(
-    search: Search, form: FindFormat, limit: int | None, style: Style, outcome: Outcome
+    search: Search, form: opt.RowsFormat, limit: int | None, style: Style, outcome: Outcome
 ) -> None:
     from kafkalog.answers.search.history import history, wanted_for_history
     from kafkalog_cli.output.found import occurrence_view
@@ -224,7 +213,7 @@ def _show_history(
 def _write(
     view: Any,
     found: Iterator[Any],
-    form: FindFormat,
+    form: opt.RowsFormat,
     limit: int | None,
     outcome: Outcome,
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,16 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.tables import Request
     from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.outcome import Outcome
-
-
-class ProfileFormat(StrEnum):
-    """The output format of profiles."""
-
-    TABLE = "table"
-    NDJSON = "ndjson"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 def profile(
@@ -53,9 +42,7 @@ def profile(
     spark_conf: eng.SparkConfOption = None,
     connect_timeout: eng.ConnectTimeoutOption = "30s",
     threads: eng.ThreadsOption = None,
-    form: Annotated[ProfileFormat, typer.Option(
-        "--format", help="Output format.",
-    )] = ProfileFormat.TABLE,
+    form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
     to: Annotated[str | None, typer.Option(
         "--to", metavar="FILE", help="New file to write, for --format parquet.",
     )] = None,
@@ -87,7 +74,7 @@ def profile(
     from kafkalog_cli.output.writer import write_all
 
     fast_path.require_arrow()
-    if (to is None) == (form == ProfileFormat.PARQUET):
+    if (to is None) == (form == opt.RowsFormat.PARQUET):
         raise UsageError("--format parquet and --to FILE require each other.", hint="Give both.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),

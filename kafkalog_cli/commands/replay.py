@@ -136,7 +136,7 @@ def replay(
         topics=None if topic is None else tuple(topic),
         internal=internal,
         end=end,
-        topic_map=_names(topic_map),
+        topic_map=opt.parse_pairs(topic_map, "--topic-map", "OLD=NEW"),
         keep_partitions=keep_partitions,
         keep_timestamps=keep_timestamps,
         transactions=transactions,
@@ -175,18 +175,6 @@ def _require_target(bootstrap: str | None, progress: str | None) -> None:
             "Say where the progress of the run is kept.",
             hint="--progress FILE: by that file a run that was stopped goes on.",
         )
-
-
-def _names(texts: list[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts or ():
-        old, equals, new = text.partition("=")
-        if not equals or not old or not new:
-            raise UsageError(f"{text!r} is not OLD=NEW.", hint="--topic-map orders=orders-again")
-        if old in found:
-            raise UsageError(f"--topic-map names {old} twice.")
-        found[old] = new
-    return found
 
 
 def _properties(texts: list[str] | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ import typer
 
 from kafkalog.change.resurrection.model import Copy, Missing, Retention
 from kafkalog.errors import UsageError
-from kafkalog_cli.options import BackupOption, FormatOption, QuietOption, YesOption
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
 from kafkalog_cli.standard_streams import put_work_first
@@ -35,8 +35,8 @@ def resurrect(
     in_place: Annotated[bool, typer.Option(
         "--in-place", help="Write only metadata, into PATH itself, a single log directory.",
     )] = False,
-    yes: YesOption = False,
-    backup: BackupOption = None,
+    yes: opt.YesOption = False,
+    backup: opt.BackupOption = None,
     node_id: Annotated[int, typer.Option(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
@@ -93,8 +93,8 @@ def resurrect(
     dry_run: Annotated[bool, typer.Option(
         "--dry-run", help="Only show the plan; write nothing.",
     )] = False,
-    form: FormatOption = Format.TABLE,
-    quiet: QuietOption = False,
+    form: opt.FormatOption = Format.TABLE,
+    quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
     """Make a new log directory that Kafka 4.3 can start from, using only what is on disk.
 
@@ -117,7 +117,6 @@ def resurrect(
     With --into, partitions are moved into an existing cluster. Its metadata log must have the
     topics, and is not changed: a partition is refused unless topic id, replicas, leader epoch and
     retention agree. A directory that is already there is replaced only if it has no record.
-
 
     With --in-place nothing is copied: PATH, one log directory, becomes that of the new node. Its
     metadata are replaced; --backup keeps the originals, and `kafkalog undo` restores them until a
@@ -150,8 +149,8 @@ def resurrect(
         cluster_id=cluster_id,
         topics=tuple(topic) if topic else None,
         undelete=undelete,
-        rename=_pairs(rename, "--rename", "OLD=NEW"),
-        topic_ids=_pairs(topic_id, "--topic-id", "TOPIC=ID"),
+        rename=opt.parse_pairs(rename, "--rename", "OLD=NEW"),
+        topic_ids=opt.parse_pairs(topic_id, "--topic-id", "TOPIC=ID"),
         as_of_metadata=as_of_metadata,
         retention=retention,
         missing=missing,
@@ -222,15 +221,3 @@ def _in_place(
         if is_plan and not dry_run and not consents("Write the metadata?", yes=yes):
             return 0
     return int(summary.shortened > 0)
-
-
-def _pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:
-    """Parse `NAME=VALUE` texts, each name once."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise UsageError(f"{text!r} is not {form}.", hint=f"For example {option} {form}.")
-        if found.setdefault(name, value) != value:
-            raise UsageError(f"{option} names {name} twice.")
-    return found
