@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.errors import Event
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import FileEntry, PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.files.parents import Parent
     from kafkalog.io.paths.requests import Requests
     from kafkalog.model import Defect, LogView, Severity
     from kafkalog.node.state.coordinators import InternalTopic
     from kafkalog.node.state.model import Groups
+    from kafkalog.node.targets import Target
     from kafkalog.node.view import Difference, Shown
 
 
@@ -195,7 +196,7 @@ class Outcome(Listener):
         *,
         by_names: bool = False,
         topics: Collection[str] | None = None,
-    ) -> list[LogDirListing | PartitionDir | FileEntry]:
+    ) -> list[Target]:
         """Open what is at the paths; report and leave out what cannot be opened.
 
         Args:
@@ -213,7 +214,7 @@ class Outcome(Listener):
 
     def meant(
         self,
-        targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+        targets: Sequence[Target],
         topics: Sequence[str] | None,
         *,
         internal: bool,

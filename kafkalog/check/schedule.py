@@ -24,7 +24,7 @@ from kafkalog.model import Defect, Level, Severity, present_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    Target = LogDirListing | PartitionDir | FileEntry
+    from kafkalog.node.targets import Target
 
 
 _MARK: Final = "kafkalog_verify_state"

@@ -1,8 +1,4 @@
-"""Batches whose successors are known, and the entries of an index as far as the log was read.
-
-A batch with a wrong checksum is no evidence, nor is the last offset of a batch that the next batch
-does not follow.
-"""
+"""Batches whose successors are known, and the entries of an index as far as the log was read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
 from kafkalog.errors import DataError, UnreadableError
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, list_partition
+from kafkalog.files.log_dir import LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.reading import reading
 from kafkalog.io.paths.source import Source
@@ -30,13 +30,9 @@ from kafkalog.model import Defect, Level, present_ms
 from kafkalog.node.sightings import Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from kafkalog.check.walk import ReadColumns
-
-    Target = LogDirListing | PartitionDir | FileEntry
-    from collections.abc import Generator
-
     from kafkalog.io.engine import Engine
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.check.walk import ReadColumns, RemoteWalk, Walk, Walked, Watch
     from kafkalog.node.configs import LogDirConfigs, TopicConfigs
     from kafkalog.node.recovery import NextStart
+    from kafkalog.node.targets import Target
 
 T = TypeVar("T")
 Seen = TypeVar("Seen")
@@ -83,9 +84,7 @@ class Verification:
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given individually
 
-    def verify(
-        self, *targets: str | Path | LogDirListing | PartitionDir | FileEntry
-    ) -> Iterator[Defect]:
+    def verify(self, *targets: str | Path | Target) -> Iterator[Defect]:
         """Yield every defect of the targets: of each target, then of all of them together.
 
         Raises:
@@ -96,9 +95,7 @@ class Verification:
             yield from self.check(target)
         yield from self.check_together()
 
-    def check(
-        self, target: str | Path | LogDirListing | PartitionDir | FileEntry
-    ) -> Iterator[Defect]:
+    def check(self, target: str | Path | Target) -> Iterator[Defect]:
         """Yield the defects of one target; `check_together` yields the rest after the last one.
 
         Raises:
@@ -133,9 +130,7 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def _checks(
-        self, target: LogDirListing | PartitionDir | FileEntry
-    ) -> Generator[Defect, None, None]:
+    def _checks(self, target: Target) -> Generator[Defect, None, None]:
         from kafkalog.check.registry import contained_all
 
         if isinstance(target, FileEntry):

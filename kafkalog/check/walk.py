@@ -3,9 +3,6 @@
 After a sound batch, a reading continues regardless of what came before. So a piece yields, from its
 start to the first unsound thing, exactly what a reading of the whole log yields if it reaches the
 start of the piece. Otherwise, and after anything unsound, the log is read on sequentially.
-
-Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum, `deep` also
-every record.
 """
 
 from __future__ import annotations

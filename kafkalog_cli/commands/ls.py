@@ -22,8 +22,9 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.inventory import PartitionRow
+    from kafkalog.node.targets import Target
     from kafkalog.node.view import Difference
 
 
@@ -124,7 +125,7 @@ def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
 
 
 def _by_partition(
-    targets: list[LogDirListing | PartitionDir | FileEntry],
+    targets: list[Target],
     view: LogView,
     differences: Callable[[Difference], object],
     outcome: Outcome,

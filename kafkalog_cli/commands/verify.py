@@ -20,7 +20,8 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_cli.output.findings import Report, Target
+    from kafkalog.node.targets import Target
+    from kafkalog_cli.output.findings import Report
     from kafkalog_cli.output.progress import ByteProgress
 
 

@@ -16,7 +16,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.node.targets import Target
 
 
 def where(
@@ -56,7 +56,7 @@ def where(
         raise UsageError("Give --group, --transactional-id or --share-group.")
     for name in share_group or ():
         _require_share(name)
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry] = outcome.open_all(paths, topics=())
+    targets: Sequence[Target] = outcome.open_all(paths, topics=())
     with Writer(show.coordinator_view(Style()), form) as writer:
         for of, names, topic in wanted:
             if names:

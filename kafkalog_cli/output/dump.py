@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.log.batches.selection import ReadPlan, Selection
+    from kafkalog.node.targets import Target
     from kafkalog_cli.output.kafka_text import RecordText
     from kafkalog_cli.output.text import Style
 
@@ -87,7 +88,7 @@ class Dump:
             names = some_of(self._below_start)
             show_note(f"no consumer gets records below the log start offset: {names}")
 
-    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
+    def show(self, target: Target) -> None:
         """Show one target; errors are reported, not raised."""
         try:
             target = self._wanted(one_log(target))
@@ -409,7 +410,7 @@ def _put_heading(segment: Segment) -> None:
 
 
 def labels_of(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry], logs: Sequence[Log]
+    targets: Sequence[Target], logs: Sequence[Log]
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Name several logs by path, as briefly as possible, and say what the names are.
 

@@ -1,7 +1,4 @@
-"""Explanations of references: findings from `kafkalog.log.defects`, errors from their classes.
-
-`docs/defects.md` and `docs/exit-codes.md` are generated from the same tables.
-"""
+"""Explanations of references: findings from `kafkalog.log.defects`, errors from their classes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import INDEX_KINDS
 from kafkalog.errors import KafkaLogError, ShortageError, UsageError
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
+from kafkalog.files.log_dir import FileEntry, PartitionDir, one_log
 from kafkalog.log.batches.selection import EVERYTHING, Selection
 from kafkalog_cli.output.dump import LOGS, DumpStyle
 from kafkalog_cli.output.progress import byte_progress
@@ -18,6 +18,7 @@ from kafkalog_cli.output.side_files import index_entries, selected_entries
 
 if TYPE_CHECKING:
     from kafkalog.model import Defect
+    from kafkalog.node.targets import Target
     from kafkalog.tables.arrow_files import Exporter
     from kafkalog_cli.outcome import Outcome
 
@@ -59,7 +60,7 @@ class FileDump:
             self._new_file.discard()
         self._files.__exit__(*raised)
 
-    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
+    def show(self, target: Target) -> None:
         """Write one target; errors in it are reported, not raised.
 
         Raises:

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog.answers.verification import Findings
     from kafkalog.errors import KafkaLogError
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.node.recovery import NextStart
-
-    Target = LogDirListing | PartitionDir | FileEntry
 
 
 @dataclass

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, ProgressColumn
 
-    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.io.engine import Engine, Gathering, PieceWork, Task, Work
+    from kafkalog.node.targets import Target
 
 _DELAY_S = 1.0
 
@@ -92,9 +92,7 @@ def _shown_bar(*columns: ProgressColumn) -> Progress:
 
 
 @contextmanager
-def byte_progress(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry], *, enabled: bool
-) -> Iterator[ByteProgress | None]:
+def byte_progress(targets: Sequence[Target], *, enabled: bool) -> Iterator[ByteProgress | None]:
     """Open a bar to be called with each number of bytes done; None if nobody would see it."""
     if not enabled or not sys.stderr.isatty():
         yield None
@@ -103,7 +101,7 @@ def byte_progress(
         yield progress
 
 
-def _size(target: LogDirListing | PartitionDir | FileEntry) -> int:
+def _size(target: Target) -> int:
     from kafkalog.files.log_dir import LogDirListing
 
     if isinstance(target, LogDirListing):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.model import Defect
-    from kafkalog_cli.output.findings import RunFacts, Target
+    from kafkalog.node.targets import Target
+    from kafkalog_cli.output.findings import RunFacts
 
 _PREFIX = "kafkalog_verify_"
 

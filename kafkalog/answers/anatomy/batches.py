@@ -1,7 +1,4 @@
-"""The fields of a log: batches of magic 2, messages of magic 0 and 1, and what is damaged.
-
-`kafkalog.log.batches.framing` finds the batches, the schemas say what their bytes are.
-"""
+"""The fields of a log: batches of magic 2, messages of magic 0 and 1, and what is damaged."""
 
 from __future__ import annotations
 

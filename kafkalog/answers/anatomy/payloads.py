@@ -1,7 +1,4 @@
-"""Keys and values whose content Kafka defines: control records and internal topics.
-
-The frames are those of `formats.internal_topics`, the messages those of `formats/messages.txt`.
-"""
+"""Keys and values whose content Kafka defines: control records and internal topics."""
 
 from __future__ import annotations
 

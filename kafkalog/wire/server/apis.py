@@ -11,7 +11,7 @@ from kafkalog.wire.server.model import Api
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kafkalog.wire.server.model import Client, Handler
+    from kafkalog.wire.server.model import Client, Fields, Handler
 
 _REFUSED: Final = ErrorCode.POLICY_VIOLATION
 
@@ -27,7 +27,7 @@ def api_table(offered: Iterable[Api]) -> dict[int, Api]:
 
 
 def _api_versions(table: Mapping[int, Api]) -> Handler:
-    async def answer(request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+    async def answer(request: Fields, version: int, client: Client) -> Fields:
         if version >= 3:
             name, release = request["clientSoftwareName"], request["clientSoftwareVersion"]
             client.software = f"{name} {release}"
@@ -41,7 +41,7 @@ def _api_versions(table: Mapping[int, Api]) -> Handler:
 
 
 def _refuse(name: str) -> Handler:
-    async def answer(request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+    async def answer(request: Fields, version: int, client: Client) -> Fields:
         # A producer that wants no answer would take one for that of its next request.
         if name == "Produce" and request["acks"] == 0:
             return NO_ANSWER
@@ -54,11 +54,11 @@ def read_only_text() -> str:
     return "read-only: these are files of a log directory, served by kafkalog"
 
 
-def _error(**fields: Any) -> dict[str, Any]:
+def _error(**fields: Any) -> Fields:
     return {"errorCode": _REFUSED, "errorMessage": read_only_text(), **fields}
 
 
-def _produce(request: dict[str, Any]) -> dict[str, Any]:
+def _produce(request: Fields) -> Fields:
     return {"responses": [
         {"name": topic["name"], "topicId": topic["topicId"], "partitionResponses": [
             {**_error(), "index": one["index"], "baseOffset": -1}
@@ -67,10 +67,10 @@ def _produce(request: dict[str, Any]) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
-def _named(results: str, items: str, name: str) -> Callable[..., dict[str, Any]]:
+def _named(results: str, items: str, name: str) -> Callable[..., Fields]:
     """Answer each item of a request with its name and the error."""
 
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
+    def answer(request: Fields) -> Fields:
         return {results: [
             _error(**{name: one if isinstance(one, str) else one[name]})
             for one in request[items] or ()
@@ -79,13 +79,13 @@ def _named(results: str, items: str, name: str) -> Callable[..., dict[str, Any]]
     return answer
 
 
-def _delete_topics(request: dict[str, Any]) -> dict[str, Any]:
+def _delete_topics(request: Fields) -> Fields:
     # Older versions name topics in a field of their own.
     named = request["topics"] or [{"name": name} for name in request["topicNames"]]
     return {"responses": [_error(**one) for one in named]}
 
 
-def _delete_records(request: dict[str, Any]) -> dict[str, Any]:
+def _delete_records(request: Fields) -> Fields:
     return {"topics": [
         {"name": one["name"], "partitions": [
             {"partitionIndex": found["partitionIndex"], "lowWatermark": -1, "errorCode": _REFUSED}
@@ -94,19 +94,19 @@ def _delete_records(request: dict[str, Any]) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
-def _configs(request: dict[str, Any]) -> dict[str, Any]:
+def _configs(request: Fields) -> Fields:
     return {"responses": [
         _error(resourceType=one["resourceType"], resourceName=one["resourceName"])
         for one in request["resources"]
     ]}  # fmt: skip
 
 
-def _init_producer_id(_request: dict[str, Any]) -> dict[str, Any]:
+def _init_producer_id(_request: Fields) -> Fields:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return {"errorCode": code, "producerId": -1, "producerEpoch": -1}
 
 
-REFUSALS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+REFUSALS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "Produce": _produce,
     "CreateTopics": _named("topics", "topics", "name"),
     "DeleteTopics": _delete_topics,

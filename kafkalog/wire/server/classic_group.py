@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
+from kafkalog.wire.server.model import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Respond = Callable[[dict[str, Any]], None]
+Respond = Callable[[Fields], None]
 """Answers a request, at once or when the group is so far."""
 
 MEMBER_OVERHEAD: Final = 1024
@@ -41,7 +42,7 @@ class State(StrEnum):
     STABLE = "Stable"
 
 
-def protocols_of(request: dict[str, Any]) -> dict[str, bytes]:
+def protocols_of(request: Fields) -> dict[str, bytes]:
     """Return the protocols that a JoinGroup request offers, in the member's order of preference."""
     found: dict[str, bytes] = {}
     for one in request["protocols"]:
@@ -82,13 +83,13 @@ class GroupMember:
     def offers(self, protocols: dict[str, bytes]) -> bool:
         return list(self.protocols.items()) == list(protocols.items())
 
-    def answer_join(self, response: dict[str, Any]) -> None:
+    def answer_join(self, response: Fields) -> None:
         """Answer its JoinGroup request, if it waits for one."""
         respond, self.join = self.join, None
         if respond is not None:
             respond(response)
 
-    def answer_sync(self, response: dict[str, Any]) -> bool:
+    def answer_sync(self, response: Fields) -> bool:
         """Answer its SyncGroup request; return whether it waited for one."""
         respond, self.sync = self.sync, None
         if respond is not None:
@@ -293,7 +294,7 @@ class ClassicGroup:
 
     def joined(
         self, member_id: str, *, skip_assignment: bool = False, leader: str | None = None
-    ) -> dict[str, Any]:
+    ) -> Fields:
         """Return the answer that tells a member of the generation, and the leader of all members.
 
         Args:
@@ -318,7 +319,7 @@ class ClassicGroup:
             "members": members if is_leader else [],
         }
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Fields:
         is_stable = self.state == State.STABLE
         name = self.protocol_name or ""
         return {
@@ -340,7 +341,7 @@ class ClassicGroup:
         }
 
 
-def join_response(member_id: str, code: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+def join_response(member_id: str, code: ErrorCode = ErrorCode.NONE) -> Fields:
     """Return an answer to JoinGroup that has no generation."""
     return {
         "throttleTimeMs": 0,
@@ -355,7 +356,7 @@ def join_response(member_id: str, code: ErrorCode = ErrorCode.NONE) -> dict[str,
     }
 
 
-def sync_response(code: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+def sync_response(code: ErrorCode = ErrorCode.NONE) -> Fields:
     """Return an answer to SyncGroup that has no assignment."""
     return {
         "throttleTimeMs": 0,

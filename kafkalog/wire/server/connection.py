@@ -11,7 +11,7 @@ import asyncio
 import struct
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
@@ -24,7 +24,7 @@ from kafkalog.wire.server.sending import Sender
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from kafkalog.wire.server.model import Answer, Api
+    from kafkalog.wire.server.model import Answer, Api, Fields
     from kafkalog.wire.server.pace import Pace
     from kafkalog.wire.server.room import Room
     from kafkalog.wire.server.security import SaslPlain
@@ -234,7 +234,7 @@ class Connection:
         finally:
             timer.cancel()
 
-    def _begin(self, api: Api, version: int, correlation: int, response: dict[str, Any]) -> Begun:
+    def _begin(self, api: Api, version: int, correlation: int, response: Fields) -> Begun:
         """Encode a response and begin to send it, in any thread."""
         output = Output()
         output.buffer += _SIZES.pack(0, correlation)
@@ -248,7 +248,7 @@ class Connection:
         return Begun(self._sender.begin(parts), size)
 
     async def _send(
-        self, api: Api, version: int, correlation: int, response: dict[str, Any] | Begun
+        self, api: Api, version: int, correlation: int, response: Fields | Begun
     ) -> int:
         if not isinstance(response, Begun):
             response = self._begin(api, version, correlation, response)
@@ -262,5 +262,5 @@ def _client_id(source: Input) -> str | None:
     return None if size < 0 else source.take(size).decode("utf-8", "replace")
 
 
-NO_ANSWER: Final[dict[str, Any]] = {}
+NO_ANSWER: Final[Fields] = {}
 """What a handler returns if the client waits for no response: Produce with acks=0."""

@@ -22,6 +22,10 @@ NODE_ID: Final = 0
 """The only broker there is."""
 
 
+Fields = dict[str, Any]
+"""A request, a response or a part of one, by the names of `formats/requests.txt`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A response whose first bytes are on their way.
@@ -35,10 +39,10 @@ class Begun:
     size: int
 
 
-Answer = dict[str, Any] | Begun | None
-"""A response by the names of `formats/requests.txt`; None ends the connection without one."""
+Answer = Fields | Begun | None
+"""A response; None ends the connection without one."""
 
-Handler = Callable[[dict[str, Any], int, "Client"], Awaitable[Answer]]
+Handler = Callable[[Fields, int, "Client"], Awaitable[Answer]]
 """Answers a request of a version."""
 
 
@@ -164,7 +168,7 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def as_it_is(response: dict[str, Any]) -> dict[str, Any] | Begun:
+def as_it_is(response: Fields) -> Fields | Begun:
     """Return a response that is sent later."""
     return response
 
@@ -190,7 +194,7 @@ class Client:
     principal: str = "ANONYMOUS"
     state: dict[str, Any] = field(default_factory=dict)
     forget_request: Callable[[], None] = nothing
-    begin: Callable[[dict[str, Any]], dict[str, Any] | Begun] = as_it_is
+    begin: Callable[[Fields], Fields | Begun] = as_it_is
 
 
 @dataclass(frozen=True)

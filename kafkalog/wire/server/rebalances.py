@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from formats.error_codes import ErrorCode
 from kafkalog.wire.server.classic_group import (
@@ -20,6 +20,8 @@ from kafkalog.wire.server.classic_group import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kafkalog.wire.server.model import Fields
 
 
 class Timers(Protocol):
@@ -214,7 +216,7 @@ class Rebalances:
         group.remove(member.member_id)
 
 
-def assigned(group: ClassicGroup, member: GroupMember) -> dict[str, Any]:
+def assigned(group: ClassicGroup, member: GroupMember) -> Fields:
     return {
         "protocolType": group.protocol_type,
         "protocolName": group.protocol_name,

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.wire.server.catalog import ServedPartition
     from kafkalog.wire.server.configs import Configs
     from kafkalog.wire.server.door import Visit
-    from kafkalog.wire.server.model import Answer, Client
+    from kafkalog.wire.server.model import Answer, Client, Fields
 
 _LAST_RESPONSE_SECONDS: Final = 1
 _CLIENTS_NAMED_MAX: Final = 1000
@@ -145,9 +145,7 @@ class Server:
             self._door.close()
             await self._door.end_all()
 
-    async def _describe_configs(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> Answer:
+    async def _describe_configs(self, request: Fields, version: int, client: Client) -> Answer:
         """Answer DescribeConfigs; what that needs is loaded when somebody asks."""
         if self._configs is None:
             from kafkalog.wire.server.configs import Configs

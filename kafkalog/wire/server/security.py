@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 import ssl
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.errors import UnreadableError, UsageError
@@ -20,7 +20,7 @@ from kafkalog.wire.server.model import Api
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.wire.server.model import Client
+    from kafkalog.wire.server.model import Client, Fields
 
 BEFORE_AUTHENTICATION: Final = {17: "SaslHandshake", 18: "ApiVersions", 36: "SaslAuthenticate"}
 """The APIs that are answered before a client has authenticated."""
@@ -77,9 +77,7 @@ class SaslPlain:
         step = client.state.get(_STEP)
         return step == _DONE or (step != _FAILED and api_key in BEFORE_AUTHENTICATION)
 
-    async def handshake(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def handshake(self, request: Fields, version: int, client: Client) -> Fields:
         code = ErrorCode.NONE
         # Before it, bare tokens of SASL would follow.
         if version < _SASL_AUTHENTICATE:
@@ -92,9 +90,7 @@ class SaslPlain:
             client.state[_STEP] = _HANDSHAKE
         return {"errorCode": code, "mechanisms": [_MECHANISM]}
 
-    async def authenticate(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def authenticate(self, request: Fields, version: int, client: Client) -> Fields:
         """Check user and password; a client that fails is answered late, and then no more."""
         if client.state.get(_STEP) != _HANDSHAKE:
             return _failed(ErrorCode.ILLEGAL_SASL_STATE, "There was no SaslHandshake request.")
@@ -126,7 +122,7 @@ def _digest(password: str) -> bytes:
     return hashlib.sha256(password.encode()).digest()
 
 
-def _failed(code: ErrorCode, text: str | None) -> dict[str, Any]:
+def _failed(code: ErrorCode, text: str | None) -> Fields:
     return {"errorCode": code, "errorMessage": text, "authBytes": b"", "sessionLifetimeMs": 0}
 
 
