@@ -43,11 +43,9 @@ SparkConfOption = Annotated[list[str] | None, typer.Option(
     "--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable.",
 )]  # fmt: skip
 
-
 ConnectTimeoutOption = Annotated[str, typer.Option(
     "--connect-timeout", metavar="DURATION", help="How long to wait for the Spark master.",
 )]  # fmt: skip
-
 
 _MASTER = "local[*]"
 

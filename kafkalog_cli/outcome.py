@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kafkalog.node.targets import Target
     from kafkalog.node.view import Difference, Shown
 
-
 END_HINT: Final = " (--end log includes them)"
 """How to get records above high watermarks, in a note about them."""
 _NUMBERS_MAX: Final = 6  # `some_of` shows one less

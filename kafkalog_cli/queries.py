@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.node.view import Difference
     from kafkalog.tables.model import Answer
 
-
 Values = tuple[Any, ...]
 
 

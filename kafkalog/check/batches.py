@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.log.columns.headers import BatchColumns
     from kafkalog.node.configs import TopicConfigs
 
-
 T = TypeVar("T")
 
 # The number of the batch at which a defect shows, and the defect.

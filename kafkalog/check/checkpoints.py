@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.log.columns.headers import BatchColumns
     from kafkalog.model import Batch, CheckpointEntry, Defect
 
-
 ENDS_READING: Final = frozenset(
     {
         "batch-length-invalid",
@@ -236,7 +235,6 @@ _JUDGES: Final[dict[str, Callable[[int, _Log], _Judgement]]] = {
     file_names.LOG_STARTS: _log_start,
     file_names.CLEANER_OFFSETS: _first_dirty,
 }
-
 
 _WORDS = "A broker's cleaner fails on this partition"
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
-
 READERS: Final[dict[FileKind, Callable[[str], object]]] = {
     FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
     FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
@@ -194,7 +193,6 @@ _JUDGES: Final[dict[FileKind, Callable[[str], int | None]]] = {
     FileKind.QUORUM_STATE: _quorum_state,
     FileKind.META_PROPERTIES: _meta_properties,
 }
-
 
 _NUMBERED: Final = (FileKind.LOG, *INDEX_KINDS, FileKind.PRODUCER_SNAPSHOT)
 _READ_BY_SUFFIX: Final = (

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.producer_states import History
 
-
 _RANGES_MAX: Final = 1 << 20
 
 

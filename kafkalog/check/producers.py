@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kafkalog.log.columns.headers import BatchColumns, PlainRun
     from kafkalog.model import Defect
 
-
 _HALF: Final = 1 << 30
 
 

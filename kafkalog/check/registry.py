@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log.columns.headers import BatchColumns
 
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.identity import CheckedLogDir
 
-
 _COMPARED: Final = (h.BASE_OFFSET, h.LAST_OFFSET, h.EPOCH, h.CRC, h.MAGIC, h.POSITION)
 _BASE, _LAST, _EPOCH, _CRC, _MAGIC, _POSITION = range(len(_COMPARED))
 _SAME_BYTES: Final = [_BASE, _LAST, _EPOCH, _CRC]

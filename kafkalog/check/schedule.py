@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from kafkalog.node.targets import Target
 
-
 _MARK: Final = "kafkalog_verify_state"
 _VERSION: Final = 1
 _TIME: Final = Number(-INT64_MAX, INT64_MAX)

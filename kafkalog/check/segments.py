@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-
 (FIRST, LAST, PLACE, END_PLACE, IS_SOUND, IS_KNOWN, SPAN_FIELDS) = range(7)
 """Rows of a table of spans: first and last offset of a batch, its position and the next one, 1 if
 the checksum is right, and 1 if the first offset is known. The first offset of a compressed

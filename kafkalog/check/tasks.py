@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kafkalog.check.walk import ReadColumns
     from kafkalog.io.engine import Engine
 
-
 SPLIT_BYTES: Final = 128 << 20
 """Up to this size one task reads a whole partition; small partitions share a task."""
 

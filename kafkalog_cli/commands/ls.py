@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kafkalog.node.targets import Target
     from kafkalog.node.view import Difference
 
-
 _STUCK_SHOWN: Final = 5
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import View
 
-
 _VALUE: Final = k.Kind(
     "integer, string, object or null",
     to_json=lambda value, style: bytes_value(value, style.bytes_form)

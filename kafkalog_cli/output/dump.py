@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     Log = PartitionDir | FileEntry
     Progress = Callable[[int], None] | None
 
-
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 
 

@@ -17,7 +17,6 @@ from kafkalog_cli.output.writer import terminal_width
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one file are shown; the others are counted."""
 

@@ -26,7 +26,6 @@ Row = dict[str, object]
 ABSENT: Final = object()
 """Value of an optional field that an object does not have."""
 
-
 MEANING_OF_CONFIGS: Final = (
     "those with an effect: `name`, `value` (lists joined by commas), `source` (`--config`, "
     "`FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` (its name there; null for a "

@@ -23,7 +23,7 @@ from kafkalog_cli.output.objects import (
     View,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, file_cell, size_text
+from kafkalog_cli.output.text import Tone, duration_text, file_cell, size_text
 from kafkalog_cli.output.writer import Format, print_lines, write_all
 
 if TYPE_CHECKING:
@@ -262,7 +262,8 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f"; a start creates {summary.absent} empty"
     if any(node.is_refused for node in summary.nodes):
         total += "; the node does not start"
-    time = _duration(summary.scan_ms / 1000)
+    seconds = summary.scan_ms // 1000
+    time = duration_text(seconds * 1000) if seconds else "less than a second"
     lines = [total]
     if summary.removed:
         size = size_text(sum(one.bytes_gone for one in summary.removed), style)
@@ -279,14 +280,6 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     elif summary.changed:
         lines.append("nothing was changed; --in-place applies the plan")
     print_lines(lines)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return "less than a second"
-    if seconds < 90:
-        return f"some {seconds:.0f} s"
-    return f"some {seconds / 60:.0f} min" if seconds < 5400 else f"some {seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True, slots=True)

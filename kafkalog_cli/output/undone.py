@@ -48,7 +48,6 @@ UNDO: Final = ObjectType[Restored](
                             "`restored_to`; null: no entry", _changes),
 )  # fmt: skip
 
-
 RECORDED_RUN: Final = ObjectType["RecordedRun"](
     "recorded_run",
     "`undo --list`",

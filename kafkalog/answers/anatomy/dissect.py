@@ -26,7 +26,6 @@ from kafkalog.node.view import show_now
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 _PLACE: Final = re.compile(r"(.+)@([0-9]{1,19})", re.DOTALL)
 _LOGS: Final = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 _SNAPSHOTS: Final = (FileKind.PRODUCER_SNAPSHOT, FileKind.REMOTE_LOG_SNAPSHOT)

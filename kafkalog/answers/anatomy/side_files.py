@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     Pieces = Iterator[tuple[str, str, str]]
 
-
 _SCHEMAS: Final = {
     FileKind.OFFSET_INDEX: OffsetIndexEntry,
     FileKind.TIME_INDEX: TimeIndexEntry,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import PartitionDir
 
-
 _FIEMAP: Final = 0xC020660B  # FS_IOC_FIEMAP
 _REQUEST: Final = struct.Struct("=QQIIII")  # start, length, flags, mapped, room, reserved
 _EVERYTHING: Final = 2**64 - 1  # FIEMAP_MAX_OFFSET

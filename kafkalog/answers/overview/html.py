@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from kafkalog.answers.overview.gathering import Report
 
-
 T = TypeVar("T")
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024

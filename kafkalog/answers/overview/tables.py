@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.change.retention.partition import PartitionRetention
     from kafkalog.node.recovery import NextStart
 
-
 _ASSUMPTIONS_MAX: Final = 200
 _STARTS_MAX: Final = 1000
 """At most this many directories are listed, those with the worst outcome."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kafkalog.answers.overview.model import PartitionFacts
     from kafkalog.change.retention.model import Verdict
 
-
 BARS_MAX: Final = 4000
 """About how many segments are drawn: neighbours are drawn together where there are more."""
 DAY_MS: Final = 86_400_000

@@ -42,7 +42,6 @@ _STORE_SECONDS: Final = 3
 _WITH_IDS: Final = 13  # KIP-516: ids of topics in place of names
 _WITH_LEADERS: Final = 16  # KIP-951: where the leader is
 
-
 _Wanted = tuple[Fields, "ServedPartition | None"]
 
 

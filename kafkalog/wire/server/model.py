@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 NODE_ID: Final = 0
 """The only broker there is."""
 
-
 Fields = dict[str, Any]
 """A request, a response or a part of one, by the names of `formats/requests.txt`."""
 

@@ -54,7 +54,6 @@ _HEADER: Final = RECORD_BATCH_HEADER.part(
     "last_offset_delta",
 )
 
-
 _windows = threading.local()
 
 
