@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from docgen import manifests
 from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
@@ -39,14 +40,13 @@ from kafkalog_cli.output import (
     records,
     repairs,
     replayed,
-    resurrected,
     retention,
     rolls,
-    salvaged,
     side_files,
     trims,
     undone,
 )
+from kafkalog_cli.output import kinds as k
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -100,12 +100,12 @@ OBJECT_TYPES = {
     one.name: one
     for family in (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        salvaged, retention, trims, rolls, compactions, disk_usage, undone, replayed,
-        profiles, exported, groups, found, compared, metadata, overviews, resurrected,
+        retention, trims, rolls, compactions, disk_usage, undone, replayed,
+        profiles, exported, groups, found, compared, metadata, overviews,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
-}  # fmt: skip
+} | manifests.object_types()  # fmt: skip
 """Every object type that the commands print, by name."""
 # Fixed in the examples: these depend on when, where and how fast the commands run.
 _FIXED = {"mtime_ms": 1704067449000, "extents": 1, "disk_bytes": 65536, "used_bytes": 131072,
@@ -255,7 +255,7 @@ def mistakes(row: dict[str, Any]) -> list[str]:
         return [f"{row['type']} has the fields {names[1:]}, documented are {expected}"]
     found = []
     for name, value in row.items():
-        if name == "type" or documented.fields[name].kind == objects.ANY:
+        if name == "type" or documented.fields[name].kind == k.ANY:
             continue
         kinds = documented.fields[name].kind.name.replace(" or ", ", ").split(", ")
         kind = "null" if value is None else _JSON_TYPES[type(value)]

@@ -161,11 +161,9 @@ class _Commands(TyperGroup):
     """The commands, each loaded when it is asked for: most of a short run is loading modules."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 # Typer's
-        """Return the names, in the order of the help."""
         return [*_COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None if there is none of this name."""
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
             self.commands[cmd_name] = _loaded(cmd_name)
         return super().get_command(ctx, cmd_name)

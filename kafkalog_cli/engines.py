@@ -29,42 +29,23 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
-EngineOption = Annotated[
-    EngineName | None,
-    typer.Option(
-        "--engine", help="Default: local, or spark where --master or --spark-conf is given."
-    ),
-]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--threads",
-        metavar="N",
-        min=1,
-        help="Threads of --engine local; default: one per processor.",
-    ),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Spark master (local[*]): local[N], spark://…, yarn, k8s://…, sc://….",
-    ),
-]
-SparkConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable."),
-]
+EngineOption = Annotated[EngineName | None, typer.Option(
+    "--engine", help="Default: local, or spark where --master or --spark-conf is given.",
+)]  # fmt: skip
+ThreadsOption = Annotated[int | None, typer.Option(
+    "--threads", metavar="N", min=1, help="Threads of --engine local; default: one per processor.",
+)]  # fmt: skip
+MasterOption = Annotated[str | None, typer.Option(
+    "--master", metavar="URL",
+    help="Spark master (local[*]): local[N], spark://…, yarn, k8s://…, sc://….",
+)]  # fmt: skip
+SparkConfOption = Annotated[list[str] | None, typer.Option(
+    "--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable.",
+)]  # fmt: skip
 
-
-ConnectTimeoutOption = Annotated[
-    str,
-    typer.Option(
-        "--connect-timeout", metavar="DURATION", help="How long to wait for the Spark master."
-    ),
-]
-
+ConnectTimeoutOption = Annotated[str, typer.Option(
+    "--connect-timeout", metavar="DURATION", help="How long to wait for the Spark master.",
+)]  # fmt: skip
 
 _MASTER = "local[*]"
 
@@ -80,7 +61,6 @@ class SparkChoice:
 
     @property
     def is_given(self) -> bool:
-        """Whether an option names a Spark cluster or sets one of its properties."""
         return self.master is not None or bool(self.conf)
 
     @contextmanager
@@ -165,7 +145,6 @@ class EngineChoice:
             yield cache(engine)  # a second call must not start another
 
     def _shown(self, engine: Engine) -> Engine:
-        """Return the engine with a progress bar, if somebody would see it."""
         if self.spark.quiet or not sys.stderr.isatty():
             return engine
         from kafkalog_cli.output.progress import ShownEngine

@@ -21,7 +21,6 @@ class _NoPandas:
     """Hides pandas: pyarrow imports it at the first value that it converts, if it is installed."""
 
     def find_spec(self, name: str, *_: object) -> None:
-        """Refuse pandas, and leave everything else to others."""
         if name == "pandas":
             raise ModuleNotFoundError("It is hidden, since no command needs it.", name=name)
 
@@ -128,7 +127,6 @@ def run(argv: list[str]) -> int:
 
 
 def _without_library(raised: Exception) -> UnsupportedError | None:
-    """Return the error for a library of one of our extras that is not installed."""
     if not isinstance(raised, ModuleNotFoundError):
         return None
     import re

@@ -1,4 +1,4 @@
-"""What commands over whole logs share: the configs in force, notes about them, and consent."""
+"""What commands over whole logs share: the configs in force, and consent."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UsageError
-from kafkalog.io.wording import printable
 from kafkalog.node.configs.definitions import value_text
-from kafkalog_cli.outcome import show_note
-from kafkalog_cli.output.objects import Kind, Row, Style
-from kafkalog_cli.output.text import duration_text, wrapped
-from kafkalog_cli.output.writer import terminal_width
+from kafkalog_cli.output.kinds import Kind
+from kafkalog_cli.output.text import Style, duration_text
 from kafkalog_cli.standard_streams import require_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.files.offsets import LogOffset
-    from kafkalog.node.configs import ConfigValue, TopicConfigs
+    from kafkalog.node.configs import ConfigValue
+    from kafkalog_cli.output.objects import Row
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
@@ -70,33 +68,6 @@ def _source(config: ConfigValue) -> str:
     return f"{config.source}, {config.set_as}"
 
 
-def print_heading(lines: list[str]) -> None:
-    """Print lines above or below a table, wrapped if the terminal is too narrow."""
-    width = terminal_width()
-    text = ""
-    for line in map(printable, lines):
-        blanks = " " * (len(line) - len(line.lstrip(" ")))
-        text += "\n".join(wrapped(line.lstrip(" "), first=blanks, width=width, hanging=2)) + "\n"
-    sys.stdout.buffer.write(text.encode("utf-8"))
-
-
-def note_shadowed(
-    topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
-) -> None:
-    """Note, once, configs in the properties file that override what a broker would use."""
-    for config in used:
-        own = configs.shadowed(config.name)
-        if own is None or config.source == "--config":
-            continue
-        text = (
-            f"topic {topic}: {configs_text([config])} comes before the topic's own "
-            f"{configs_text([own])}; a broker does the opposite, as does --topic-first"
-        )
-        if text not in told:
-            told.add(text)
-            show_note(text)
-
-
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:
     """Check, before any work, that consent can be obtained.
 
@@ -115,7 +86,6 @@ def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> 
 
 
 def consents(question: str, *, yes: bool) -> bool:
-    """Ask whether the source may be changed, after the plan was shown."""
     if yes:
         return True
     import typer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -19,33 +20,36 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from kafkalog.node.state.model import Moment
 
-PathsArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH...",
-        help="Log directory, parent of several, partition directory or file; local, or in s3://, "
-        "gs:// or abfs://.",
-        show_default=False,
-    ),
-]
+PathsArgument = Annotated[list[str], typer.Argument(
+    metavar="PATH...", show_default=False,
+    help="Log directory, parent of several, partition directory or file; local, or in s3://, "
+    "gs:// or abfs://.",
+)]  # fmt: skip
 DirectoryArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
 ]
-DirectoriesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH...",
-        help="Log directory, parent of several, or partition directory.",
-        show_default=False,
-    ),
-]
+DirectoriesArgument = Annotated[list[str], typer.Argument(
+    metavar="PATH...", help="Log directory, parent of several, or partition directory.",
+    show_default=False,
+)]  # fmt: skip
 PartitionArgument = Annotated[
     str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
 ]
-TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
-]
+
+
+class RowsFormat(StrEnum):
+    """The format of a listing, or of a file of its rows, the last one."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+TopicsOption = Annotated[list[str] | None, typer.Option(
+    "--topic", metavar="TOPIC", help="Only this topic; repeatable.",
+)]  # fmt: skip
 FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First offset.")]
 ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
 FromTimeOption = Annotated[
@@ -67,124 +71,84 @@ HeaderOption = Annotated[str | None, typer.Option(
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
 ]
-ViewOption = Annotated[
-    LogView,
-    typer.Option(
-        "--view",
-        help="started: the log after the next start of a broker; files: all segments with "
-        "final names; all: also leftovers, marked in each row.",
-    ),
-]
-EndOption = Annotated[
-    End,
-    typer.Option(
-        "--end",
-        help="Read up to the high watermark that the broker recorded, or to the end of the log.",
-    ),
-]
-ReplicasOption = Annotated[
-    Replicas,
-    typer.Option(
-        "--replicas",
-        help="Of several copies of a partition, read all, or each record once: from the best "
-        "one, or from another where that is damaged.",
-    ),
-]
-AnyReplicasOption = Annotated[
-    Replicas | None,
-    typer.Option(
-        "--replicas",
-        help="Of several copies of a partition, read all, or each record once (the default for "
-        "records): from the best one, or from another where that is damaged.",
-    ),
-]
+ViewOption = Annotated[LogView, typer.Option(
+    "--view",
+    help="started: the log after the next start of a broker; files: all segments with final "
+    "names; all: also leftovers, marked in each row.",
+)]  # fmt: skip
+EndOption = Annotated[End, typer.Option(
+    "--end",
+    help="Read up to the high watermark that the broker recorded, or to the end of the log.",
+)]  # fmt: skip
+ReplicasOption = Annotated[Replicas, typer.Option(
+    "--replicas",
+    help="Of several copies of a partition, read all, or each record once: from the best "
+    "one, or from another where that is damaged.",
+)]  # fmt: skip
+AnyReplicasOption = Annotated[Replicas | None, typer.Option(
+    "--replicas",
+    help="Of several copies of a partition, read all, or each record once (the default for "
+    "records): from the best one, or from another where that is damaged.",
+)]  # fmt: skip
 InternalOption = Annotated[
     bool, typer.Option("--internal", help="Include internal topics, such as __consumer_offsets.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
-BytesOption = Annotated[
-    BytesFormat,
-    typer.Option(
-        "--bytes",
-        help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
-        "one form.",
-    ),
-]
+RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
+BytesOption = Annotated[BytesFormat, typer.Option(
+    "--bytes",
+    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
+    "one form.",
+)]  # fmt: skip
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="Show sizes and times as plain numbers.")
 ]
-ZoneOption = Annotated[
-    str,
-    typer.Option(
-        "--tz",
-        metavar="ZONE",
-        help="Time zone for tables, and for times given without one, such as Europe/Berlin.",
-    ),
-]
-UtcOption = Annotated[bool, typer.Option("--utc", help="Show times in UTC (the default).")]
-NowOption = Annotated[
-    str | None,
-    typer.Option("--now", metavar="TIME", help="The time that relative times refer to."),
-]
-ConfigOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config",
-        metavar="NAME=VALUE",
-        help="Set a config by its name in Kafka; overrides all other sources; repeatable.",
-    ),
-]
-PropertiesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--properties",
-        metavar="FILE",
-        help="A broker's properties file; overrides the topic's own configs.",
-    ),
-]
-TopicFirstOption = Annotated[
-    bool,
-    typer.Option(
-        "--topic-first", help="Let the topic's own configs override --properties, as a broker does."
-    ),
-]
-MetadataDirOption = Annotated[
-    str | None,
-    typer.Option(
-        "--metadata-dir",
-        metavar="LOG_DIR",
-        help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
-    ),
-]
-HighWatermarkOption = Annotated[
-    str | None,
-    typer.Option(
-        "--high-watermark",
-        metavar="N|end",
-        help="Override the checkpointed high watermark; end: the log end offset.",
-    ),
-]
-LogStartOption = Annotated[
-    int | None,
-    typer.Option(
-        "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.", min=0
-    ),
-]
+ZoneOption = Annotated[str, typer.Option(
+    "--tz", metavar="ZONE",
+    help="Time zone for tables, and for times given without one, such as Europe/Berlin.",
+)]  # fmt: skip
+NowOption = Annotated[str | None, typer.Option(
+    "--now", metavar="TIME", help="The time that relative times refer to.",
+)]  # fmt: skip
+ConfigOption = Annotated[list[str] | None, typer.Option(
+    "--config", metavar="NAME=VALUE",
+    help="Set a config by its name in Kafka; overrides all other sources; repeatable.",
+)]  # fmt: skip
+PropertiesOption = Annotated[str | None, typer.Option(
+    "--properties", metavar="FILE", help="A broker's properties file.",
+)]  # fmt: skip
+MetadataDirOption = Annotated[str | None, typer.Option(
+    "--metadata-dir", metavar="LOG_DIR",
+    help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
+)]  # fmt: skip
+HighWatermarkOption = Annotated[str | None, typer.Option(
+    "--high-watermark", metavar="N|end",
+    help="Override the checkpointed high watermark; end: the log end offset.",
+)]  # fmt: skip
+LogStartOption = Annotated[int | None, typer.Option(
+    "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.", min=0,
+)]  # fmt: skip
 ExportOption = Annotated[str | None, typer.Option(
     "--export", metavar="FILE",
     help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
 )]  # fmt: skip
-MaxBytesOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each .log.")
-]
+ProducerIdOption = Annotated[int | None, typer.Option(
+    metavar="N", help="Only what this producer wrote.",
+)]  # fmt: skip
+LeaderEpochOption = Annotated[int | None, typer.Option(
+    metavar="N", help="Only what was written in this leader epoch.",
+)]  # fmt: skip
+FromPositionOption = Annotated[int | None, typer.Option(
+    min=0, metavar="N",
+    help="Byte position to start from in each file; reading starts at the next batch.",
+)]  # fmt: skip
 InPlaceOption = Annotated[
     bool, typer.Option("--in-place", help="Apply the plan instead of only showing it.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Apply without asking.")]
-BackupOption = Annotated[
-    str | None,
-    typer.Option("--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`."),
-]
+BackupOption = Annotated[str | None, typer.Option(
+    "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",
+)]  # fmt: skip
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -330,6 +294,18 @@ def parse_configs(texts: list[str] | None) -> dict[str, str]:
     return found
 
 
+def parse_pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts, each name once. Raises `UsageError`."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"{text!r} is not {form}.", hint=f"For example {option} {form}.")
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"{option} names {name} twice.")
+    return found
+
+
 def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
     """Parse a high watermark: an offset, `end`, or None. Raises `UsageError`."""
     if text is None:
@@ -362,6 +338,14 @@ def parse_bytes(text: str) -> bytes:
             raise UsageError(f"{text!r} is not hexadecimal.") from error
     # Arguments that are not UTF-8 come as surrogates, and leave as the same bytes.
     return text.encode("utf-8", "surrogateescape")
+
+
+def parse_header(text: str | None) -> tuple[bytes, bytes | None] | None:
+    """Parse the name of a header, or NAME=VALUE."""
+    if not text:
+        return None
+    name, equals, value = text.partition("=")
+    return parse_bytes(name), parse_bytes(value) if equals else None
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:

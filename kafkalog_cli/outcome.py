@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kafkalog.node.state.model import Groups
     from kafkalog.tables.model import Loss
 
-
 END_HINT: Final = " (--end log includes them)"
 """How to get records above high watermarks, in a note about them."""
 _NUMBERS_MAX: Final = 6  # `some_of` shows one less
@@ -49,7 +48,6 @@ shows_tracebacks = False
 
 
 def show_error(error: KafkaLogError) -> None:
-    """Show an error: what happened, where, what else is known, what to do."""
     show_traceback(error)
     _show("error", error.reference, error.message, error.context, error.note, error.hint)
 
@@ -77,7 +75,6 @@ def show_note(text: str) -> None:
 
 
 def show_requests(requests: Requests) -> None:
-    """Note what a run asked of object stores, if it did."""
     if requests.count:
         what = counted(requests.count, "request")
         where = " by the driver alone" if requests.are_elsewhere else ""
@@ -157,7 +154,6 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     """Return the exit status of a run that hears of an event; of several, the largest counts.
 
     Args:
-        event: what was heard.
         failing: the severities that are failures; by default all but notes.
     """
     if isinstance(event, KafkaLogError):
@@ -190,8 +186,6 @@ class Outcome(Listener):
     """The exit status so far: the work continues after a bad input, and the worst status counts.
 
     Attributes:
-        status: the worst status so far.
-        errors: the errors reported so far.
         checks_failed: number of our checks that failed.
     """
 
@@ -214,7 +208,6 @@ class Outcome(Listener):
         """Open what is at the paths; report and leave out what cannot be opened.
 
         Args:
-            paths: what the user has given.
             by_names, topics: as in `open_targets`.
         """
         from kafkalog.io.paths.file_system import absolute
@@ -385,11 +378,15 @@ class Outcome(Listener):
         if failing:
             self.status = max(self.status, 1)
 
+    def warn(self, text: str) -> None:
+        """Warn of something that counts as a failure."""
+        show_warning(text)
+        self.fail_if(True)
+
     def of_work(self, *, has_changed: bool, is_concerned: bool) -> int:
         """Return the exit status of a command that writes or audits.
 
         Args:
-            has_changed: whether something was changed or written.
             is_concerned: whether there was something to do, done or not.
         """
         if self.errors and has_changed:
@@ -399,7 +396,6 @@ class Outcome(Listener):
         return self.status
 
     def defect(self, defect: Defect) -> None:
-        """Report a defect on stderr."""
         show_defect(defect)
 
 
@@ -413,10 +409,6 @@ def report_gaps(
     """Warn of what an answer from an internal topic lacks; that is a failure.
 
     Args:
-        outcome: becomes a failure.
-        topic: the topic.
-        incomplete: its partitions that could not be read completely.
-        undecoded: how many records could not be decoded.
         needed: its missing partitions that matter, -1 if no number is known; all if None.
     """
     missing = topic.missing_count if needed is None else len(needed)
@@ -436,7 +428,6 @@ def report_gaps(
 
 
 def _report_groups(outcome: Outcome, found: Groups) -> None:
-    """Warn of what an answer about groups lacks, and note what it leaves out."""
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     shares = found.shares
     report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))

@@ -24,7 +24,7 @@ from kafkalog_cli.outcome import Outcome, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import waiting_for
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,27 +32,20 @@ if TYPE_CHECKING:
     from kafkalog.errors import Event
     from kafkalog.tables.model import Answer
 
-
 Values = tuple[Any, ...]
 
 
-def write_answer(
-    answer: Answer, form: Format, bytes_form: BytesFormat, on_defect: Callable[[Defect], None]
-) -> None:
+def write_answer(answer: Answer, form: Format, bytes_form: BytesFormat) -> None:
     """Write the rows of an answer as they come.
 
     Raises:
         UsageError: objects would have two fields with one name.
     """
     _require_names(answer, form)
-    with Writer(_view(answer, bytes_form), form, on_defect) as writer:
-        for row in answer.rows:
-            writer.write(row)
+    write_all(answer.rows, _view(answer, bytes_form), form)
 
 
 def _view(answer: Answer, form: BytesFormat) -> View[Values]:
-    """Return the view of an answer, with columns named as in the query."""
-
     def cell(number: int) -> Callable[[Values], object]:
         return lambda row: _cell(row[number], form)
 
@@ -163,7 +156,6 @@ def run_queries(
     Raises:
         UsageError: there is none, or one is wrong, or a format takes one answer only.
     """
-
     statements = database.statements(text)
     if not statements:
         raise UsageError("There is no query.", hint="kafkalog sql QUERY PATH")
@@ -180,7 +172,7 @@ def run_queries(
                 first = list(islice(answer.rows, 1))
             if answer.names:
                 whole = replace(answer, rows=chain(first, answer.rows))
-                write_answer(whole, form, bytes_form, damage.defect)
+                write_answer(whole, form, bytes_form)
         finally:
             damage.report()
 
@@ -275,7 +267,6 @@ def _session(database: Database) -> Any:
 
 
 def completer(database: Database) -> Any:
-    """Return what completes tables, columns, keywords and commands."""
     from prompt_toolkit.completion import WordCompleter
 
     words = sorted({*_words(), *database.keywords()})
@@ -284,7 +275,6 @@ def completer(database: Database) -> Any:
 
 
 def _words() -> Iterator[str]:
-    """Yield the names of tables and columns, and the commands."""
     for table in TABLES:
         yield table.value
         yield from usual_columns(table)[1]

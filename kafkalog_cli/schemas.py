@@ -54,8 +54,6 @@ def typed_columns(
     Args:
         source: `key` or `value`.
         form: the value of `option`.
-        schema: a file.
-        message: the full name of a Protobuf message.
         framing: what precedes the data; None for the usual.
         option: the option that asks for it; `--key` or `--value` if None.
         schemas: the place with the schemas that the data was written with.

@@ -108,9 +108,6 @@ def require_stdout() -> None:
 def close_streams(status: int) -> tuple[int, UnwritableError | None]:
     """Flush both streams.
 
-    Args:
-        status: the status of the work.
-
     Returns:
         The status of the command, and the error if something could not be written.
     """

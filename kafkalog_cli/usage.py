@@ -72,7 +72,6 @@ def _name(parameter: Any) -> str:
 
 
 def _judgement(message: str) -> str:
-    """Return what is wrong with a value."""
     for theirs, ours in _WRONG:
         if found := theirs.match(message):
             value = found["value"].strip("'")
@@ -101,11 +100,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=narrow, **options)
 
     def format_help(self) -> str:
-        """Return the help, as wide as the terminal."""
         self.formatter_class = argparse.HelpFormatter
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong with the arguments."""
         text = message.removeprefix("argument ").rstrip(".") + "."
         raise UsageError(text[0].upper() + text[1:], hint=f"`{self.prog} --help` shows the usage.")

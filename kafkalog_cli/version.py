@@ -33,12 +33,10 @@ class Commit:
     time: int
 
     def text(self) -> str:
-        """Return the content of the file that a build writes."""
         return f"{self.name} {self.time}\n"
 
 
 def version_text() -> str:
-    """Return the version, and the commit if it is known."""
     found = commit()
     version = metadata.version("kafkalog")
     return version if found is None else f"{version} ({found.name})"

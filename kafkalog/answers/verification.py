@@ -284,6 +284,5 @@ def _write_history(history: History, path: str, targets: Sequence[Target]) -> No
 
 
 def _directory(target: Target) -> str:
-    """Return the directory that contains the files of a target."""
     is_file = isinstance(target, FileEntry)
     return os.path.dirname(target.path) or "." if is_file else target.path

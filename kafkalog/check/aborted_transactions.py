@@ -42,8 +42,6 @@ class _Transactions:
     """Transactions around some batches, as columns by first offset.
 
     Attributes:
-        first: first offset.
-        producer_id: whose it is.
         number: number of its first batch in the batch columns, -1 if it is before them.
         end: offset of its marker, INT64_MAX if it is open.
     """
@@ -116,7 +114,6 @@ class AbortedTransactions:
         return self._entries is not None and self._entries.size > 0
 
     def begin(self, segment: Segment) -> None:
-        """Start a segment, whose batches follow."""
         index = segment.transaction_index
         self._log_path = segment.log.path
         self._path = None if index is None else index.path
@@ -180,7 +177,6 @@ class AbortedTransactions:
         yield from self._explained(transactions)
 
     def _compared(self, ended: _Ended, hits: NDArray[np.bool_], at: Column) -> Iterator[Found]:
-        """Yield the entries that disagree with the markers they point to."""
         assert self._entries is not None, "window() looked"
         entries = self._entries[:, at[hits]]
         offset, first = ended.offset[hits], ended.first[hits]
@@ -282,7 +278,6 @@ def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
 
 
 def _transactions(window: ProducerWindow, before: NDArray[np.int64]) -> _Transactions:
-    """Return all transactions of some batches by first offset."""
     history = window.history
     assert history is not None, "there are producers"
     started_before = history.before(history.started)
@@ -306,7 +301,6 @@ def _transactions(window: ProducerWindow, before: NDArray[np.int64]) -> _Transac
 
 
 def _ended(window: ProducerWindow, transactions: _Transactions) -> _Ended:
-    """Return the abort markers of some batches, given all transactions around them."""
     history = window.history
     assert history is not None, "there are producers"
     which = np.flatnonzero(history.is_marker)

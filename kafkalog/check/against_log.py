@@ -56,11 +56,9 @@ class IndexesMatchLog(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has everything that the check compares."""
         return log.offset_index is not None or log.time_index is not None
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         self._unread = None
         if columns.plain is not None and self._is_right(columns, columns.plain):
             return
@@ -85,11 +83,9 @@ class IndexesMatchLog(SegmentCheck):
         return True
 
     def damage(self, defect: Defect) -> None:
-        """Note damage between batches, or after the last one."""
         self._unread = unread_range(defect)
 
     def end(self) -> Iterator[Defect]:
-        """Yield the defects of the last batch, and of entries beyond the log's end."""
         # The last batch was held back, waiting for a successor that would confirm its last offset.
         batches = self._walk.rest()
         if batches is not None:
@@ -117,7 +113,6 @@ class _IndexCheck(ABC):
         """
 
     def pass_by(self, rows: Sequence[list[int]]) -> None:  # noqa: ARG002 # some count batches
-        """Take the batches, and the entries that fit them."""
         self._entries.pass_by()
 
     @abstractmethod
@@ -129,7 +124,6 @@ class _IndexCheck(ABC):
         """Yield the defects that show once all batches have been seen.
 
         Args:
-            highest: the last offset that was seen.
             unread: the positions at the end that could not be read; None if the log was read to
                 its end.
         """
@@ -147,7 +141,6 @@ class _IndexCheck(ABC):
             )
 
     def _others(self, reference: str) -> Iterator[Defect]:
-        """Yield one defect for all entries that were not reported individually."""
         if self._told > _TOLD_ONE_BY_ONE:
             detail = f"{counted(self._told - _TOLD_ONE_BY_ONE, 'more wrong entry')}."
             yield make_defect(reference, self.index.path, detail)
@@ -155,7 +148,6 @@ class _IndexCheck(ABC):
     def _beyond(
         self, reference: str, left: Iterator[tuple[int, Column]], problem: str
     ) -> Iterator[Defect]:
-        """Yield one defect for all entries that are left after the last batch."""
         count, first, offset = 0, 0, 0
         for number, offsets in left:
             if not count:
@@ -191,7 +183,6 @@ class _Positions(_IndexCheck):
         return left is not None and all(last_offsets.get(two) == one for one, two in left)
 
     def judge(self, batches: KnownBatches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, ordered by batch number."""
         positions = batches.columns.headers[h.POSITION]
         for number, offsets, places in self._entries.up_to(int(positions[-1])):
             batch = np.searchsorted(positions, places)
@@ -217,7 +208,6 @@ class _Positions(_IndexCheck):
                     yield int(batch[i]), defect
 
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
-        """Yield the entries after the last batch, unless they point to unreadable bytes."""
         left = _outside(self._entries.up_to(c.INT64_MAX), unread or range(0))
         problem = f"no batch starts at its position; the log ends at offset {highest}"
         yield from self._beyond("index-entry-misses-batch", left, problem)
@@ -244,7 +234,6 @@ class _LastOffsets(_IndexCheck):
         return left is not None and {two for _, two in left} <= {*rows[h.LAST_OFFSET]}
 
     def pass_by(self, rows: Sequence[list[int]]) -> None:
-        """Take the batches, and count the entries for batches of several records."""
         # With a single record, first and last offset are the same, so no evidence of either.
         several = zip(rows[h.LAST_OFFSET], rows[h.COUNT], strict=True)
         ends = {last for last, count in several if count > 1}
@@ -252,7 +241,6 @@ class _LastOffsets(_IndexCheck):
         super().pass_by(rows)
 
     def judge(self, batches: KnownBatches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, ordered by batch number."""
         columns = batches.columns
         headers = columns.headers
         for number, _, offsets in self._entries.up_to(int(batches.highest[-1])):
@@ -313,12 +301,10 @@ class _Timestamps(_IndexCheck):
         return left is not None and all(risen.get(two) == one for one, two in left)
 
     def pass_by(self, rows: Sequence[list[int]]) -> None:
-        """Take the batches with their timestamps, and the entries that fit them."""
         self._largest = max(self._largest, *rows[h.MAX_TIMESTAMP])
         super().pass_by(rows)
 
     def judge(self, batches: KnownBatches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, ordered by batch number."""
         columns = batches.columns
         headers = columns.headers
         # -1, where a broker's search for the largest timestamp starts, stands for no evidence.
@@ -356,7 +342,6 @@ class _Timestamps(_IndexCheck):
 
 
 def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, Column]]:
-    """Yield the numbers and offsets of the entries whose positions are outside a range."""
     for number, offsets, positions in entries:
         outside = np.flatnonzero((positions < unread.start) | (positions >= unread.stop))
         if len(outside):

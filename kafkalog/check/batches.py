@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.log.columns.headers import BatchColumns
     from kafkalog.node.configs import TopicConfigs
 
-
 T = TypeVar("T")
 
 # The number of the batch at which a defect shows, and the defect.
@@ -49,7 +48,6 @@ class CheckedLog:
     """A log and the files that belong to it; None for a file that is missing or cannot be compared.
 
     Attributes:
-        path: the log file.
         base_offset: base offset of the segment, None for a log that is not a live segment.
         offset_index: the offset index, if its entries are in order.
         time_index: the time index, if its entries are in order.
@@ -73,7 +71,6 @@ class CheckedPartition:
     """A partition directory that the checks walk over.
 
     Attributes:
-        directory: its files.
         end_offset: the offset after all batches walked so far.
         configs: the configs of its topic; None if they cannot be read.
         is_judged: whether its batches were checked and no check failed; otherwise its end proves
@@ -128,7 +125,6 @@ class PartitionCheck(BatchCheck):
     """An invariant of a whole partition: it sees the segments one after another.
 
     Attributes:
-        partition: the partition that is walked over.
         log: the segment whose batches are being read.
     """
 
@@ -154,7 +150,6 @@ class Checks(Generic[T]):
         self._declared: list[T] = []
 
     def __call__(self, check: T) -> T:
-        """Declare a check."""
         self._declared.append(check)
         return check
 
@@ -216,7 +211,6 @@ class ChecksumsMatch(SegmentCheck):
     level = Level.STANDARD
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         for i in np.flatnonzero(~columns.crc_valid).tolist():
@@ -230,7 +224,6 @@ class MagicIsKnown(SegmentCheck):
     """No batch that is framed as magic 2 claims a later magic."""
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         headers = columns.headers
@@ -244,7 +237,6 @@ class AttributesAreKnown(SegmentCheck):
     """Every batch names a codec that its magic has, and sets no attribute bit without a meaning."""
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         headers = columns.headers
@@ -270,7 +262,6 @@ class HeaderFieldsAgree(SegmentCheck):
     """
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         found = list(_contradictions(columns))
@@ -288,7 +279,6 @@ def _judged(columns: BatchColumns) -> NDArray[np.bool_]:
 
 
 def _contradictions(columns: BatchColumns) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """Yield each contradiction: which batches have it, and its description."""
     headers, marker = columns.headers, columns.markers[h.MARKER_TYPE]
     attributes, count = headers[h.ATTRIBUTES], headers[h.COUNT]
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
@@ -317,7 +307,6 @@ class ControlRecordsAreReadable(SegmentCheck):
     """The first record of every control batch has a key that states its type."""
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None:
             return
         unreadable = (columns.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(columns)
@@ -331,7 +320,6 @@ class ControlRecordsAreReadable(SegmentCheck):
 def defect_at(
     path: str, columns: BatchColumns, ordinal: int, reference: str, detail: str
 ) -> Defect:
-    """Return the defect of one of the batches."""
     headers = columns.headers
     return make_defect(
         reference,
@@ -356,11 +344,9 @@ class OffsetsFitTheirSegment(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         run, base_offset = columns.plain, self.log.base_offset or 0
         if run is not None and run.next_offset - 1 - base_offset <= c.INT32_MAX:
             return
@@ -378,7 +364,6 @@ class RecordsDecode(SegmentCheck):
     level = Level.DEEP
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         for i, error in columns.refusals:
             # The header check has already reported an unknown codec.
             if error.reference != "unknown-codec":
@@ -395,7 +380,6 @@ class RecordOffsetsFitBatches(SegmentCheck):
     level = Level.DEEP
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         headers, facts = columns.headers, columns.facts
         if facts is None:
             return
@@ -427,7 +411,6 @@ class MaxTimestampsAreRight(SegmentCheck):
     level = Level.DEEP
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         headers, facts = columns.headers, columns.facts
         if facts is None:
             return
@@ -454,7 +437,6 @@ class TimestampsAreMilliseconds(PartitionCheck):
         self._is_reported = False
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the first batch with such a timestamp."""
         times = columns.headers[h.MAX_TIMESTAMP]
         usual = _CENTURY.start * 1000 <= times.min() and times.max() < _CENTURY.stop * 1000
         if self._is_reported or usual:
@@ -472,7 +454,6 @@ class TimestampsAreMilliseconds(PartitionCheck):
 
 
 def _decoded(columns: BatchColumns) -> NDArray[np.bool_]:
-    """Return which batches have records that were all decoded."""
     assert columns.facts is not None, "the level is deep"
     found: NDArray[np.bool_] = columns.facts[h.FOUND] > 0
     found[[ordinal for ordinal, _ in columns.refusals]] = False

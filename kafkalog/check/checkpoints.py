@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.log.columns.headers import BatchColumns
     from kafkalog.model import Batch, CheckpointEntry, Defect
 
-
 ENDS_READING: Final = frozenset(
     {
         "batch-length-invalid",
@@ -95,7 +94,6 @@ class _Log:
         log_start: the log start offset, also by the checkpoint.
         active: base offset of the active segment.
         end: the log end offset.
-        was_closed: whether the broker shut down cleanly.
     """
 
     start: int
@@ -238,7 +236,6 @@ _JUDGES: Final[dict[str, Callable[[int, _Log], _Judgement]]] = {
     file_names.CLEANER_OFFSETS: _first_dirty,
 }
 
-
 _WORDS = "A broker's cleaner fails on this partition"
 
 
@@ -257,12 +254,10 @@ class CleanerGetsThrough(PartitionCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:
-        """Return whether the partition is live, and its topic may be compacted."""
         is_live = partition.directory.state == DirectoryState.LIVE
         return is_live and (has_compact_policy(partition) or not has_stated_policy(partition))
 
     def damage(self, defect: Defect) -> None:
-        """Note damage between the batches of the segment."""
         self._unreadable(defect.reference, defect.position, defect.offset)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
@@ -281,7 +276,6 @@ class CleanerGetsThrough(PartitionCheck):
         return iter(())
 
     def end(self) -> Iterator[Defect]:
-        """Yield the first batch on which the cleaner fails."""
         if self._defect is not None and self._is_compacted:
             yield self._defect
 

@@ -38,8 +38,6 @@ class CheckedLogDir(NodeDir):
     """A log directory that was walked over.
 
     Attributes:
-        log_dir: its listing.
-        partitions: its partition directories.
         is_around: whether it is only what is around a partition that was given individually.
         nodes: the starts of all nodes that are checked together, once they were asked for.
     """
@@ -56,12 +54,10 @@ class CheckedLogDir(NodeDir):
                 yield partition
 
     def path(self, name: str) -> str:
-        """Return the path of a file at the top of the directory."""
         return os.path.join(self.log_dir.path, name)
 
 
 def around(partition: CheckedPartition) -> CheckedLogDir:
-    """Return the log directory around a partition, as if it held nothing else."""
     return CheckedLogDir(listed_around(partition.directory), [partition], is_around=True)
 
 

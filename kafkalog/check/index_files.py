@@ -57,8 +57,6 @@ def index_alone(
     """Check an index by itself, and attach it to its log if its entries are in order.
 
     Args:
-        entry: the index.
-        log: the log it belongs to.
         files: keeps the index open.
 
     Returns:
@@ -84,7 +82,6 @@ def index_alone(
 
 
 def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
-    """Yield all defects; return whether there were any."""
     told = False
     for defect in defects:
         told = True
@@ -146,7 +143,6 @@ def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iter
 
 
 def _shifted(before: int, column: Column) -> Column:
-    """Return the value before each."""
     return np.concatenate(([before], column[:-1]))
 
 
@@ -203,13 +199,11 @@ class IndexesAreThere(PartitionCheck):
         self._magics: dict[str, int] = {}  # the largest magic in each log
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Note the magic of these batches for the end."""
         magic = int(columns.headers[h.MAGIC].max())
         self._magics[self.log.path] = max(magic, self._magics.get(self.log.path, magic))
         return iter(())
 
     def end(self) -> Iterator[Defect]:
-        """Yield the defects that show once all batches have been seen."""
         for segment in self.partition.directory.segments:
             missing = []
             if segment.offset_index is None:

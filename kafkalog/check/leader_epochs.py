@@ -45,10 +45,8 @@ class _Run:
     """Consecutive batches with the same epoch.
 
     Attributes:
-        epoch: their epoch.
         first: base offset of the first batch.
         last: base offset of the last batch.
-        count: number of batches.
         path: the log with the first batch.
         position: position of the first batch.
     """
@@ -127,7 +125,6 @@ class EpochsMatchFile(PartitionCheck):
         super().begin(log)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Collect the epochs of these batches, and the entries that begin inside one."""
         if columns.plain is not None and self._goes_on(columns, columns.plain):
             return iter(())
         self._plain = None
@@ -160,7 +157,6 @@ class EpochsMatchFile(PartitionCheck):
         return True
 
     def _release(self, limit: int) -> None:
-        """Process the batch that was held back until the next one was known."""
         one, self._plain = self._plain, None
         if one is not None and one.base_offset < limit:
             self._held = None
@@ -175,7 +171,6 @@ class EpochsMatchFile(PartitionCheck):
     def _take(
         self, headers: NDArray[np.int64], valid: NDArray[np.bool_], following: NDArray[np.int64]
     ) -> None:
-        """Process batches, given the base offset after each."""
         base, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
         if not len(base):
             return
@@ -227,7 +222,6 @@ class EpochsMatchFile(PartitionCheck):
             self._cut_batches[i] = int(base[batch[i]])
 
     def end(self) -> Iterator[Defect]:
-        """Yield the contradictions between the file and the batches."""
         self._release(INT64_MAX)
         entries = self._entries
         # A file that is out of order proves nothing: judge the batches alone.

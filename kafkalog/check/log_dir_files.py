@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
-
 READERS: Final[dict[FileKind, Callable[[str], object]]] = {
     FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
     FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
@@ -178,7 +177,6 @@ def _is_date(line: str) -> bool:
 
 
 def _difference(data: bytes, written: bytes) -> int | None:
-    """Return the position of the first byte that differs, or None."""
     if data == written:
         return None
     pairs = zip(data, written, strict=False)
@@ -196,7 +194,6 @@ _JUDGES: Final[dict[FileKind, Callable[[str], int | None]]] = {
     FileKind.META_PROPERTIES: _meta_properties,
 }
 
-
 _NUMBERED: Final = (FileKind.LOG, *INDEX_KINDS, FileKind.PRODUCER_SNAPSHOT)
 _READ_BY_SUFFIX: Final = (
     *(f".{kind}" for kind in _NUMBERED),
@@ -205,7 +202,6 @@ _READ_BY_SUFFIX: Final = (
 
 
 def unknown_file(path: str) -> Defect:
-    """Return the finding about a file whose name is none of Kafka's."""
     copied = file_names.copied_by_rsync(os.path.basename(path))
     if copied is None:
         return make_defect("file-unknown", path, "Kafka has no file with this name.")

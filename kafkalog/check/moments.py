@@ -188,7 +188,6 @@ def judged_together(
 
 
 def _walked_again(walked: CheckedLogDir, log_dir: LogDirListing) -> CheckedLogDir:
-    """Update a log directory whose partitions were walked over to its present listing and ends."""
     there = {directory.path: directory for directory in log_dir.partitions}
     partitions = []
     for partition in walked.partitions:
@@ -218,7 +217,6 @@ def _is_grave(defect: Defect) -> bool:
 
 
 def _identities(seen: object) -> dict[str, FileEntry]:
-    """Return the listed files by path."""
     if isinstance(seen, SeenPartition):
         seen = seen.directory
     if isinstance(seen, list):

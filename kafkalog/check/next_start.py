@@ -50,21 +50,18 @@ class PartitionStart(PartitionCheck):
             )
 
     def begin(self, log: CheckedLog) -> None:
-        """Start a segment, whose batches follow."""
         super().begin(log)
         if self._start is not None and log.base_offset is not None:
             with self._step():
                 self._start.begin(log.path, log.base_offset)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Pass these batches to the prediction."""
         if self._start is not None:
             with self._step():
                 self._start.feed(columns)
         return iter(())
 
     def end(self) -> Iterator[Defect]:
-        """Predict the start, now that all batches have been seen."""
         if self._start is not None:
             with self._step():
                 directory = self.partition.directory

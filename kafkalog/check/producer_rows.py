@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.producer_states import History
 
-
 _RANGES_MAX: Final = 1 << 20
 
 
@@ -56,7 +55,6 @@ class RemovedOffsets:
         self._count = 0
 
     def add(self, first: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """Add ranges, with exclusive ends, after those already known."""
         needed = self._count + len(first)
         if needed > _RANGES_MAX:
             self._forget()
@@ -278,9 +276,7 @@ class ProducerWindow:
     """Batches of one segment between two snapshot offsets.
 
     Attributes:
-        path: the log.
         headers: the header table of the batches.
-        part: the batches.
         rows: the batches of producers.
         history: the same by producer, with what came before; None without producers.
         timeline: how far the partition has been read, these batches included.

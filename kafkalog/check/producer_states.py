@@ -174,7 +174,6 @@ class History:
         return began[self._latest(self._changes | self.is_first)]
 
     def after(self) -> Table:
-        """Return the states after the rows, by producer id."""
         end = np.flatnonzero(np.append(self.is_first[1:], True))
         batch, started = self.batch[end], self.started[end]
         states = np.full((FIELDS, len(end)), -1, np.int64)
@@ -250,5 +249,4 @@ def is_open(states: Table, timeline: r.Timeline) -> NDArray[np.bool_]:
 
 
 def _distinct(ids: Column) -> Column:
-    """Return each id once, rising."""
     return ids[:1] if (ids == ids[0]).all() else np.unique(ids)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kafkalog.log.columns.headers import BatchColumns, PlainRun
     from kafkalog.model import Defect
 
-
 _HALF: Final = 1 << 30
 
 
@@ -227,7 +226,6 @@ class ProducerHistory(PartitionCheck):
         self._late: list[Defect] = []
 
     def begin(self, log: CheckedLog) -> None:
-        """Start a segment, whose batches follow."""
         super().begin(log)
         assert log.base_offset is not None, "a segment of a partition"
         segment = self._segments[log.base_offset]
@@ -239,7 +237,6 @@ class ProducerHistory(PartitionCheck):
         self._limit = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         found = [(0, defect) for defect in self._late]
         self._late, self._is_end_known = [], True
         run = columns.plain
@@ -273,7 +270,6 @@ class ProducerHistory(PartitionCheck):
         return is_whole and not is_told
 
     def damage(self, defect: Defect) -> None:
-        """Note damage between batches, or after the last one."""
         self._is_end_known = unread_range(defect) is None
 
     def _window(self, columns: BatchColumns, part: Believed) -> Iterator[Found]:
@@ -305,7 +301,6 @@ class ProducerHistory(PartitionCheck):
             yield from self._snapshots.compare_next(ahead)
 
     def end(self) -> Iterator[Defect]:
-        """Yield the defects that show once all batches have been seen."""
         yield from self._late
         self._timeline.begin(self._size_bytes)
         end_offset = max(self.partition.end_offset, self._timeline.next_offset)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log.columns.headers import BatchColumns
 
-
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -47,8 +46,6 @@ def contained(
     """Yield what checks find; if they fail, yield a single finding about that instead of the rest.
 
     Args:
-        checks: the checks, which may return a value at the end.
-        path: the path that they are about.
         what: their subject, as a phrase.
         failed: the value to return if they fail.
 
@@ -110,19 +107,16 @@ class ContainedCheck(PartitionCheck):
         return True
 
     def begin(self, log: CheckedLog) -> None:
-        """Start a segment; only checks of partitions use it."""
         if isinstance(self._check, PartitionCheck):
             with self:
                 self._check.begin(log)
 
     def damage(self, defect: Defect) -> None:
-        """Note damage between batches, or after the last one."""
         if self._check is not None:
             with self:
                 self._check.damage(defect)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if self._check is not None:
             with self:
                 yield from self._check.batches(columns)

@@ -1,7 +1,4 @@
-"""Whether remote storage holds what the topic `__remote_log_metadata` says, and nothing else.
-
-`kafkalog.node.remote_logs` reads the topic.
-"""
+"""Whether remote storage holds what the topic `__remote_log_metadata` says, and nothing else."""
 
 from __future__ import annotations
 

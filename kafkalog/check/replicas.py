@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.identity import CheckedLogDir
 
-
 _COMPARED: Final = (h.BASE_OFFSET, h.LAST_OFFSET, h.EPOCH, h.CRC, h.MAGIC, h.POSITION)
 _BASE, _LAST, _EPOCH, _CRC, _MAGIC, _POSITION = range(len(_COMPARED))
 _SAME_BYTES: Final = [_BASE, _LAST, _EPOCH, _CRC]
@@ -48,7 +47,6 @@ class Replica:
 
     Attributes:
         name: its node, or its path if several copies are of one node or the node is unknown.
-        partition: its directory, walked over.
     """
 
     name: str
@@ -80,9 +78,6 @@ def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
     cleaner has been in, batches may be missing or have other records: there, only batches that two
     copies have must agree, in last offset and leader epoch. A copy is left out from its first
     damage on, which its own checks report.
-
-    Args:
-        replicas: copies of the same partition and topic id.
 
     Yields:
         `replicas-diverge` below the smallest high watermark in the copies' checkpoints,
@@ -128,7 +123,6 @@ class _Cursor:
         self._blocks = self._read()
 
     def fill(self) -> None:
-        """Read more batches if none are left."""
         while not self.rows.shape[1] and not self.has_ended:
             block = next(self._blocks, None)
             if block is None:
@@ -137,7 +131,6 @@ class _Cursor:
                 self.rows = block
 
     def take(self, edge: int) -> NDArray[np.int64]:
-        """Return the batches that start at or below an offset."""
         count = int(np.searchsorted(self.rows[_BASE], edge, "right"))
         taken, self.rows = self.rows[:, :count], self.rows[:, count:]
         return taken
@@ -174,7 +167,6 @@ class _Cursor:
 
 
 def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
-    """Return the batches of each replica up to an offset that all have reached."""
     for cursor in cursors:
         cursor.fill()
     edges = [int(cursor.rows[_BASE, -1]) for cursor in cursors if not cursor.has_ended]
@@ -184,7 +176,6 @@ def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
 
 
 def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
-    """Return the smallest base offset at which two replicas disagree."""
     first = rows[0]
     if all(
         other.shape == first.shape and np.array_equal(other[_SAME_BYTES], first[_SAME_BYTES])
@@ -240,7 +231,6 @@ class _Camp:
     position: int | None = None
 
     def describe(self) -> str:
-        """Describe the batch, and the replicas that have it."""
         names = " and ".join(cursor.replica.name for cursor in self.cursors)
         if self.batch is None:
             return f"no batch of {names} starts there"
@@ -253,7 +243,6 @@ class _Camp:
 def _camps(
     cursors: Sequence[_Cursor], rows: Sequence[NDArray[np.int64]], offset: int, cleaned: int
 ) -> list[_Camp]:
-    """Return the replicas grouped by the batch they have at an offset, largest group first."""
     camps: dict[tuple[int, ...] | None, _Camp] = {}
     for cursor, found in zip(cursors, rows, strict=True):
         at = np.flatnonzero(found[_BASE] == offset)
@@ -296,7 +285,6 @@ def _tell(camps: Sequence[_Camp], offset: int, high_watermark: int | None) -> It
 
 
 def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
-    """Describe how far a follower truncates when it starts to fetch."""
     to = truncation_offset(
         leader.partition.log.leader_epochs,
         leader.partition.end_offset,
@@ -321,9 +309,7 @@ def truncation_offset(
 
     Args:
         leader: the leader's epochs, ascending.
-        leader_end: its log end offset.
         follower: the follower's epochs, ascending.
-        follower_end: its log end offset.
 
     Returns:
         None if the follower goes back to its high watermark: it knows no epoch, or the leader knows
@@ -386,7 +372,6 @@ def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
 
 
 def _only(ids: Iterable[str | None]) -> str | None:
-    """Return the id that all given ids agree on; None if they differ."""
     known = {identity for identity in ids if identity is not None}
     return known.pop() if len(known) == 1 else None
 

@@ -81,7 +81,6 @@ class History:
         return self.last_check(log, level) >= since_ms
 
     def note(self, log: FileEntry, level: Level, now_ms: int) -> None:
-        """Record that the file was checked at the level."""
         known = self._files.get(_key(log.path))
         if known is None or (known.size_bytes, known.mtime_ms) != (log.size_bytes, log.mtime_ms):
             known = _Checked(log.size_bytes, log.mtime_ms)
@@ -93,7 +92,6 @@ class History:
         return self._begun.setdefault(_key(partition.path), now_ms)
 
     def finish(self, partition: PartitionDir) -> None:
-        """Record that the walk over the partition has ended."""
         self._begun.pop(_key(partition.path), None)
 
     def forget_missing(self, partitions: Iterable[PartitionDir], roots: Iterable[str]) -> None:
@@ -108,7 +106,6 @@ class History:
                 del known[path]
 
     def to_json(self) -> str:
-        """Serialize the history for `from_json`."""
         files = {
             path: [checked.size_bytes, checked.mtime_ms, checked.when]
             for path, checked in sorted(self._files.items())
@@ -177,8 +174,6 @@ class Reading:
     """A segment to be read.
 
     Attributes:
-        segment: the segment.
-        level: the level at which it is read.
         is_due: false if it was checked already, and is read only for the checks of what follows.
     """
 
@@ -191,8 +186,6 @@ class Schedule:
     """Which parts of its targets a run reads; by default all of them, at one level.
 
     Args:
-        targets: everything that the run checks.
-        level: the level at which segments are read.
         sample: segments outside it are read at level quick.
         left_out: absolute paths of the logs outside a sample that was chosen earlier.
         history: what earlier runs checked; segments checked longest ago come first.
@@ -243,7 +236,6 @@ class Schedule:
         return sorted(partitions, key=self._age) if self.history is not None else list(partitions)
 
     def _age(self, target: Target) -> int:
-        """Return when its oldest segment was last checked, 0 for never."""
         history = self.history
         assert history is not None
         if isinstance(target, LogDirListing):
@@ -294,7 +286,6 @@ class Schedule:
         return self._clock() - self._started >= self._duration_s
 
     def segment_read(self, reading: Reading) -> None:
-        """Record that a segment was read to its end."""
         if reading.is_due:
             self._has_read = True
             self._read_bytes += reading.segment.log.size_bytes
@@ -302,13 +293,11 @@ class Schedule:
             self.history.note(reading.segment.log, reading.level, self._now_ms())
 
     def partition_read(self, partition: PartitionDir) -> None:
-        """Record that a partition was read to its end."""
         if self.history is not None:
             self.history.finish(partition)
 
 
 def _logs_of(target: Target) -> Iterator[str]:
-    """Yield the paths of the live segments."""
     if isinstance(target, LogDirListing):
         for partition in target.partitions:
             yield from _logs_of(partition)

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-
 (FIRST, LAST, PLACE, END_PLACE, IS_SOUND, IS_KNOWN, SPAN_FIELDS) = range(7)
 """Rows of a table of spans: first and last offset of a batch, its position and the next one, 1 if
 the checksum is right, and 1 if the first offset is known. The first offset of a compressed
@@ -108,11 +107,9 @@ class OffsetsIncrease(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         if columns.plain is not None and self._goes_on(columns.plain):
             return
         shift = 1 - self._held.shape[1]
@@ -126,7 +123,6 @@ class OffsetsIncrease(SegmentCheck):
             yield i + shift, defect
 
     def _goes_on(self, run: PlainRun) -> bool:
-        """Take a run that begins where the batches before it end: whatever follows, it is right."""
         is_next = run.first_offset == self._expected > self._highest
         if self._held.shape[1] or not is_next or run.first_offset < self._base_offset:
             return False
@@ -149,7 +145,6 @@ class OffsetsIncrease(SegmentCheck):
             )
 
     def _judge(self, spans: Table, following: NDArray[np.int64]) -> Iterator[tuple[int, Defect]]:
-        """Yield the defects of some batches, given the first offsets of those after them."""
         numbers = np.flatnonzero(spans[IS_SOUND] == 1)
         if not len(numbers):
             return
@@ -222,7 +217,6 @@ class OffsetsAreComplete(PartitionCheck):
         self._first_gap: tuple[str, int, int, int] | None = None
 
     def begin(self, log: CheckedLog) -> None:
-        """Start a segment, whose batches follow."""
         assert log.base_offset is not None, "it is a segment"
         if self._expected is None:
             self._expected = log.base_offset
@@ -236,7 +230,6 @@ class OffsetsAreComplete(PartitionCheck):
         super().begin(log)
 
     def _was_emptied(self) -> bool:
-        """Return whether the cleaner removed everything from the last segment."""
         times = self.log.time_index
         # A roll adds an entry for the largest timestamp: a log that someone truncated still has it.
         return not self._sizes[self.log.path] and times is not None and not times.size_bytes
@@ -250,7 +243,6 @@ class OffsetsAreComplete(PartitionCheck):
         return True
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
         run = columns.plain
         self.is_compacted = self.is_compacted or (run is None and is_cleaned(columns))
         if not self.is_compacted and not (run is not None and self._goes_on(run)):
@@ -263,7 +255,6 @@ class OffsetsAreComplete(PartitionCheck):
         return iter(())
 
     def _goes_on(self, run: PlainRun) -> bool:
-        """Take a run that begins where the batches before it end: nothing is missing in it."""
         if self._held.shape[1] or run.first_offset != self._expected:
             return False
         self._expected, self._is_in_order = run.next_offset, True
@@ -271,14 +262,12 @@ class OffsetsAreComplete(PartitionCheck):
         return True
 
     def _release(self, following: int) -> None:
-        """Judge the last batch of a segment, given the offset after it."""
         if not self._held.shape[1]:
             return
         self._judge(self._held, np.full(self._held.shape[1], following))
         self._held = self._held[:, :0]
 
     def _judge(self, spans: Table, following: Table) -> None:
-        """Count the gaps before some batches, given the first offsets of those after them."""
         if not spans.shape[1]:
             return
         assert self._expected is not None, "a segment has begun"

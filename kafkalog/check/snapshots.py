@@ -88,7 +88,6 @@ class SnapshotCheck:
             yield make_defect("producer-snapshot-misplaced", path, detail, offset=offset)
 
     def _differences(self, found: Table, offset: int) -> list[tuple[int, str]]:
-        """Return the ids of the producers that differ, with how."""
         at = self._states.find(found[p.PRODUCER_ID])
         known = at >= 0
         if known.any():
@@ -184,7 +183,6 @@ def _wrong_fields(
     """Return, per field, the producers that neither the log nor its losses explain.
 
     Args:
-        found: the producers in the snapshot.
         states: the same producers according to the log.
         gap: the gap stamp at the snapshot's offset.
         has_batch: returns whether the log has a batch for each offset.

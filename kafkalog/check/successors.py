@@ -1,8 +1,4 @@
-"""Batches whose successors are known, and the entries of an index as far as the log was read.
-
-A batch with a wrong checksum is no evidence, nor is the last offset of a batch that the next batch
-does not follow.
-"""
+"""Batches whose successors are known, and the entries of an index as far as the log was read."""
 
 from __future__ import annotations
 
@@ -51,7 +47,6 @@ class Entries:
         return list(zip(one.tolist(), two.tolist(), strict=True)) if len(one) <= FEW else None
 
     def pass_by(self) -> None:
-        """Pass over what `left` has returned."""
         self._block = None
 
     def up_to(self, limit: int) -> Iterator[Columns]:
@@ -72,7 +67,6 @@ class KnownBatches:
     """Batches whose successors are known, with what can be trusted about them.
 
     Attributes:
-        columns: the batches.
         highest: the largest last offset before each, and after the last.
         is_whole: bool, whether nothing before each, and before the end, is damaged.
         starts: where the batch before each ends.
@@ -122,7 +116,6 @@ class Successors:
         self.highest, self._end_position = run.next_offset - 1, run.end_position
 
     def rest(self) -> KnownBatches | None:
-        """Return the last batch."""
         if self._held is None:
             return None
         return self._known(self._held, np.ones(1, np.bool_))

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kafkalog.check.walk import ReadColumns
     from kafkalog.io.engine import Engine
 
-
 SPLIT_BYTES: Final = 128 << 20
 """Up to this size one task reads a whole partition; small partitions share a task."""
 
@@ -96,8 +95,6 @@ def plan_tasks(
 
     Args:
         schedule: the level at which each part is read; without a history.
-        workers: number of tasks that run at the same time.
-        options: how the tasks read.
         split_bytes: minimum size of a piece, and of a partition that is read in pieces. Partitions
             of at most a quarter of a worker's share are never divided.
 
@@ -278,7 +275,6 @@ class WalkedByTasks:
     Args:
         engine: runs the tasks, from the time the first partition is asked for.
         schedule: its targets hold the partitions; without a history or a duration.
-        options: how the tasks read.
         split_bytes: as in `plan_tasks`.
 
     Cost:

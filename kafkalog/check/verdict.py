@@ -57,8 +57,6 @@ def verdict(looked: Looked, findings: Mapping[Severity, int], *, is_whole: bool 
     """Return the findings in words; without any, how deep nothing is wrong.
 
     Args:
-        looked: how deep the run looked everywhere.
-        findings: their numbers.
         is_whole: whether everything was looked at that should be.
     """
     words = [counted(findings[one], _COUNTED[one]) for one in Severity if findings.get(one)]

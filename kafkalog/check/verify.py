@@ -42,7 +42,6 @@ class Verification:
 
     Args:
         level: how much is read.
-        progress: called with the number of bytes checked since the last call.
         schedule: what is read at which level, and what is deferred; its level takes precedence.
         threads: number of checking threads; None for one per processor, up to 8.
         watch: observes the batches of the logs.
@@ -267,7 +266,6 @@ class Verification:
             return None  # the metadata log's defects are reported by its own checks
 
     def _take(self, partition: CheckedPartition, walked: Walked) -> None:
-        """Take over the results of a partition that was walked over remotely."""
         partition.end_offset = walked.end_offset
         self.summary.add_looked_at(walked.summary)
         self.next_starts += walked.next_starts
@@ -279,7 +277,6 @@ def _of_log_dir(
     check: Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]],
     log_dirs: Sequence[CheckedLogDir],
 ) -> Iterator[Defect]:
-    """Yield the findings of a check of a single log directory."""
     [checked] = log_dirs
     return check(checked.log_dir, checked.partitions)
 

@@ -3,9 +3,6 @@
 After a sound batch, a reading continues regardless of what came before. So a piece yields, from its
 start to the first unsound thing, exactly what a reading of the whole log yields if it reaches the
 start of the piece. Otherwise, and after anything unsound, the log is read on sequentially.
-
-Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum, `deep` also
-every record.
 """
 
 from __future__ import annotations
@@ -203,7 +200,6 @@ class Walk:
         self._read = read or self._read_here
 
     def lone_segment(self, directory: PartitionDir, segment: Segment) -> Iterator[Defect]:
-        """Check a segment by itself."""
         if not self.schedule.has_time_for(segment.log.size_bytes):
             self._put_off(segment.log.path, segment.files, 1)
             return
@@ -305,7 +301,6 @@ class Walk:
             yield from unexplained(start, state)
 
     def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
-        """Record that time is up for these files of a partition or of a single segment."""
         self.put_off.add(path)
         self.summary.bytes_deferred += sum(
             entry.size_bytes
@@ -315,7 +310,6 @@ class Walk:
         self.summary.segments_deferred += segments
 
     def file(self, entry: FileEntry) -> Iterator[Defect]:
-        """Check a file outside the live segments."""
         self.summary.files += 1
         if entry.error is not None:
             yield make_defect("file-unreadable", entry.path, entry.error)

@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli.options import ExactOption, FormatOption
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def anatomy(
@@ -35,7 +38,6 @@ def anatomy(
     For a partition directory, it shows how sequential the writes were: batches in order of offset
     and of time, and pieces of each log on the disk.
 
-
     \b
     kafkalog anatomy 00000000000000000000.log --limit 1
     kafkalog anatomy orders-0@4711
@@ -46,19 +48,15 @@ def anatomy(
     from kafkalog.answers.anatomy.dissect import dissect, place_of
     from kafkalog.answers.anatomy.model import Field
     from kafkalog.answers.anatomy.writes import writes_of
-    from kafkalog.errors import UsageError
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import anatomy as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
     outcome = Outcome()
     target, place = place_of(what)
     if isinstance(target, PartitionDir) and place is None:
         if html is not None:
             raise UsageError("--html needs bytes: a file, or PARTITION_DIR@OFFSET.")
-        with Writer(show.writes_view(Style(exact)), form, outcome.defect) as segments:
+        with Writer(show.writes_view(Style(exact)), form) as segments:
             for segment in writes_of(target):
                 segments.write(segment)
                 show.count_damage(segment, outcome)
@@ -71,11 +69,11 @@ def anatomy(
     elif form == Format.TABLE:
         show.print_items(items, outcome)
     else:
-        with Writer(show.field_view(), form, outcome.defect) as writer:
+        with Writer(show.field_view(), form) as writer:
             for item in items:
                 show.count_damage(item, outcome)
                 if isinstance(item, Field):
                     writer.write(item)
-                elif form != Format.CSV:
-                    writer.write_row(show.STRUCTURE.row(item))
+                else:
+                    writer.write_object(show.STRUCTURE.row(item))
     return outcome.status

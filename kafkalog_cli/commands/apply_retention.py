@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.text import Style
 from kafkalog_cli.output.writer import Format
+from kafkalog_cli.standard_streams import put_work_first
 
 
 def apply_retention(
@@ -21,14 +25,12 @@ def apply_retention(
     )] = False,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
     log_start_offset: opt.LogStartOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """Delete the segments that simulate-retention says a broker would delete.
@@ -39,28 +41,21 @@ def apply_retention(
     The active segment stays: only a broker rolls it. With --log-start-offset the log starts there,
     as after DeleteRecords.
 
-
     \b
     kafkalog apply-retention /var/lib/kafka
     kafkalog apply-retention orders-0 --config retention.ms=60000 --in-place --yes
     """
     from kafkalog.change.retention.run import RetentionRun
-    from kafkalog.io.wording import counted
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     run = RetentionRun(
         path,
@@ -77,9 +72,9 @@ def apply_retention(
     if in_place:
         put_work_first()
     summary = show.RetentionSummary(now_ms, now_ms)
-    with run, show.RetentionWriter(summary, form, outcome, style) as writer:
+    with run, show.RetentionWriter(summary, form, style) as writer:
         for one in run.plan():
-            writer.write(one.plan.found)
+            writer.write_partition(one.plan.found)
         writer.flush()
         if in_place and run.wanted:
             of_all = counted(len(run.results), "partition")
@@ -87,7 +82,7 @@ def apply_retention(
             if consents(question, yes=yes):
                 run.apply()
         for one in run.results:
-            writer.row(RETENTION_APPLIED.row(one))
+            writer.write_object(RETENTION_APPLIED.row(one))
         writer.end()
     if form == Format.TABLE:
         print_trims(run.results, style, in_place=in_place)

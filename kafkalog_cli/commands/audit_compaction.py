@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.text import BytesFormat, Style
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 
 def audit_compaction(
@@ -49,17 +50,13 @@ def audit_compaction(
     The original is the log before one cleaning; --now is the time of that cleaning or later.
     Memory: 30 to 60 bytes per distinct key for a proof, 200 to find a counterexample.
 
-
     \b
     kafkalog audit-compaction customers-0 --cleaner-offset 20
     kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup
     """
     from kafkalog.change.audit.run import audit_compaction as audit
     from kafkalog.files.log_dir import LogDirListing, open_path
-    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import compactions as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
     outcome, style = Outcome(), Style(bytes_form=bytes_)
     target = open_path(path)
@@ -80,15 +77,12 @@ def audit_compaction(
             f"audit a partition anyway, name it and give --cleaner-offset N"
         )
     if form == Format.TABLE and is_log_dir:
-        with Writer(show.audit_view(style), form, outcome.defect) as writer:
-            for one in found:
-                writer.write(one)
-    with Writer(show.finding_view(style), form, outcome.defect) as writer:
+        write_all(found, show.audit_view(style), form)
+    with Writer(show.finding_view(style), form) as writer:
         for one in found:
             for finding in one.findings:
                 writer.write(finding)
-            if form in (Format.NDJSON, Format.JSON):
-                writer.write_row(show.AUDIT.row(one))
+            writer.write_object(show.AUDIT.row(one))
     if form == Format.TABLE and found:
         if is_log_dir:
             show.print_audits(found)

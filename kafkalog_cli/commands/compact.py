@@ -9,24 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineName,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-)
-from kafkalog_cli.output.objects import Style
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import Style
 from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.io.engine import Engine
-    from kafkalog_cli.outcome import Outcome
 
 
 def compact(
@@ -42,7 +39,6 @@ def compact(
     )] = False,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
     first_dirty_offset: Annotated[int | None, typer.Option(
@@ -67,12 +63,12 @@ def compact(
     old_formats: Annotated[bool, typer.Option(
         "--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2.",
     )] = False,
-    engine: Annotated[EngineName, typer.Option(
+    engine: Annotated[eng.EngineName, typer.Option(
         "--engine", help="Compact in this process or in Spark tasks.",
-    )] = EngineName.LOCAL,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
+    )] = eng.EngineName.LOCAL,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
     task_memory: Annotated[str, typer.Option(
         "--task-memory", metavar="SIZE",
         help="Memory for the keys of one Spark task; more keys are split among tasks.",
@@ -99,7 +95,6 @@ def compact(
     --task-memory holds has a task per bucket of keys. Tasks that had finished before a kill are not
     repeated by the next run with the same --now, or within a day without one.
 
-
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
@@ -108,11 +103,8 @@ def compact(
     """
     from kafkalog.change.compaction import CompactionRequest
     from kafkalog.change.compaction.run import CompactionRun
-    from kafkalog.errors import UsageError
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import require_consent
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
@@ -127,11 +119,9 @@ def compact(
         single_pass=single_pass,
         old_formats=old_formats,
     )
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome, opened = Outcome(), ExitStack()
-    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
+    choice = eng.EngineChoice(engine, eng.SparkChoice(master, spark_conf, connect_timeout, quiet))
     run = CompactionRun(
         path,
         request,
@@ -140,7 +130,7 @@ def compact(
         to=to,
         backup=backup,
         take_all=take_all,
-        engine=None if engine == EngineName.LOCAL else _opening(opened, choice),
+        engine=None if engine == eng.EngineName.LOCAL else _opening(opened, choice),
         task_memory=opt.parse_size(task_memory),
         keeps_clock=now is None,
         arguments=sys.argv[1:],
@@ -153,8 +143,7 @@ def compact(
     return outcome.of_work(has_changed=run.has_changed, is_concerned=run.is_concerned)
 
 
-def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
-    """Return the function that opens the engine when there is work for it."""
+def _opening(opened: ExitStack, choice: eng.EngineChoice) -> Callable[[], Engine]:
     return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 
@@ -162,14 +151,12 @@ def _show(
     run: CompactionRun, form: Format, outcome: Outcome, style: Style, *, asks: bool, quiet: bool
 ) -> None:
     """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
-    from kafkalog.io.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.compactions import compaction_view
-    from kafkalog_cli.output.writer import Writer
 
     count = len(run.wanted)
     is_asked = asks and count > 0
-    with Writer(compaction_view(style), form, outcome.defect) as writer:
+    with Writer(compaction_view(style), form) as writer:
         show = partial(_show_results, run, writer, form, outcome, style, quiet=quiet)
         show(is_done=not run.is_plan and not is_asked)
         words = f"{counted(count, 'partition')} of {run.target.path}"
@@ -181,9 +168,7 @@ def _show_results(
     run: CompactionRun, writer: Writer[CompactedPartition], form: Format, outcome: Outcome,
     style: Style, *, is_done: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Show the result for each partition, planned or performed, and the summary."""
     from kafkalog_cli.output import compactions as show
-    from kafkalog_cli.output.progress import byte_progress
 
     if run.is_one and form == Format.TABLE:
         for candidate in run.candidates:
@@ -196,8 +181,7 @@ def _show_results(
                 outcome.hear(found.error)
             summary.add(found)
             writer.write(found)
-    if form in (Format.NDJSON, Format.JSON):
-        writer.write_row(show.COMPACTION_SUMMARY.row(summary))
+    writer.write_object(show.COMPACTION_SUMMARY.row(summary))
     if form == Format.TABLE:
         writer.flush()
         show.print_compaction_summary(summary, style, in_place=not run.is_plan)

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import BytesFormat, Style
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from kafkalog.check.comparison.model import Comparison
     from kafkalog.check.comparison.run import Comparer, Pair
     from kafkalog.node.targets import Target
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def diff(
@@ -32,7 +33,6 @@ def diff(
     form: opt.FormatOption = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -43,17 +43,13 @@ def diff(
     one that was compacted further, if the latest record of every key is. The exit status is 1 if
     copies differ or one is missing.
 
-
     \b
     kafkalog diff /var/lib/kafka /backups/kafka
     kafkalog diff /var/lib/kafka/orders-0 /backups/kafka/orders-0 --records
     """
     from kafkalog.check.comparison.run import Comparer, pairs_of
-    from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone, bytes_form)
     outcome = Outcome()
     sides = [outcome.open_all([path], topics=topic) for path in paths]
@@ -86,14 +82,11 @@ def _show(
 ) -> None:
     """Write a row per pair; then, or in objects between them, the records that differ."""
     from kafkalog.check.comparison.model import Verdict
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import compared as show
-    from kafkalog_cli.output.writer import Writer
 
     different: list[tuple[Pair, Comparison]] = []
     alike = 0
-    with Writer(show.comparison_view(style), form, outcome.defect) as writer:
+    with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
             outcome.fail_if(show.is_difference(found))
@@ -107,9 +100,7 @@ def _show(
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
     if records and form == Format.TABLE and different:
         typer.echo()
-        with Writer(show.record_view(style), form, outcome.defect) as table:
-            for pair, found in different:
-                for one in comparer.records(pair, found):
-                    table.write(one)
+        rows = (one for pair, found in different for one in comparer.records(pair, found))
+        write_all(rows, show.record_view(style), form)
     if alike:
         show_note(f"{counted(alike, 'partition')} of {len(pairs)} identical (--all shows them)")

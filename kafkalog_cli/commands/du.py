@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kafkalog.answers.disk_usage.model import Report, SplitBy
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
-
-if TYPE_CHECKING:
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.progress import partition_progress
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer
 
 
 def du(
@@ -34,12 +33,10 @@ def du(
     )] = None,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -56,18 +53,12 @@ def du(
     """
     from kafkalog.answers.disk_usage import Forecast, disk_usage
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import partition_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     ahead = None
     if forecast:
         now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
-        sources = ConfigSources(
-            opt.parse_configs(config), properties, topic_first=topic_first,
-            metadata_dir=metadata_dir,
-        )  # fmt: skip
+        sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
         ahead = Forecast(
             now_ms,
             opt.parse_time(until, now_ms, zone),
@@ -92,9 +83,7 @@ def du(
 def _write(
     report: Report, by: SplitBy, form: Format, style: Style, outcome: Outcome, until_ms: int | None
 ) -> None:
-    """Write the parts; below a table the rest as lines, else as objects."""
     from kafkalog_cli.output import disk_usage as show
-    from kafkalog_cli.output.writer import Writer
 
     places = {share.directory for share in report.shares}
     view = show.share_view(
@@ -103,14 +92,13 @@ def _write(
         ahead=until_ms is not None and by in (SplitBy.TOPIC, SplitBy.PARTITION),
         directories=by == SplitBy.PARTITION and len(places) > 1,
     )
-    with Writer(view, form, outcome.defect) as writer:
+    with Writer(view, form) as writer:
         for share in report.shares:
             writer.write(share)
-        if form in (Format.NDJSON, Format.JSON):
-            for over in report.over:
-                writer.write_row(show.OVER_LIMIT.row(over))
-            for disk in report.disks:
-                writer.write_row(show.DISK.row(disk))
-            writer.write_row(show.DISK_USAGE_TOTAL.row(report.total))
+        for over in report.over:
+            writer.write_object(show.OVER_LIMIT.row(over))
+        for disk in report.disks:
+            writer.write_object(show.DISK.row(disk))
+        writer.write_object(show.DISK_USAGE_TOTAL.row(report.total))
     if form == Format.TABLE and (report.shares or not outcome.errors):
         show.print_report(report, style, until_ms)

@@ -10,12 +10,12 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.text import BytesFormat, Style
 
 if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.targets import Target
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.file_dump import FileDump
 
@@ -59,18 +59,12 @@ def dump_segment(
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
-    from_position: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="Byte position to start from; reading starts at the next batch.",
-    )] = None,
+    from_position: opt.FromPositionOption = None,
     limit: Annotated[int | None, typer.Option(
         min=0, metavar="N", help="Show at most N rows per log; with --order time, N in all.",
     )] = None,
-    producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Only batches of this producer.",
-    )] = None,
-    leader_epoch: Annotated[int | None, typer.Option(
-        metavar="N", help="Only batches of this leader epoch.",
-    )] = None,
+    producer_id: opt.ProducerIdOption = None,
+    leader_epoch: opt.LeaderEpochOption = None,
     key: opt.KeyOption = None,
     key_regex: opt.KeyRegexOption = None,
     value_regex: opt.ValueRegexOption = None,
@@ -78,7 +72,6 @@ def dump_segment(
     control: Annotated[bool, typer.Option("--control", help="Only control records.")] = False,
     read_committed: opt.ReadCommittedOption = False,
     view: opt.ViewOption = LogView.STARTED,
-    max_bytes: opt.MaxBytesOption = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     order: Annotated[Order, typer.Option(
@@ -96,7 +89,6 @@ def dump_segment(
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -108,7 +100,6 @@ def dump_segment(
     warning (status 1); --view files shows them. After a crash, what
     --limit leaves is noted, not scanned.
 
-
     \b
     kafkalog dump-segment orders-0/00000000000000000000.log
     kafkalog dump-segment orders-0 --from-time -2h --key-regex '^user-'
@@ -118,13 +109,10 @@ def dump_segment(
     kafkalog dump-segment /var/lib/kafka --order time --from-time -2h
     """
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
-    from kafkalog_cli.output.objects import Style
 
     _require_pair(form, to)
-    zone = opt.parse_zone("UTC" if utc else tz)
-    name, _, value = (header or "").partition("=")
+    zone = opt.parse_zone(tz)
     selection = Selection(
         from_offset=from_offset,
         to_offset=to_offset,
@@ -132,15 +120,12 @@ def dump_segment(
         to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
         from_position=from_position,
         limit=limit,
-        max_bytes=None if max_bytes is None else opt.parse_size(max_bytes),
         producer_id=producer_id,
         leader_epoch=leader_epoch,
         key=None if key is None else opt.parse_bytes(key),
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
-        header=(opt.parse_bytes(name), opt.parse_bytes(value) if "=" in (header or "") else None)
-        if header
-        else None,
+        header=opt.parse_header(header),
         control=control,
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
@@ -194,7 +179,6 @@ def _single_logs(targets: list[Target], outcome: Outcome) -> list[Target]:
 
 
 def _require_mergeable(form: DumpFormat, view: LogView) -> None:
-    """Raise `UsageError` for what cannot be shown by time."""
     if form in (DumpFormat.KAFKA, *_FILES):
         raise UsageError(f"--order time cannot be combined with --format {form}.")
     if view == LogView.ALL:

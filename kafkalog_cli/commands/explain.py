@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli.options import FormatOption
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.output.writer import Format, write_all
 
 
 def _completed(incomplete: str) -> list[str]:
@@ -26,27 +26,22 @@ def explain(
 ) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
 
-
     \b
     kafkalog explain
     kafkalog explain batch-crc-mismatch
     kafkalog explain torn-tail zero-tail --format ndjson
     """
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.explanations import (
         all_explanations,
         explanation_of,
         explanation_view,
         print_explanation,
     )
-    from kafkalog_cli.output.writer import Writer
 
     found = [explanation_of(name) for name in references or ()] or all_explanations()
     if references and form == Format.TABLE:
         for number, explanation in enumerate(found):
             print_explanation(explanation, first=not number)
         return 0
-    with Writer(explanation_view(), form, Outcome().defect) as writer:
-        for explanation in found:
-            writer.write(explanation)
+    write_all(found, explanation_view(), form)
     return 0

@@ -15,17 +15,8 @@ from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log.typed import TypedForm
 from kafkalog.model import End, LogView
 from kafkalog.tables.model import TableName, usual_replicas
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineOption,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-    ThreadsOption,
-    settings,
-)
 from kafkalog_cli.output.writer import Format
 from kafkalog_cli.schemas import (
     SchemasOption,
@@ -144,11 +135,11 @@ def export(
         metavar="FILE", help="Write metrics of each run for Prometheus to FILE.prom.",
     )] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
-    threads: ThreadsOption = None,
+    engine: eng.EngineOption = None,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
+    threads: eng.ThreadsOption = None,
     form: opt.FormatOption = Format.TABLE,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
@@ -183,7 +174,6 @@ def export(
 
     Damaged batches, and records deleted before they are read, are left out and listed, and make the
     exit status 1. With --fail-fast they end the run with status 6 or 4.
-
 
     \b
     kafkalog export /var/lib/kafka --to lake
@@ -252,16 +242,17 @@ def export(
             hint="Only decoded values and keys can be rejected.",
         )
     most = max_rejects or 0
-    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    spark = eng.SparkChoice(master, spark_conf, connect_timeout, quiet)
+    choice = eng.EngineChoice(engine, spark, threads)
     put_work_first()
     from kafkalog_cli.outcome import Outcome
 
     outcome = Outcome()
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
-    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.text import Style
 
-    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
+    with ExportWriter(form, Style(exact)) as writer:
         watch = ExportMetrics(metrics)
         if append:
             interval_s = None if every is None else opt.parse_duration(every)
@@ -302,11 +293,11 @@ def _catalog(
             f"{name} requires --table-format iceberg.", hint=f"Leave out {name}, or the format."
         )
     found = {} if warehouse is None else local_catalog(warehouse)
-    return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
+    return form, {**found, **eng.settings(conf, "--catalog-conf", "a property of a catalog")}
 
 
 def _exported(
-    run: Export, choice: EngineChoice, outcome: Outcome, metrics: ExportMetrics
+    run: Export, choice: eng.EngineChoice, outcome: Outcome, metrics: ExportMetrics
 ) -> ExportSummary:
     with metrics.run(), ExitStack() as opened:
         # While the plan is made the engine starts; a repetition has nothing to do, and needs none.
@@ -325,7 +316,7 @@ def _exported(
 
 def _commits(
     run: Callable[[], Append | IcebergAppend],
-    choice: EngineChoice,
+    choice: eng.EngineChoice,
     outcome: Outcome,
     interval_s: float | None,
     metrics: ExportMetrics,
@@ -379,7 +370,7 @@ def _round(
 
 
 def _show(summary: ExportSummary, writer: ExportWriter, outcome: Outcome) -> None:
-    writer.write(summary)
+    writer.write_summary(summary)
     sys.stdout.flush()  # it may be long until the next one
     outcome.fail_if(bool(summary.gaps))
     for part in summary.parts:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.model import Defect, Isolation, LogView, Replicas
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import BytesFormat, Style
+from kafkalog_cli.output.writer import Format, Writer
 from kafkalog_cli.schemas import (
     ValueFramingOption,
     ValueMessageOption,
@@ -26,18 +29,6 @@ if TYPE_CHECKING:
     from kafkalog.answers.search.run import Search
     from kafkalog.answers.search.scanning import Found
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
-
-
-class FindFormat(StrEnum):
-    """The format of what is found; `parquet` is a file."""
-
-    TABLE = "table"
-    NDJSON = "ndjson"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 def find(
@@ -74,13 +65,12 @@ def find(
     read_committed: opt.ReadCommittedOption = False,
     replicas: opt.ReplicasOption = Replicas.BEST,
     view: opt.ViewOption = LogView.STARTED,
-    form: Annotated[FindFormat, typer.Option("--format", help="Output format.")] = FindFormat.TABLE,
+    form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
     to: Annotated[str | None, typer.Option(
         "--to", metavar="FILE", help="New file to write, for --format parquet.",
     )] = None,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -91,7 +81,6 @@ def find(
     __transaction_state, records of transactions are shown with their transactional id. The exit
     status is 1 if nothing is found or something is damaged.
 
-
     \b
     kafkalog find /var/lib/kafka --key user-8 --last 3
     kafkalog find /var/lib/kafka --key user-8 --topic customers --history
@@ -101,13 +90,9 @@ def find(
     """
     from kafkalog.answers.search.run import Search
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.found import found_view
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
-    name, equals, value = (header or "").partition("=")
+    zone = opt.parse_zone(tz)
     selection = Selection(
         from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
         to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
@@ -115,9 +100,7 @@ def find(
         key=None if key is None else opt.parse_bytes(key),
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
-        header=(opt.parse_bytes(name), opt.parse_bytes(value) if equals else None)
-        if header
-        else None,
+        header=opt.parse_header(header),
         data=producer_id is None or undecodable is not None,  # markers have no value
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
@@ -152,7 +135,7 @@ def find(
 
 def _require_sense(
     selection: Selection,
-    form: FindFormat,
+    form: opt.RowsFormat,
     to: str | None,
     schema: tuple[TypedColumn, ...],
     *,
@@ -160,7 +143,6 @@ def _require_sense(
     follow: bool,
     last: int | None,
 ) -> None:
-    """Raise `UsageError` for options that cannot be combined, or if nothing is asked for."""
     wanted = (selection.key, selection.key_regex, selection.value_regex, selection.header)
     if not schema and selection.producer_id is None and all(one is None for one in wanted):
         raise UsageError(
@@ -173,12 +155,12 @@ def _require_sense(
         raise UsageError("--follow cannot be combined with --history, --last or --to.")
     if follow and selection.view != LogView.STARTED:
         raise UsageError("--follow reads what a broker serves: no --view.")
-    if (form == FindFormat.PARQUET) != (to is not None) or to == "-":
+    if (form == opt.RowsFormat.PARQUET) != (to is not None) or to == "-":
         raise UsageError(
             "--format parquet is written to a file, other formats to stdout.",
             hint="--format parquet --to FILE",
         )
-    if history and form == FindFormat.PARQUET:
+    if history and form == opt.RowsFormat.PARQUET:
         raise UsageError("A history is not written to a file.", hint="--format ndjson")
 
 
@@ -210,7 +192,6 @@ def _found(
 
 
 def _is_several(search: Search) -> bool:
-    """Return whether logs of several directories are searched."""
     import os
 
     from kafkalog.io.paths import file_system
@@ -219,7 +200,7 @@ def _is_several(search: Search) -> bool:
 
 
 def _show_history(
-    search: Search, form: FindFormat, limit: int | None, style: Style, outcome: Outcome
+    search: Search, form: opt.RowsFormat, limit: int | None, style: Style, outcome: Outcome
 ) -> None:
     from kafkalog.answers.search.history import history, wanted_for_history
     from kafkalog_cli.output.found import occurrence_view
@@ -232,7 +213,7 @@ def _show_history(
 def _write(
     view: Any,
     found: Iterator[Any],
-    form: FindFormat,
+    form: opt.RowsFormat,
     limit: int | None,
     outcome: Outcome,
     *,
@@ -241,11 +222,8 @@ def _write(
     """Write rows and defects up to a limit of rows; return how many there were."""
     import sys
 
-    from kafkalog.model import Defect
-    from kafkalog_cli.output.writer import Format, Writer
-
     rows = 0
-    with Writer(view, Format(form), outcome.defect) as writer:
+    with Writer(view, Format(form)) as writer:
         for one in found:
             if isinstance(one, Defect):
                 outcome.count(one)
@@ -264,8 +242,6 @@ def _write(
 def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note what was left out, and if nothing was found, which is status 1."""
     from kafkalog.files.offsets import LeftOut
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_note
 
     for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
         show_note(line)
@@ -283,7 +259,6 @@ def _write_file(
 
     from kafkalog.io.jit.fast_path import require_arrow
     from kafkalog.io.storage import NewFile
-    from kafkalog.model import Defect
 
     require_arrow()
     from kafkalog.answers.search.table import write_parquet

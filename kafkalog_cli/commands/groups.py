@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.io.wording import counted, some_of
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output import groups as show
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.node.state.groups import EndOffsets
-    from kafkalog.node.state.model import Group, GroupOffset, Groups, OffsetChange, OffsetLag
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
+    from kafkalog.node.state.model import Group, GroupOffset, Groups, OffsetLag
 
 
 def groups(
@@ -39,7 +42,6 @@ def groups(
     export: opt.ExportOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -51,7 +53,6 @@ def groups(
     status is 1 if a group or topic is unknown, or if partitions of __consumer_offsets are missing
     or damaged.
 
-
     \b
     kafkalog groups /var/lib/kafka
     kafkalog groups /var/lib/kafka --group billing
@@ -60,11 +61,8 @@ def groups(
     """
     from kafkalog.node.state.groups import EndOffsets, read_groups
     from kafkalog.node.state.model import changed_offsets
-    from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     moment, before = (
         None if text is None else opt.parse_moment(text, now, zone) for text in (at, diff)
@@ -82,42 +80,24 @@ def groups(
     wanted = _wanted(found, then, group, outcome)
     if then is not None:
         changes = (one for one in changed_offsets(then, found) if one.group in wanted)
-        _write_changes(changes, topic, form, style, outcome)
+        of_topics = (one for one in changes if not topic or one.topic in topic)
+        write_all(of_topics, show.change_view(style), form)
         return outcome.status
     ends = EndOffsets(targets if lag else ())
     chosen = [found.groups[name] for name in wanted if name in found.groups]
     if export is not None:
         _export(export, chosen, topic, ends)
     _report_unknown(topic, chosen, outcome)
-    _write(chosen, topic, ends, form, style, outcome, details=bool(group))
+    _write(chosen, topic, ends, form, style, details=bool(group))
     _note_ends(ends, outcome)
     return outcome.status
 
 
 def _note_ends(ends: EndOffsets, outcome: Outcome) -> None:
     """Note what logs end before, and which ends are not known: only lags miss those."""
-    from kafkalog_cli.outcome import show_note
-
     for error in ends.errors:
         show_note(f"no end offset and no lag: {error.path}: {error.message}")
     outcome.leaves_out(ends.cut, hint="")
-
-
-def _write_changes(
-    changes: Iterable[OffsetChange],
-    topics: list[str] | None,
-    form: Format,
-    style: Style,
-    outcome: Outcome,
-) -> None:
-    """Write a row per offset that differs."""
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
-    with Writer(show.change_view(style), form, outcome.defect) as writer:
-        for change in changes:
-            if not topics or change.topic in topics:
-                writer.write(change)
 
 
 def _write(
@@ -126,43 +106,30 @@ def _write(
     ends: EndOffsets,
     form: Format,
     style: Style,
-    outcome: Outcome,
     *,
     details: bool,
 ) -> None:
     """Write a row per group, or with details per member and offset; objects have all of them."""
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
     if form == Format.TABLE and details:
-        _write_members(chosen, style, outcome)
+        _write_members(chosen, style)
     if form == Format.CSV or (form == Format.TABLE and (details or topics)):
-        with Writer(show.offset_view(style), form, outcome.defect) as offsets:
-            for one in chosen:
-                for offset in _offsets(one, topics, ends):
-                    offsets.write(offset)
+        offsets = (offset for one in chosen for offset in _offsets(one, topics, ends))
+        write_all(offsets, show.offset_view(style), form)
         return
-    with Writer(show.group_view(style), form, outcome.defect) as writer:
+    with Writer(show.group_view(style), form) as writer:
         for one in chosen:
             writer.write(show.ShownGroup(one, one.offsets.lag(ends.of, topics)))
-            if form != Format.TABLE:
-                for member in one.members:
-                    writer.write_row(show.MEMBER.row(show.ShownMember(one.name, member)))
-                for offset in _offsets(one, topics, ends):
-                    writer.write_row(show.OFFSET.row(offset))
+            for member in one.members:
+                writer.write_object(show.MEMBER.row(show.ShownMember(one.name, member)))
+            for offset in _offsets(one, topics, ends):
+                writer.write_object(show.OFFSET.row(offset))
 
 
-def _write_members(chosen: list[Group], style: Style, outcome: Outcome) -> None:
+def _write_members(chosen: list[Group], style: Style) -> None:
     """Write a table of the members, if there are any; name groups that have nothing to show."""
-    from kafkalog_cli.outcome import show_note
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
     members = [show.ShownMember(one.name, member) for one in chosen for member in one.members]
     if members:
-        with Writer(show.member_view(style), Format.TABLE, outcome.defect) as table:
-            for member in members:
-                table.write(member)
+        write_all(members, show.member_view(style), Format.TABLE)
         if any(one.offsets for one in chosen):
             typer.echo()
     for one in chosen:
@@ -181,26 +148,18 @@ def _of_topics(offsets: Iterable[GroupOffset], topics: list[str] | None) -> Iter
 def _wanted(
     found: Groups, then: Groups | None, names: list[str] | None, outcome: Outcome
 ) -> list[str]:
-    """Return the names of the groups to show; report those that are unknown."""
-    from kafkalog_cli.outcome import show_warning
-
     known = {**found.groups, **(then.groups if then is not None else {})}
     for name in names or ():
         if name not in known:
-            show_warning(f"There is no group {name!r}.")
-            outcome.fail_if(True)
+            outcome.warn(f"There is no group {name!r}.")
     return sorted(name for name in known if names is None or name in names)
 
 
 def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outcome) -> None:
-    """Warn of each topic that no group has an offset of."""
-    from kafkalog_cli.outcome import show_warning
-
     known = {offset.topic for group in chosen for offset in group.offsets}
     for name in topics or ():
         if name not in known:
-            show_warning(f"There is no committed offset of the topic {name!r}.")
-            outcome.fail_if(True)
+            outcome.warn(f"There is no committed offset of the topic {name!r}.")
 
 
 def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndOffsets) -> None:
@@ -208,8 +167,6 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndO
 
     That tool sets an offset outside the log to its nearest end, with a warning.
     """
-    from kafkalog.io.wording import counted, some_of
-    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output.lookups import write_reset_offsets
 
     rows: list[Sequence[str | int | None]] = []

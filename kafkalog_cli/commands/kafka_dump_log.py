@@ -10,7 +10,6 @@ from kafkalog_cli.usage import Parser
 
 
 def dump_files(argv: list[str]) -> int:
-    """Run the command with these arguments and return its exit status."""
     from kafkalog.errors import UsageError
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.kafka_dump import KafkaDump

@@ -11,7 +11,8 @@ import typer
 from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.model import Isolation, LogView, Replicas, Special
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.text import BytesFormat, Style
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.lookup import Lookup
     from kafkalog.node.unified_log import UnifiedLog
-    from kafkalog_cli.outcome import Outcome
 
     Question = Callable[[UnifiedLog], Lookup]
 
@@ -69,7 +69,6 @@ def lookup_offset(
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """Find a record by offset or time, by binary search, as a broker does.
@@ -77,7 +76,6 @@ def lookup_offset(
     Offsets are looked up as Fetch does, times as ListOffsets does. For a log directory, every
     partition that a broker would serve is searched. An argument of digits is an offset (./7 is a
     path). The exit status is 1 if no partition answers a query.
-
 
     \b
     kafkalog lookup-offset orders-0 4711 --show
@@ -87,14 +85,12 @@ def lookup_offset(
     """
     from kafkalog.answers.search.lookups import look_up
     from kafkalog.io.paths.reading_errors import unread_places
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import lookups as show
-    from kafkalog_cli.output.objects import Style
 
     paths, offsets = _paths_and_offsets(places)
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     times = [opt.parse_time(text, now, zone) for text in timestamp or ()]
     questions = list(_questions(offsets, times, special or [], isolation))
     if export is not None and len(questions) > 1:
@@ -138,7 +134,6 @@ def lookup_offset(
 
 
 def _paths_and_offsets(places: list[str]) -> tuple[list[str], list[int]]:
-    """Split the arguments into paths and the offsets after them."""
     paths = list(places)
     offsets: list[int] = []
     while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):  # an int64 has up to 19 digits

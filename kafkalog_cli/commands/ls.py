@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome, show_warning
+from kafkalog_cli.output import listing as show
 from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.node.inventory import PartitionRow
-    from kafkalog_cli.outcome import Outcome
-
 
 _STUCK_SHOWN: Final = 5
 
@@ -42,7 +44,6 @@ def ls(
     sort: Annotated[SortKey, typer.Option("--sort", help="Order of the rows.")] = SortKey.NAME,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """List log directories, partitions, segments or files, in any state.
@@ -57,19 +58,10 @@ def ls(
     kafkalog ls --files --format ndjson /var/lib/kafka
     """
     from kafkalog.files.log_dir import FileEntry
-    from kafkalog.io.wording import printable
-    from kafkalog.node.inventory import (
-        list_files,
-        list_log_dirs,
-        list_segments,
-    )
+    from kafkalog.node.inventory import list_files, list_log_dirs, list_segments
     from kafkalog.node.targets import partitions_of
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import listing as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
-    style = Style(exact=exact, zone=opt.parse_zone("UTC" if utc else tz))
+    style = Style(exact=exact, zone=opt.parse_zone(tz))
     outcome = Outcome()
     targets = outcome.open_all(paths)
     stuck: list[PartitionRow] = []
@@ -86,13 +78,10 @@ def ls(
         rows = sorted(rows, key=fact, reverse=True)
     if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
         columns = columns.preceded(Column("DIRECTORY", attrgetter("directory"), fold=True))
-    with Writer(columns, form, outcome.defect) as writer:
+    with Writer(columns, form) as writer:
         for log_dir in list_log_dirs(targets):
-            if form == Format.TABLE:
-                for line in show.log_dir_heading(log_dir):
-                    typer.echo(printable(line))
-            elif form != Format.CSV:
-                writer.write_row(show.LOG_DIR.row(log_dir))
+            writer.write_lines(show.log_dir_heading(log_dir))
+            writer.write_object(show.LOG_DIR.row(log_dir))
             for defect in log_dir.defects:
                 outcome.count(defect)
                 writer.defect(defect)
@@ -108,7 +97,6 @@ def ls(
 def _listed_with_dirt(
     partitions: list[PartitionDir], view: LogView, outcome: Outcome
 ) -> Iterator[PartitionRow]:
-    """Yield the rows of partitions, with what the cleaner has not compacted yet."""
     from kafkalog.change.compaction.candidates import with_dirt
     from kafkalog.node.inventory import list_partitions
     from kafkalog.node.view import show
@@ -119,10 +107,6 @@ def _listed_with_dirt(
 
 
 def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
-    """Warn of compacted logs that the broker's cleaner has left alone for too long."""
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_warning
-
     stuck.sort(key=lambda row: -(row.dirty_bytes or 0))
     for row in stuck[:_STUCK_SHOWN]:
         show_warning(f"{row.path}: the cleaner is stuck: {row.cleaner_stuck}")

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formats.late_classes import dataclass
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted, printable
+from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note, show_warning
+from kafkalog_cli.output import metadata as show
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import Style, time_text
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +24,6 @@ if TYPE_CHECKING:
 
     from kafkalog.node.state.metadata_model import Metadata, MetadataLeaf
     from kafkalog.node.state.model import Moment
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def metadata(
@@ -53,7 +58,6 @@ def metadata(
     )] = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -65,7 +69,6 @@ def metadata(
     has ended. The exit status is 1 if a name is unknown or the log is damaged, and 5 if the log no
     longer reaches back to the time or offset asked for.
 
-
     \b
     kafkalog metadata /var/lib/kafka
     kafkalog metadata /var/lib/kafka --topic orders --at 2026-11-22T00:00:00Z
@@ -73,17 +76,13 @@ def metadata(
     kafkalog metadata /var/lib/kafka /image/cluster
     """
     from formats.topic_names import CLUSTER_METADATA
-    from kafkalog.model import LogView
     from kafkalog.node.choice import live_partitions
     from kafkalog.node.identity import newest_metadata
     from kafkalog.node.state.metadata import read_metadata
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
     flat = (bool(topic), configs is not None, find is not None, diff is not None)
     _require_one_mode(flat, image_path, tree=tree, cat=cat)
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     moment, since = (
         None if text is None else _parse_moment(text, now, zone) for text in (at, diff)
     )
@@ -104,13 +103,13 @@ def metadata(
             shown=lambda partition: outcome.shown(partition, LogView.STARTED),
         )
     _report_gaps(found, outcome, style := Style(exact, zone), says_when=moment is not None)
-    show = _Show(found, form, style, outcome)
+    shown = _Show(found, form, style, outcome)
     if since is not None:
-        show.changes()
+        write_all(found.changes, show.change_view(style), form)
     elif tree or image_path is not None:
-        show.tree(image_path or "/", only_leaf=cat)
+        shown.tree(image_path or "/", only_leaf=cat)
     else:
-        show.flat(topic, configs, find)
+        shown.flat(topic, configs, find)
     return outcome.status
 
 
@@ -118,8 +117,6 @@ def _require_one_mode(
     flat: tuple[bool, ...], image_path: str | None, *, tree: bool, cat: bool
 ) -> None:
     """Raise `UsageError` unless the options fit together; `flat` are those without a path."""
-    from kafkalog.errors import UsageError
-
     if sum((*flat, tree, cat)) > 1:
         raise UsageError("Give one of --topic, --configs, --find, --tree, --cat and --diff.")
     if image_path is not None and any(flat):
@@ -155,68 +152,45 @@ class _Show:
         elif find is not None:
             self.find(find)
         else:
-            self.all_topics()
-
-    def all_topics(self) -> None:
-        """Write a row per topic."""
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
-        with Writer(show.topic_view(self.style), self.form, self.outcome.defect) as writer:
-            for one in self.found.topics():
-                writer.write(one)
+            write_all(self.found.topics(), show.topic_view(self.style), self.form)
 
     def topics(self, names: list[str]) -> None:
         """Write partitions and configs of topics; CSV has only the partitions."""
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
         chosen = [one for one in self.found.topics() if one.name in names]
         for name in sorted({*names} - {one.name for one in chosen}):
-            self._warn(f"There is no topic {name!r}.")
+            self.outcome.warn(f"There is no topic {name!r}.")
         values = [value for one in chosen for value in self.found.configs(f"TOPIC:{one.name}")]
-        with Writer(show.partition_view(self.style), self.form, self.outcome.defect) as writer:
+        with Writer(show.partition_view(self.style), self.form) as writer:
             for one in chosen:
-                if self.form in (Format.NDJSON, Format.JSON):
-                    writer.write_row(show.TOPIC.row(one))
+                writer.write_object(show.TOPIC.row(one))
                 for partition in one.partitions:
                     writer.write(partition)
-            if self.form in (Format.NDJSON, Format.JSON):
-                for value in values:
-                    writer.write_row(show.CONFIG.row(value))
+            for value in values:
+                writer.write_object(show.CONFIG.row(value))
         if self.form == Format.TABLE and values:
             typer.echo()
-            with Writer(show.config_view(self.style), self.form, self.outcome.defect) as table:
-                for value in values:
-                    table.write(value)
+            write_all(values, show.config_view(self.style), self.form)
 
     def configs(self, of: str) -> None:
-        """Write a row per config of a resource."""
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
         values = list(self.found.configs(of))
         if not values and of.removeprefix("TOPIC:") not in self.found.image.topics:
-            self._warn(f"There is no topic {of!r}, and no other resource of that name has configs.")
-        with Writer(show.config_view(self.style), self.form, self.outcome.defect) as writer:
-            for value in values:
-                writer.write(value)
+            self.outcome.warn(
+                f"There is no topic {of!r}, and no other resource of that name has configs."
+            )
+        write_all(values, show.config_view(self.style), self.form)
 
     def find(self, name: str) -> None:
-        """Write the leaves with a text in a name of their path."""
         leaves = list(self.found.find(name))
         if not leaves:
-            self._warn(f"No name in the tree has {name!r} in it.")
+            self.outcome.warn(f"No name in the tree has {name!r} in it.")
         self._leaves(leaves)
 
     def tree(self, path: str, *, only_leaf: bool) -> None:
-        from kafkalog.errors import UsageError
-        from kafkalog.io.wording import printable
         from kafkalog.node.state.image_tree import Leaf, tree_lines
 
         node = self.found.node(path)
         if node is None:
-            self._warn(f"There is no {path!r} in the tree.")
+            self.outcome.warn(f"There is no {path!r} in the tree.")
         elif only_leaf and not isinstance(node, Leaf):
             raise UsageError(f"{path} is not a leaf of the tree.", hint="Give --tree.")
         elif self.form != Format.TABLE:
@@ -225,36 +199,11 @@ class _Show:
             for line in tree_lines(node):
                 typer.echo(printable(line))
 
-    def changes(self) -> None:
-        """Write a row per leaf that differs."""
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
-        with Writer(show.change_view(self.style), self.form, self.outcome.defect) as writer:
-            for one in self.found.changes:
-                writer.write(one)
-
     def _leaves(self, leaves: Iterable[MetadataLeaf]) -> None:
-        from kafkalog_cli.output import metadata as show
-        from kafkalog_cli.output.writer import Writer
-
-        with Writer(show.leaf_view(self.style), self.form, self.outcome.defect) as writer:
-            for one in leaves:
-                writer.write(one)
-
-    def _warn(self, text: str) -> None:
-        from kafkalog_cli.outcome import show_warning
-
-        show_warning(text)
-        self.outcome.fail_if(True)
+        write_all(leaves, show.leaf_view(self.style), self.form)
 
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
-    """Report what the answer is of, and what it lacks."""
-    from kafkalog.io.wording import counted
-    from kafkalog_cli.outcome import show_note, show_warning
-    from kafkalog_cli.output.objects import time_text
-
     image = found.image
     if says_when:
         last = image.provenance

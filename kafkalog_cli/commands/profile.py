@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkalog.model import End, LogView, Replicas
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineOption,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-    ThreadsOption,
-)
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -27,16 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.tables import Request
     from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.outcome import Outcome
-
-
-class ProfileFormat(StrEnum):
-    """The output format of profiles."""
-
-    TABLE = "table"
-    NDJSON = "ndjson"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 def profile(
@@ -54,14 +35,12 @@ def profile(
     hot_keys: Annotated[int, typer.Option(
         "--hot-keys", metavar="N", min=0, help="Show at most N hot keys.",
     )] = 10,
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
-    threads: ThreadsOption = None,
-    form: Annotated[ProfileFormat, typer.Option(
-        "--format", help="Output format.",
-    )] = ProfileFormat.TABLE,
+    engine: eng.EngineOption = None,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
+    threads: eng.ThreadsOption = None,
+    form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
     to: Annotated[str | None, typer.Option(
         "--to", metavar="FILE", help="New file to write, for --format parquet.",
     )] = None,
@@ -78,7 +57,6 @@ def profile(
     and headers, BATCH the records and bytes of an average batch; a codec's ratio is that of data to
     bytes in the log. Damaged batches are skipped and counted, and make the exit status 1.
 
-
     \b
     kafkalog profile /var/lib/kafka
     kafkalog profile --format ndjson --bucket 1d orders-0
@@ -89,12 +67,12 @@ def profile(
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.profiles import profile_view
-    from kafkalog_cli.output.writer import Writer
+    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.writer import write_all
 
     fast_path.require_arrow()
-    if (to is None) == (form == ProfileFormat.PARQUET):
+    if (to is None) == (form == opt.RowsFormat.PARQUET):
         raise UsageError("--format parquet and --to FILE require each other.", hint="Give both.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
@@ -105,7 +83,8 @@ def profile(
         internal=internal,
         view=view,
     )
-    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    spark = eng.SparkChoice(master, spark_conf, connect_timeout, quiet)
+    choice = eng.EngineChoice(engine, spark, threads)
     outcome = Outcome()
     found = _profiles(paths, request, choice, outcome, opt.parse_duration(bucket), hot_keys)
     _report_defects(found, outcome)
@@ -113,14 +92,11 @@ def profile(
         _write_parquet(found, to)
         return outcome.status
     columns = profile_view(Style(exact, opt.parse_zone(tz), bytes_form))
-    with Writer(columns, Format(form.value), outcome.defect) as writer:
-        for one in found:
-            writer.write(one)
+    write_all(found, columns, Format(form.value))
     return outcome.status
 
 
 def _report_defects(found: list[Profile], outcome: Outcome) -> None:
-    """Warn of partitions with damage, which is not in the numbers."""
     from kafkalog.files.offsets import name_of
     from kafkalog.io.wording import counted, some_of
     from kafkalog_cli.outcome import show_warning
@@ -138,7 +114,7 @@ def _report_defects(found: list[Profile], outcome: Outcome) -> None:
 def _profiles(
     paths: list[str],
     request: Request,
-    choice: EngineChoice,
+    choice: eng.EngineChoice,
     outcome: Outcome,
     bucket_s: float,
     hot_keys: int,

@@ -7,8 +7,14 @@ from typing import Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.standard_streams import put_work_first
 
 
 def rebuild_index(
@@ -23,7 +29,6 @@ def rebuild_index(
     backup: opt.BackupOption = None,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
@@ -38,29 +43,19 @@ def rebuild_index(
     the density is a config. The log directory is locked. A damaged log is refused; use recover or
     salvage. The exit status is 1 if an index is missing or differs and was not replaced.
 
-
     \b
     kafkalog rebuild-index orders-0 --check
     kafkalog rebuild-index orders-0 --in-place --yes
     """
     from kafkalog.change.repair.rebuild import IndexRun
-    from kafkalog.errors import UsageError
-    from kafkalog.io.wording import counted
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.writer import Writer
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
         raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     run = IndexRun(
         path,
@@ -73,7 +68,7 @@ def rebuild_index(
     )
     if in_place:
         put_work_first()
-    with run, Writer(show.index_view(Style(exact)), form, outcome.defect) as out:
+    with run, Writer(show.index_view(Style(exact)), form) as out:
         # One scan is enough if nobody looks at the plan.
         with byte_progress(run.wanted, enabled=not quiet) as progress:
             results = run.apply(progress) if in_place and yes else run.plan(progress)
@@ -87,8 +82,7 @@ def rebuild_index(
                 with byte_progress(run.wanted, enabled=not quiet) as progress:
                     results = run.apply(progress)
         summary = show.index_summary(results)
-        if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.INDEX_SUMMARY.row(summary))
+        out.write_object(show.INDEX_SUMMARY.row(summary))
     if form == Format.TABLE:
         show.print_index_summary(summary, in_place=in_place)
     outcome.fail_if(summary.to_write > summary.written)

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from kafkalog.change.repair.run import Recovery
@@ -44,7 +50,6 @@ def recover(
     )] = "200MiB",
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
@@ -67,21 +72,15 @@ def recover(
     broker locks them. After a kill, another recovery or the start of a broker reaches the same
     result. The exit status is 1 if a start would fail or lose something.
 
-
     \b
     kafkalog recover /var/lib/kafka
     kafkalog recover orders-0 --from start --in-place --yes
     """
     from kafkalog.change.repair.run import Recovery
-    from kafkalog.errors import UsageError
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.recovery import StartMode
     from kafkalog_cli.maintenance import require_consent
-    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if force and not in_place:
@@ -92,9 +91,7 @@ def recover(
         raise UsageError("--assume-clean and --from exclude each other.")
     modes = {ScanFrom.CHECKPOINT: StartMode.UNCLEAN, ScanFrom.START: StartMode.FULL}
     mode = None if scan_from is None else modes[scan_from]
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     run = Recovery(
         paths,
@@ -111,13 +108,14 @@ def recover(
     scan_rate, style = opt.parse_rate(rate), Style(exact)
     if in_place:
         put_work_first()
-    with run, Writer(show.recovery_view(style), form, outcome.defect) as out:
-        _plan(run, quiet=quiet)
+    with run, Writer(show.recovery_view(style), form) as out:
+        with byte_progress(run.partitions, enabled=not quiet) as progress:
+            run.plan(progress)
         if form == Format.TABLE:
             for one in run.results:
                 out.write(one)
             out.flush()
-            show.print_going(run.plans, outcome.defect, style)
+            show.print_going(run.plans, style)
             for name, stop in run.refused.items() if run.is_plan else ():
                 show_note(f"{name} would be refused: {stop.message}")
             show.note_recovery(run.asked, run.plans)
@@ -134,8 +132,7 @@ def recover(
         summary = show.RecoverySummary(
             tuple(run.plans), tuple(run.asked), len(run.refused), performed, scan_rate, in_place
         )
-        if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.RECOVERY_SUMMARY.row(summary))
+        out.write_object(show.RECOVERY_SUMMARY.row(summary))
     if form == Format.TABLE and run.plans:
         show.print_recovery_summary(summary, style)
     outcome.fail_if(run.has_losses or bool(run.refused))
@@ -144,18 +141,8 @@ def recover(
     return outcome.of_work(has_changed=run.has_changed, is_concerned=is_concerned)
 
 
-def _plan(run: Recovery, *, quiet: bool) -> None:
-    from kafkalog_cli.output.progress import byte_progress
-
-    with byte_progress(run.partitions, enabled=not quiet) as progress:
-        run.plan(progress)
-
-
 def _apply(run: Recovery, paths: list[str], *, yes: bool, quiet: bool) -> None:
-    """Ask for consent and carry out the plans, unless a partition is refused."""
-    from kafkalog.io.wording import counted
     from kafkalog_cli.maintenance import consents
-    from kafkalog_cli.output.progress import byte_progress
 
     wanted = [plan.partition for plan in run.wanted]
     question = f"Change {counted(len(wanted), 'partition')} in {', '.join(paths)}?"

@@ -70,19 +70,12 @@ def replay(
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
-    from_position: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="Byte position to start from, in each file.",
-    )] = None,
-    max_bytes: opt.MaxBytesOption = None,
+    from_position: opt.FromPositionOption = None,
     limit: Annotated[int | None, typer.Option(
         min=0, metavar="N", help="Replay at most N records per log.",
     )] = None,
-    producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Only records of this producer.",
-    )] = None,
-    leader_epoch: Annotated[int | None, typer.Option(
-        metavar="N", help="Only records of this leader epoch.",
-    )] = None,
+    producer_id: opt.ProducerIdOption = None,
+    leader_epoch: opt.LeaderEpochOption = None,
     key: opt.KeyOption = None,
     key_regex: opt.KeyRegexOption = None,
     value_regex: opt.ValueRegexOption = None,
@@ -92,7 +85,6 @@ def replay(
     form: opt.FormatOption = Format.TABLE,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
@@ -107,7 +99,6 @@ def replay(
 
     Damage is reported and left out, and makes the exit status 1.
 
-
     \b
     kafkalog replay /var/lib/kafka --dry-run
     kafkalog replay orders-0 --dry-run --topic-map orders=orders-again
@@ -118,29 +109,25 @@ def replay(
     from kafkalog.wire.producing.model import Request
     from kafkalog.wire.producing.run import Replay
     from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.replayed import replay_listener, report_losses, write_replay
+    from kafkalog_cli.output.text import Style
     from kafkalog_cli.standard_streams import put_work_first
 
-    zone = opt.parse_zone("UTC" if utc else tz)
-    name, equals, value = (header or "").partition("=")
+    zone = opt.parse_zone(tz)
     selection = Selection(
         from_offset=from_offset,
         to_offset=to_offset,
         from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
         to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
         from_position=from_position,
-        max_bytes=None if max_bytes is None else opt.parse_size(max_bytes),
         limit=limit,
         producer_id=producer_id,
         leader_epoch=leader_epoch,
         key=None if key is None else opt.parse_bytes(key),
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
-        header=(opt.parse_bytes(name), opt.parse_bytes(value) if equals else None)
-        if header
-        else None,
+        header=opt.parse_header(header),
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
     )
@@ -149,7 +136,7 @@ def replay(
         topics=None if topic is None else tuple(topic),
         internal=internal,
         end=end,
-        topic_map=_names(topic_map),
+        topic_map=opt.parse_pairs(topic_map, "--topic-map", "OLD=NEW"),
         keep_partitions=keep_partitions,
         keep_timestamps=keep_timestamps,
         transactions=transactions,
@@ -178,7 +165,6 @@ def replay(
 
 
 def _require_target(bootstrap: str | None, progress: str | None) -> None:
-    """Raise `UsageError` unless it is said where to, and where the progress is."""
     if bootstrap is None:
         raise UsageError(
             "Say which cluster gets the records.",
@@ -189,19 +175,6 @@ def _require_target(bootstrap: str | None, progress: str | None) -> None:
             "Say where the progress of the run is kept.",
             hint="--progress FILE: by that file a run that was stopped goes on.",
         )
-
-
-def _names(texts: list[str] | None) -> dict[str, str]:
-    """Parse `OLD=NEW` texts. Raises `UsageError`."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        old, equals, new = text.partition("=")
-        if not equals or not old or not new:
-            raise UsageError(f"{text!r} is not OLD=NEW.", hint="--topic-map orders=orders-again")
-        if old in found:
-            raise UsageError(f"--topic-map names {old} twice.")
-        found[old] = new
-    return found
 
 
 def _properties(texts: list[str] | None) -> dict[str, str]:

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
-from kafkalog.model import Level
+from kafkalog.model import Level, Severity
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, write_all
 
 
 def report(
@@ -30,7 +33,6 @@ def report(
     replace: Annotated[bool, typer.Option("--replace", help="Replace FILE if it exists.")] = False,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     threads: Annotated[int | None, typer.Option(
         "--threads", metavar="N", min=1,
@@ -55,18 +57,11 @@ def report(
     from kafkalog.answers.overview import report
     from kafkalog.answers.overview.page import require_libraries
     from kafkalog.io.storage import NewFile
-    from kafkalog.model import Severity
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.overviews import WrittenReport, view
-    from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.writer import Writer
 
     require_libraries()
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     targets = outcome.open_all(paths)
     if not targets:
@@ -92,6 +87,5 @@ def report(
         new.file.write(page)
     defects = found.checked.defects
     outcome.fail_if(any(defects[one] for one in Severity if one != Severity.NOTE))
-    with Writer(view(Style(exact)), form, outcome.defect) as writer:
-        writer.write(WrittenReport(to, len(page), found))
+    write_all([WrittenReport(to, len(page), found)], view(Style(exact)), form)
     return outcome.status

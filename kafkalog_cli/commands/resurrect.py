@@ -9,8 +9,10 @@ import typer
 
 from kafkalog.change.resurrection.model import Copy, Missing, Retention
 from kafkalog.errors import UsageError
-from kafkalog_cli.options import BackupOption, FormatOption, QuietOption, YesOption
+from kafkalog_cli import options as opt
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from kafkalog.change.resurrection import ResurrectOptions
@@ -31,11 +33,10 @@ def resurrect(
              "down.",
     )] = None,
     in_place: Annotated[bool, typer.Option(
-        "--in-place",
-        help="Write only metadata, into PATH itself, a single log directory.",
+        "--in-place", help="Write only metadata, into PATH itself, a single log directory.",
     )] = False,
-    yes: YesOption = False,
-    backup: BackupOption = None,
+    yes: opt.YesOption = False,
+    backup: opt.BackupOption = None,
     node_id: Annotated[int, typer.Option(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
@@ -92,8 +93,8 @@ def resurrect(
     dry_run: Annotated[bool, typer.Option(
         "--dry-run", help="Only show the plan; write nothing.",
     )] = False,
-    form: FormatOption = Format.TABLE,
-    quiet: QuietOption = False,
+    form: opt.FormatOption = Format.TABLE,
+    quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
     """Make a new log directory that Kafka 4.3 can start from, using only what is on disk.
 
@@ -117,13 +118,11 @@ def resurrect(
     topics, and is not changed: a partition is refused unless topic id, replicas, leader epoch and
     retention agree. A directory that is already there is replaced only if it has no record.
 
-
     With --in-place nothing is copied: PATH, one log directory, becomes that of the new node. Its
     metadata are replaced; --backup keeps the originals, and `kafkalog undo` restores them until a
     broker has started. After a kill no broker starts on PATH until the same command, or undo, has
     been run. A PATH that belongs to a cluster needs --cluster-id; stray and moving directories,
     and files that would keep it from starting, are refused.
-
 
     \b
     kafkalog resurrect /var/lib/kafka --to revived
@@ -134,9 +133,7 @@ def resurrect(
     from kafkalog.change.resurrection import resurrect as run_resurrect
     from kafkalog.change.resurrection.sources import open_sources
     from kafkalog.io.paths.uris import require_local
-    from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
-    from kafkalog_cli.standard_streams import put_work_first
 
     place = to if into is None else into
     if [to is None, into is None, not in_place].count(False) != 1:
@@ -152,8 +149,8 @@ def resurrect(
         cluster_id=cluster_id,
         topics=tuple(topic) if topic else None,
         undelete=undelete,
-        rename=_pairs(rename, "--rename", "OLD=NEW"),
-        topic_ids=_pairs(topic_id, "--topic-id", "TOPIC=ID"),
+        rename=opt.parse_pairs(rename, "--rename", "OLD=NEW"),
+        topic_ids=opt.parse_pairs(topic_id, "--topic-id", "TOPIC=ID"),
         as_of_metadata=as_of_metadata,
         retention=retention,
         missing=missing,
@@ -194,9 +191,7 @@ def _in_place(
     from kafkalog.change.resurrection import resurrect_in_place
     from kafkalog.change.resurrection.sources import open_sources
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
-    from kafkalog_cli.standard_streams import put_work_first
 
     if len(paths) != 1:
         raise UsageError("--in-place takes one PATH.", hint="Give one log directory.")
@@ -226,15 +221,3 @@ def _in_place(
         if is_plan and not dry_run and not consents("Write the metadata?", yes=yes):
             return 0
     return int(summary.shortened > 0)
-
-
-def _pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:
-    """Parse `NAME=VALUE` texts, each name once."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise UsageError(f"{text!r} is not {form}.", hint=f"For example {option} {form}.")
-        if found.setdefault(name, value) != value:
-            raise UsageError(f"{option} names {name} twice.")
-    return found

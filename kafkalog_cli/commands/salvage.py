@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli.options import FormatOption, QuietOption
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
+from kafkalog_cli.standard_streams import put_work_first
 
 
 def salvage(
@@ -54,10 +57,7 @@ def salvage(
     from kafkalog.change.rescue import salvage as run_salvage
     from kafkalog.files.log_dir import open_path
     from kafkalog.io.paths.uris import require_local
-    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import salvaged as show
-    from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
     for one in paths:
@@ -66,7 +66,7 @@ def salvage(
         put_work_first()
     targets = [open_path(path) for path in paths]
     passes = 1 if dry_run else 2  # the copies are read back
-    with show.SalvageWriter(form, outcome.defect) as writer:
+    with show.SalvageWriter(form) as writer:
         with byte_progress(targets * passes, enabled=not quiet) as progress:
             tell = writer.take if dry_run else None
             summary = run_salvage(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,7 @@ from kafkalog.wire.server.model import (
     Watermark,
 )
 from kafkalog_cli import options as opt
-
-if TYPE_CHECKING:
-    from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.outcome import Outcome, show_note
 
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 
@@ -94,7 +92,6 @@ def serve(
     storage. Consumer groups start from the offsets that they had committed. SIGTERM or Ctrl-C stops
     the server. The exit status is 1 if clients met damage.
 
-
     \b
     kafkalog serve /var/lib/kafka
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 --topic orders
@@ -103,7 +100,6 @@ def serve(
     kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
     from kafkalog.wire.server.run import serve as run
-    from kafkalog_cli.outcome import Outcome
 
     options = ServeOptions(
         listen=parse_address(listen),
@@ -155,8 +151,6 @@ class _Shown(ServeListener):
         sys.stdout.flush()  # scripts wait for the address
 
     def connected(self, client: Client) -> None:
-        from kafkalog_cli.outcome import show_note
-
         if not self._quiet:
             name = client.client_id or "a client"
             show_note(f"{name} ({client.software or 'unknown'}) from {client.host}")

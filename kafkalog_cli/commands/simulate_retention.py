@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.text import Style
 from kafkalog_cli.output.writer import Format
 
 
@@ -16,7 +18,6 @@ def simulate_retention(
     )],
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
-    topic_first: opt.TopicFirstOption = False,
     metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
     log_start_offset: opt.LogStartOption = None,
@@ -29,7 +30,6 @@ def simulate_retention(
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
     """Show what a broker's retention would delete, when and why, and what prevents it.
@@ -51,25 +51,21 @@ def simulate_retention(
     """
     from kafkalog.change.retention.simulation import simulate_retention as simulate
     from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.retention import (
         RetentionSummary,
         RetentionWriter,
         print_retention_summary,
     )
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
     summary = RetentionSummary(now_ms, opt.parse_time(until, now_ms, zone))
     watermark = opt.parse_high_watermark(high_watermark)
-    sources = ConfigSources(
-        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
-    )
+    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    with RetentionWriter(summary, form, outcome, style, checks=checks) as writer:
+    with RetentionWriter(summary, form, style, checks=checks) as writer:
         for found in simulate(
             *targets,
             configs=sources,
@@ -78,7 +74,7 @@ def simulate_retention(
             log_start_offset=log_start_offset,
             listener=outcome,
         ):
-            writer.write(found)
+            writer.write_partition(found)
         writer.end()
     if form == Format.TABLE and targets:
         print_retention_summary(summary, style)

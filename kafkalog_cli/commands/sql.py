@@ -15,15 +15,8 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import End, Isolation, LogView, Replicas
 from kafkalog.tables.model import TableName
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineOption,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-)
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -61,10 +54,10 @@ def sql(
         "--memory-limit", metavar="SIZE",
         help="Memory that DuckDB may use before it spills to files.",
     )] = "1GiB",
-    engine: EngineOption = None,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
+    engine: eng.EngineOption = None,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     quiet: opt.QuietOption = False,
@@ -86,7 +79,6 @@ def sql(
     Damaged batches are skipped and reported, and make the exit status 1; the view defects lists
     them.
 
-
     \b
     kafkalog sql "select topic, count(*) from records group by 1" /var/lib/kafka
     kafkalog sql --text "select key, value from records where offset = 4" orders-0
@@ -103,8 +95,8 @@ def sql(
         end=end, replicas=replicas, internal=internal, view=view, text=text,
         disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
     )  # fmt: skip
-    spark = SparkChoice(master, spark_conf, connect_timeout, quiet)
-    if not EngineChoice(engine, spark).is_spark:
+    spark = eng.SparkChoice(master, spark_conf, connect_timeout, quiet)
+    if not eng.EngineChoice(engine, spark).is_spark:
         return _run_here(query, tables, opt.parse_size(memory_limit), form, bytes_form, quiet)
     if query is None:
         raise UsageError("--engine spark needs a query.", hint="kafkalog sql QUERY PATH")
@@ -168,7 +160,7 @@ def _from_stdin() -> str:
 
 
 def _run_in_spark(
-    query: str, tables: Tables, spark: SparkChoice, form: Format, bytes_form: BytesFormat
+    query: str, tables: Tables, spark: eng.SparkChoice, form: Format, bytes_form: BytesFormat
 ) -> int:
     _use_utc()
     from kafkalog.io.paths.file_system import listings_held
@@ -200,7 +192,7 @@ def _run_in_spark(
         run = partial(run_query, opened, query, tables.paths)
         with scratch_directory() as scratch:
             answer = _answer_of(run, options, outcome, scratch, find)
-            write_answer(answer, form, bytes_form, outcome.defect)
+            write_answer(answer, form, bytes_form)
     return outcome.status
 
 

@@ -8,12 +8,14 @@ import typer
 
 from formats.late_classes import dataclass
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, report_gaps, show_note
+from kafkalog_cli.output import groups as show
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:
     from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def transactions(
@@ -36,7 +38,6 @@ def transactions(
     )] = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
-    utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
@@ -48,18 +49,14 @@ def transactions(
     status is 1 if a name is unknown, or if partitions of __transaction_state are missing or
     damaged.
 
-
     \b
     kafkalog transactions /var/lib/kafka
     kafkalog transactions /var/lib/kafka --transactional-id checkout
     kafkalog transactions /var/lib/kafka --hanging
     """
     from kafkalog.node.state.transactions import abort_commands, read_transactions
-    from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.progress import byte_progress
 
-    zone = opt.parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone(tz)
     style = Style(exact, zone)
     outcome = Outcome()
     targets = outcome.open_all(paths)
@@ -86,7 +83,7 @@ def transactions(
             newer, older = abort_commands(one, "HOST:PORT")
             typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status
-    _write(ids, opened, form, style, outcome)
+    _write(ids, opened, form, style)
     return outcome.status
 
 
@@ -99,7 +96,6 @@ class _Chosen:
     only_hanging: bool
 
     def ids(self, found: Transactions) -> list[TransactionalId]:
-        """Return the wanted transactional ids, by name."""
         return [
             one
             for _, one in sorted(found.ids.items())
@@ -107,7 +103,6 @@ class _Chosen:
         ]
 
     def opened(self, found: Transactions) -> list[OpenData]:
-        """Return the wanted open transactions."""
         return [
             one
             for one in found.open
@@ -124,47 +119,32 @@ def _write(
     opened: list[OpenData],
     form: Format,
     style: Style,
-    outcome: Outcome,
 ) -> None:
     """Write transactional ids, then open transactions; CSV has rows of one kind."""
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.writer import Writer
-
-    with Writer(show.id_view(style), form, outcome.defect) as writer:
+    with Writer(show.id_view(style), form) as writer:
         for one in ids:
             writer.write(one)
-        if form in (Format.NDJSON, Format.JSON):
-            for other in opened:
-                writer.write_row(show.OPEN_TRANSACTION.row(other))
+        for other in opened:
+            writer.write_object(show.OPEN_TRANSACTION.row(other))
     if opened and (form == Format.TABLE or (form == Format.CSV and not ids)):
         if ids:
             typer.echo()
-        with Writer(show.open_view(style), form, outcome.defect) as table:
-            for other in opened:
-                table.write(other)
+        write_all(opened, show.open_view(style), form)
 
 
 def _report_unknown(
     names: list[str] | None, producers: list[int] | None, found: Transactions, outcome: Outcome
 ) -> None:
-    """Warn of each wanted writer that is neither in the coordinators' state nor in open data."""
-    from kafkalog_cli.outcome import show_warning
-
     known = {one.producer_id for one in found.ids.values()}
     known.update(one.open.producer_id for one in found.open)
     unknown = [f"transactional id {name!r}" for name in names or () if name not in found.ids]
     unknown += [f"producer {one}" for one in producers or () if one not in known]
     for one in unknown:
-        show_warning(f"There is no {one}.")
-    outcome.fail_if(bool(unknown))
+        outcome.warn(f"There is no {one}.")
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:
-    """Report what is not in the answer."""
-    from kafkalog_cli.outcome import report_gaps, show_warning
-
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     for error in found.errors:
-        show_warning(f"open transactions here are not shown: {error.path}: {error.message}")
-    outcome.fail_if(bool(found.errors))
+        outcome.warn(f"open transactions here are not shown: {error.path}: {error.message}")
     outcome.leaves_out(found.cut, hint="")

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from kafkalog.change.journal import Undo
     from kafkalog.io.storage import ChangeWatch
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
 
 
 def undo(
@@ -43,11 +44,7 @@ def undo(
     """
     from kafkalog.io.storage import ChangeWatch
     from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
-    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
     outcome = Outcome()
@@ -62,9 +59,8 @@ def undo(
     planned = _undo(path, watch, outcome, in_place=is_done)
     if planned is None:
         return outcome.of_work(has_changed=True, is_concerned=True)
-    with Writer(show.undo_view(Style(exact)), form, outcome.defect) as writer:
-        for partition in planned.partitions:
-            writer.write(show.Restored(partition, is_done))
+    restored = [show.Restored(one, is_done) for one in planned.partitions]
+    write_all(restored, show.undo_view(Style(exact)), form)
     if in_place and not yes and (planned.partitions or planned.files):
         question = f"Restore {show.what_of(planned)}?"
         is_done = consents(question, yes=yes)
@@ -78,16 +74,11 @@ def undo(
 
 
 def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
-    """List the runs, the latest first."""
     from kafkalog.change.journal import recorded_runs
-    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import undone as show
-    from kafkalog_cli.output.writer import Writer
 
     found = recorded_runs(path, failed=outcome.hear)
-    with Writer(show.run_view(style), form, outcome.defect) as writer:
-        for one in found:
-            writer.write(one)
+    write_all(found, show.run_view(style), form)
     if not found and not outcome.errors:
         show_note(f"{path} has no backup of a run")
     return outcome.of_work(has_changed=False, is_concerned=any(one.can_be_undone for one in found))
@@ -96,8 +87,6 @@ def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
     """Plan or perform the undo; report an error, and return None, if it came after a change."""
     from kafkalog.change.journal import undo as run_undo
-    from kafkalog.errors import KafkaLogError
-    from kafkalog_cli.outcome import show_note
 
     try:
         return run_undo(path, in_place=in_place, observe=watch)

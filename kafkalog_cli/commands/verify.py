@@ -11,22 +11,16 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Level, Severity
+from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import (
-    ConnectTimeoutOption,
-    EngineChoice,
-    EngineName,
-    MasterOption,
-    SparkChoice,
-    SparkConfOption,
-)
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.files.log_dir import Target
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import Report
     from kafkalog_cli.output.progress import ByteProgress
 
@@ -48,8 +42,7 @@ def verify(
         help="quick: headers and indexes; standard: also checksums; deep: also every record.",
     )] = Level.STANDARD,
     topic: Annotated[list[str] | None, typer.Option(
-        "--topic", metavar="TOPIC",
-        help="Only partitions of this topic; repeatable.",
+        "--topic", metavar="TOPIC", help="Only partitions of this topic; repeatable.",
     )] = None,
     exclude: Annotated[list[str] | None, typer.Option(
         "--exclude", metavar="TOPIC", help="Only partitions of other topics; repeatable.",
@@ -90,21 +83,20 @@ def verify(
     form: Annotated[ReportFormat, typer.Option(
         "--format", help="Output format: a listing, or a report of the run.",
     )] = ReportFormat.TABLE,
-    engine: Annotated[EngineName, typer.Option(
+    engine: Annotated[eng.EngineName, typer.Option(
         "--engine",
         help="spark: check partitions in Spark tasks; each worker reads the log directories "
              "under the same paths.",
-    )] = EngineName.LOCAL,
-    master: MasterOption = None,
-    spark_conf: SparkConfOption = None,
-    connect_timeout: ConnectTimeoutOption = "30s",
+    )] = eng.EngineName.LOCAL,
+    master: eng.MasterOption = None,
+    spark_conf: eng.SparkConfOption = None,
+    connect_timeout: eng.ConnectTimeoutOption = "30s",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
     """Check log directories, partitions or files, each against the others.
 
     A log that a healthy broker wrote has no findings more severe than a note. Nothing is written
     except the file of --state.
-
 
     \b
     kafkalog verify /var/lib/kafka
@@ -115,15 +107,13 @@ def verify(
     kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
     """
     from kafkalog.answers.verification import Findings
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import RunFacts
-    from kafkalog_cli.output.progress import byte_progress
 
-    if engine == EngineName.SPARK:
+    if engine == eng.EngineName.SPARK:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:
         raise UsageError("--seed requires --sample.", hint="For example --sample 5% --seed 3.")
-    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
+    choice = eng.EngineChoice(engine, eng.SparkChoice(master, spark_conf, connect_timeout, quiet))
     outcome = Outcome()
     rate = None if rate_limit is None else opt.parse_rate(rate_limit)
     duration_s = None if max_duration is None else opt.parse_duration(max_duration)
@@ -143,11 +133,11 @@ def verify(
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)
-    is_local = engine == EngineName.LOCAL
+    is_local = engine == eng.EngineName.LOCAL
     with (
         byte_progress(run.targets, enabled=not quiet and is_local) as progress,
         nullcontext() if is_local else choice.open() as opened,
-        _make_report(form, run.targets, progress, outcome) as report,
+        _make_report(form, run.targets, progress) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         for defect in defects:
@@ -173,10 +163,7 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
 
 
 def _make_report(
-    form: ReportFormat,
-    targets: Sequence[Target],
-    progress: ByteProgress | None,
-    outcome: Outcome,
+    form: ReportFormat, targets: Sequence[Target], progress: ByteProgress | None
 ) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
@@ -188,4 +175,4 @@ def _make_report(
         from kafkalog_cli.output.reports import PrometheusReport
 
         return PrometheusReport(targets)
-    return Listing(Format(form.value), outcome.defect, hidden)
+    return Listing(Format(form.value), hidden)

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output import groups as show
+from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,18 +39,12 @@ def where(
     from __cluster_metadata-0 in one of the PATHs, else from the directories found. The exit status
     is 1 if no PATH has a replica.
 
-
     \b
     kafkalog where /var/lib/kafka --group billing
     kafkalog where /var/lib/kafka --transactional-id payments-7
     """
     from formats import topic_names
-    from kafkalog.errors import UsageError
     from kafkalog.node.state import coordinators as state
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import groups as show
-    from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.writer import Writer
 
     outcome = Outcome()
     wanted = (
@@ -59,7 +57,7 @@ def where(
     for name in share_group or ():
         _require_share(name)
     targets: Sequence[Target] = outcome.open_all(paths, topics=())
-    with Writer(show.coordinator_view(Style()), form, outcome.defect) as writer:
+    with Writer(show.coordinator_view(Style()), form) as writer:
         for of, names, topic in wanted:
             if names:
                 found = state.internal_topic(topic, targets)
@@ -72,8 +70,6 @@ def where(
 
 
 def _require_share(name: str) -> None:
-    """Raise `UsageError` unless a text names a partition of a share group."""
-    from kafkalog.errors import UsageError
     from kafkalog.files.text_files import uuid_bytes
 
     _, *rest = name.rsplit(":", 2)  # the id of a group may have colons

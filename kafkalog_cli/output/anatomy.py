@@ -14,19 +14,11 @@ from kafkalog.io.storage import NewFile
 from kafkalog.io.wording import counted, printable
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    INT,
-    SIZE,
-    TEXT,
-    Column,
-    Field,
-    Kind,
-    ObjectType,
-    Style,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType
 from kafkalog_cli.output.text import (
     BytesFormat,
+    Style,
     Tone,
     bytes_cell,
     bytes_value,
@@ -42,8 +34,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import View
 
-
-_VALUE: Final = Kind(
+_VALUE: Final = k.Kind(
     "integer, string, object or null",
     to_json=lambda value, style: bytes_value(value, style.bytes_form)
     if isinstance(value, bytes) else value,
@@ -54,43 +45,43 @@ STRUCTURE: Final = ObjectType[Structure](
     "anatomy_structure",
     "`anatomy`",
     "A batch, record, entry or line: the fields that follow belong to it.",
-    Field("path", TEXT, ""),
-    Field("level", INT, _LEVEL),
-    Field("position", INT, "of its first byte, at its level"),
-    Field("length", INT, ""),
-    Field("name", TEXT, "precedes the names of its fields"),
-    Field("meaning", TEXT, "in words"),
-    Field("damage", TEXT | None, "kind of defect"),
+    Field("path", k.TEXT, ""),
+    Field("level", k.INT, _LEVEL),
+    Field("position", k.INT, "of its first byte, at its level"),
+    Field("length", k.INT, ""),
+    Field("name", k.TEXT, "precedes the names of its fields"),
+    Field("meaning", k.TEXT, "in words"),
+    Field("damage", k.TEXT | None, "kind of defect"),
 )
 FIELD: Final = ObjectType[Bytes](
     "anatomy_field",
     "`anatomy`",
     "A field. Those of level 0 tile the file; those of level 1, what the batch before them "
     "holds compressed.",
-    Field("path", TEXT, ""),
-    Field("level", INT, _LEVEL),
-    Field("position", INT, "of its first byte, at its level"),
-    Field("length", INT, ""),
-    Field("name", TEXT, "names and ordinals of its structures, then its own; `left_out` for "
+    Field("path", k.TEXT, ""),
+    Field("level", k.INT, _LEVEL),
+    Field("position", k.INT, "of its first byte, at its level"),
+    Field("length", k.INT, ""),
+    Field("name", k.TEXT, "names and ordinals of its structures, then its own; `left_out` for "
                         "bytes beyond the limit"),
     Field("value", _VALUE, "bytes as with `--bytes auto`"),
-    Field("meaning", TEXT, "what the value says"),
-    Field("details", ARRAY, "how bits make the value"),
-    Field("damage", TEXT | None, "kind of defect"),
+    Field("meaning", k.TEXT, "what the value says"),
+    Field("details", k.ARRAY, "how bits make the value"),
+    Field("damage", k.TEXT | None, "kind of defect"),
 )  # fmt: skip
 WRITES: Final = ObjectType[SegmentWrites](
     "anatomy_segment",
     "`anatomy PARTITION_DIR`",
     "How a segment was written.",
-    Field("path", TEXT, "its `.log`"),
-    Field("base_offset", INT, "in the file's name"),
-    Field("size", SIZE, "of the `.log`", "size_bytes"),
-    Field("batches", INT, ""),
-    Field("in_order", INT, "batches with offsets above the batch before"),
-    Field("in_time", INT, "batches whose largest timestamp is not below the batch before"),
-    Field("bytes_without_batch", SIZE, "damaged or preallocated"),
-    Field("extents", INT | None, "on disk; null if the file system does not say"),
-    Field("damage", TEXT | None, "kind of the first defect"),
+    Field("path", k.TEXT, "its `.log`"),
+    Field("base_offset", k.INT, "in the file's name"),
+    Field("size", k.SIZE, "of the `.log`", "size_bytes"),
+    Field("batches", k.INT, ""),
+    Field("in_order", k.INT, "batches with offsets above the batch before"),
+    Field("in_time", k.INT, "batches whose largest timestamp is not below the batch before"),
+    Field("bytes_without_batch", k.SIZE, "damaged or preallocated"),
+    Field("extents", k.INT | None, "on disk; null if the file system does not say"),
+    Field("damage", k.TEXT | None, "kind of the first defect"),
 )  # fmt: skip
 
 _ROW_BYTES: Final = 8
@@ -105,13 +96,10 @@ _COLORS: Final = ("36", "32", "33", "35", "34")
 
 
 def field_view() -> View[Bytes]:
-    """Return the view with an object per field."""
     return FIELD.view(Style())
 
 
 def writes_view(style: Style) -> View[SegmentWrites]:
-    """Return the view with a row per segment."""
-
     def share(part: int, whole: int) -> str:
         return f"{100 * part / whole:.4g}%" if whole else "-"
 
@@ -151,12 +139,10 @@ def value_text(value: Any, width: int = _TEXT_MAX) -> str:
 
 
 def own_name(field: Bytes, structure: str) -> str:
-    """Return the name of a field without that of its structure."""
     return field.name.removeprefix(f"{structure}.")
 
 
 def hex_rows(field: Bytes) -> list[str]:
-    """Return the first bytes of a field in hexadecimal, row by row."""
     shown = b"" if field.is_left_out else field.raw[: _ROW_BYTES * _ROWS_MAX]
     rows = [shown[at : at + _ROW_BYTES].hex(" ") for at in range(0, len(shown), _ROW_BYTES)]
     if left := field.length - len(shown):
@@ -165,7 +151,6 @@ def hex_rows(field: Bytes) -> list[str]:
 
 
 def print_items(items: Iterable[Item], outcome: Outcome) -> None:
-    """Print structures and fields, coloured by field on a terminal."""
     width = terminal_width()
     structure = ""
     for number, item in enumerate(items):

@@ -11,23 +11,17 @@ from kafkalog.change.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import final_path
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text, print_heading
+from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
+from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    BYTES,
-    INT,
     MEANING_OF_CONFIGS,
-    OBJECT,
-    SIZE,
-    TEXT,
     Column,
     Field,
     ObjectType,
-    size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import file_cell, left_overs_text
+from kafkalog_cli.output.text import file_cell, left_overs_text, size_text
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +29,8 @@ if TYPE_CHECKING:
     from kafkalog.change.audit import Audit, Finding
     from kafkalog.change.compaction.run import CompactedPartition
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 @dataclass
@@ -43,7 +38,6 @@ class CompactionSummary:
     """The totals of all partitions.
 
     Attributes:
-        now_ms: the clock that was used.
         is_done: whether anything may have been written.
         given_up: the partitions on which a broker's cleaner fails, and why.
     """
@@ -89,69 +83,63 @@ COMPACTION: Final = ObjectType["CompactedPartition"](
     "compaction",
     "`compact`",
     "A partition and the result of its compaction, actual or predicted.",
-    Field("path", TEXT, "with `--to`, of the copy while it was made",
+    Field("path", k.TEXT, "with `--to`, of the copy while it was made",
           lambda shown: final_path(shown.partition.path)),
     *topic_and_partition("partition."),
-    Field("is_done", BOOL, "false in a plan, or if skipped",
+    Field("is_done", k.BOOL, "false in a plan, or if skipped",
           _of_compaction("is_done", without=False)),
-    Field("first_dirty_offset", INT | None,
+    Field("first_dirty_offset", k.INT | None,
           "null if not examined",
           _of_dirty_part("first_dirty_offset")),
-    Field("first_uncleanable_offset", INT | None,
+    Field("first_uncleanable_offset", k.INT | None,
           "of the first segment that is not cleaned",
           _of_dirty_part("first_uncleanable_offset")),
-    Field("next_dirty_offset", INT | None,
+    Field("next_dirty_offset", k.INT | None,
           "where the next cleaning begins, as noted in the checkpoint",
           _of_compaction("next_dirty_offset")),
-    Field("is_complete", BOOL,
+    Field("is_complete", k.BOOL,
           "nothing cleanable is left; a plan covers one pass, a small map may need more",
           _of_compaction("is_complete", without=False)),
-    Field("clean_bytes", SIZE | None, "before the dirty part",
-          _of_dirty_part("clean_bytes")),
-    Field("cleanable_bytes", SIZE | None,
+    Field("clean_bytes", k.SIZE | None, "before the dirty part", _of_dirty_part("clean_bytes")),
+    Field("cleanable_bytes", k.SIZE | None,
           "of the dirty part; their share of clean and cleanable bytes is the dirty ratio",
           _of_dirty_part("cleanable_bytes")),
-    Field("passes", INT, "", _of_compaction("passes", without=0)),
-    Field("keys", INT, "in the maps of all passes",
-          _of_compaction("keys", without=0)),
-    Field("records_read", INT, "in all passes, markers included",
-          "tally.records_read"),
-    Field("records_kept", INT, "", "tally.records_kept"),
-    Field("dropped", OBJECT,
+    Field("passes", k.INT, "", _of_compaction("passes", without=0)),
+    Field("keys", k.INT, "in the maps of all passes", _of_compaction("keys", without=0)),
+    Field("records_read", k.INT, "in all passes, markers included", "tally.records_read"),
+    Field("records_kept", k.INT, "", "tally.records_kept"),
+    Field("dropped", k.OBJECT,
           "records by reason: `superseded` (by a later record), `tombstone` (past its delete "
           "horizon), `aborted`, `no_key`, `marker`",
           lambda shown: {why.value: shown.tally.dropped[why] for why in Dropped}),
-    Field("bytes_before", SIZE | None, "all logs",
-          _of_compaction("bytes_before")),
-    Field("bytes_after", SIZE | None, "", _of_compaction("bytes_after")),
-    Field("groups", ARRAY,
+    Field("bytes_before", k.SIZE | None, "all logs", _of_compaction("bytes_before")),
+    Field("bytes_after", k.SIZE | None, "", _of_compaction("bytes_after")),
+    Field("groups", k.ARRAY,
           "new segments, by pass: `base_offset`, `sources` (base offsets of the old ones), "
           "`bytes_before`, `bytes_after`",
           _of_compaction("groups", without=())),
-    Field("configs", CONFIGS, MEANING_OF_CONFIGS,
-          _of_candidate("configs")),
+    Field("configs", CONFIGS, MEANING_OF_CONFIGS, _of_candidate("configs")),
     Field("marks", MARKS,
           "log start offset, high watermark, last stable offset, cleaner offset: `name`, "
           "`value`, `source`", _of_candidate("marks")),
-    Field("left_overs", ARRAY,
-          "`.deleted` files of a broker, which are removed too"),
-    Field("cleaner_gives_up", TEXT | None,
+    Field("left_overs", k.ARRAY, "`.deleted` files of a broker, which are removed too"),
+    Field("cleaner_gives_up", k.TEXT | None,
           "why a broker's cleaner fails where `compact` does not",
           "tally.cleaner_gives_up"),
-    Field("skipped", TEXT | None, "why it is skipped"),
+    Field("skipped", k.TEXT | None, "why it is skipped"),
 )  # fmt: skip
 COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "compaction_summary",
     "`compact`",
     "The last object: totals.",
-    Field("now", INT, "clock used", "now_ms"),
-    Field("is_done", BOOL, ""),
-    Field("partitions", INT, "examined"),
-    Field("compacted", INT, "not skipped; the other numbers are about these"),
-    Field("records_read", INT, "as in `compaction`", "tally.records_read"),
-    Field("records_kept", INT, "as in `compaction`", "tally.records_kept"),
-    Field("bytes_before", INT, "as in `compaction`"),
-    Field("bytes_after", INT, "as in `compaction`"),
+    Field("now", k.INT, "clock used", "now_ms"),
+    Field("is_done", k.BOOL, ""),
+    Field("partitions", k.INT, "examined"),
+    Field("compacted", k.INT, "not skipped; the other numbers are about these"),
+    Field("records_read", k.INT, "as in `compaction`", "tally.records_read"),
+    Field("records_kept", k.INT, "as in `compaction`", "tally.records_kept"),
+    Field("bytes_before", k.INT, "as in `compaction`"),
+    Field("bytes_after", k.INT, "as in `compaction`"),
 )
 
 
@@ -186,16 +174,14 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
 
 
 def print_candidate(candidate: Candidate) -> None:
-    """Print the lines above the table of a partition that was named."""
     lines = [
         f"{final_path(candidate.partition.path)}: {marks_text(candidate.marks)}",
         configs_text(candidate.configs),
     ]
-    print_heading(lines)
+    print_lines(lines)
 
 
 def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
-    """Print the lines below the table: totals, and the numbers of dropped records by reason."""
     before = size_text(summary.bytes_before, style)
     after = size_text(summary.bytes_after, style)
     verb = "compacted" if summary.is_done else "would be compacted"
@@ -217,7 +203,7 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_pla
         lines.append(f"--all adds {summary.clean_enough} more that a broker would skip")
     if summary.compacted and not in_place:
         lines.append("nothing was changed; --in-place applies the plan")
-    print_heading(lines)
+    print_lines(lines)
 
 
 def _name(partition: PartitionDir) -> str:
@@ -228,41 +214,37 @@ AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     "audit_finding",
     "`audit-compaction`",
     "A counterexample: the log is not correctly compacted.",
-    Field("reason", TEXT, "`stale-key`, `no-key`, `live-key-lost`, `tombstone-dropped-too-early`, "
+    Field("reason", k.TEXT,
+          "`stale-key`, `no-key`, `live-key-lost`, `tombstone-dropped-too-early`, "
           "`marker-dropped-too-early`, `record-lost`, `record-changed`, `record-added`, "
           "`batch-changed`, `delete-horizon-changed`, `producer-state-lost`, `log-start-changed`, "
           "`log-end-changed`, `leader-epochs-changed`, `last-stable-offset-changed`"),
-    Field("path", TEXT,
-          "the `.log` (the original's if a record is gone), or the directory"),
-    Field("position", INT | None, "of the batch"),
-    Field("offset", INT | None,
-          "of the record, or base offset of the batch"),
-    Field("key", BYTES, ""),
-    Field("other_offset", INT | None, "later record with that key"),
-    Field("detail", TEXT, ""),
+    Field("path", k.TEXT, "the `.log` (the original's if a record is gone), or the directory"),
+    Field("position", k.INT | None, "of the batch"),
+    Field("offset", k.INT | None, "of the record, or base offset of the batch"),
+    Field("key", k.BYTES, ""),
+    Field("other_offset", k.INT | None, "later record with that key"),
+    Field("detail", k.TEXT, ""),
 )  # fmt: skip
 AUDIT: Final[ObjectType[Audit]] = ObjectType(
     "audit",
     "`audit-compaction`",
     "The last object: what was judged.",
-    Field("path", TEXT, "", "partition.path"),
+    Field("path", k.TEXT, "", "partition.path"),
     *topic_and_partition("partition."),
-    Field("original", TEXT | None, "its directory",
+    Field("original", k.TEXT | None, "its directory",
           lambda one: one.original and one.original.path),
-    Field("first_dirty_offset", INT, "where the cleanings began", "bounds.first_dirty_offset"),
-    Field("cleaner_offset", INT,
-          "end of the compacted part", "bounds.cleaner_offset"),
-    Field("cleaner_offset_source", TEXT, "", "source"),
-    Field("now", INT, "clock used", "bounds.now_ms"),
-    Field("keys", INT, "distinct, below the cleaner offset"),
-    Field("findings", INT, "at most `--limit`",
-          lambda one: len(one.findings)),
-    Field("proved", BOOL, "no counterexamples", lambda one: not one.findings),
+    Field("first_dirty_offset", k.INT, "where the cleanings began", "bounds.first_dirty_offset"),
+    Field("cleaner_offset", k.INT, "end of the compacted part", "bounds.cleaner_offset"),
+    Field("cleaner_offset_source", k.TEXT, "", "source"),
+    Field("now", k.INT, "clock used", "bounds.now_ms"),
+    Field("keys", k.INT, "distinct, below the cleaner offset"),
+    Field("findings", k.INT, "at most `--limit`", lambda one: len(one.findings)),
+    Field("proved", k.BOOL, "no counterexamples", lambda one: not one.findings),
 )  # fmt: skip
 
 
 def finding_view(style: Style) -> View[Finding]:
-    """Return the view with a row per counterexample."""
     return AUDIT_FINDING.view(
         style,
         Column("OFFSET", "offset"),
@@ -274,7 +256,6 @@ def finding_view(style: Style) -> View[Finding]:
 
 
 def audit_view(style: Style) -> View[Audit]:
-    """Return the view with a row per partition."""
     return AUDIT.view(
         style,
         Column("PARTITION", lambda one: os.path.basename(one.partition.path), fold=True),
@@ -295,7 +276,6 @@ def _is_void(audit: Audit) -> bool:
 
 
 def print_audit(audit: Audit) -> None:
-    """Print the lines below the table."""
     bounds, name = audit.bounds, audit.partition.path
     judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
     if audit.original is not None:
@@ -308,14 +288,13 @@ def print_audit(audit: Audit) -> None:
         verdict = "not judged: no part of it counts as compacted"
     elif audit.original is None:
         verdict += "; only --original shows whether a record is missing"
-    print_heading([judged, verdict])
+    print_lines([judged, verdict])
 
 
 def print_audits(audits: Sequence[Audit]) -> None:
-    """Print the line below the tables of a log directory."""
     wrong = sum(bool(audit.findings) for audit in audits)
     line = f"{counted(len(audits), 'partition')} judged, "
     line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"
     if not wrong and any(audit.original is None for audit in audits):
         line += "; only --original shows whether a record is missing"
-    print_heading([line])
+    print_lines([line])

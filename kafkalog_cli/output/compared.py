@@ -6,24 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.check.comparison.model import ALIKE, Comparison, Verdict
 from kafkalog.io.wording import counted
-from kafkalog_cli.output.objects import (
-    BOOL,
-    INT,
-    TEXT,
-    Column,
-    Field,
-    Kind,
-    ObjectType,
-    time_text,
-    topic_and_partition,
-)
-from kafkalog_cli.output.text import bytes_cell, bytes_value
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
+from kafkalog_cli.output.text import bytes_cell, bytes_value, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.check.comparison.model import FieldDifference, RecordDifference, Side
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 def _json(value: Any, style: Style) -> object:
@@ -58,7 +50,7 @@ def _first(found: Comparison) -> object:
     }
 
 
-_VALUES: Final = Kind("object", to_json=_json)
+_VALUES: Final = k.Kind("object", to_json=_json)
 
 
 def _side(side: Side | None) -> object:
@@ -86,34 +78,34 @@ COMPARISON: Final = ObjectType[Comparison](
     "`diff`",
     "Two copies of a partition.",
     *topic_and_partition(),
-    Field("verdict", TEXT, "`identical`, `behind` (one goes on where the other ends), "
+    Field("verdict", k.TEXT, "`identical`, `behind` (one goes on where the other ends), "
                            "`compacted` (the same latest record of every key), `different`, "
                            "`missing`, `other-topic` (other topic id), `unreadable`"),
-    Field("left", Kind("object") | None, "the first copy: `path`, `log_start_offset`, "
+    Field("left", k.Kind("object") | None, "the first copy: `path`, `log_start_offset`, "
                                          "`log_end_offset`, `high_watermark`, `leader_epoch` "
                                          "(the latest, −1 if none), `topic_id`",
           lambda one: _side(one.left)),
-    Field("right", Kind("object") | None, "the other copy", lambda one: _side(one.right)),
-    Field("identical_up_to", INT | None, "below it all batches are the same bytes"),
+    Field("right", k.Kind("object") | None, "the other copy", lambda one: _side(one.right)),
+    Field("identical_up_to", k.INT | None, "below it all batches are the same bytes"),
     Field("first_difference", _VALUES | None, "`offset`, `left_path`, `left_position`, "
           "`right_path`, `right_position` (null on a side that has ended) and `fields`: `level` "
           "(`batch` or `record`), `name`, `left`, `right`", _first),
-    Field("last_common_epoch", INT | None, "the latest that both know",
+    Field("last_common_epoch", k.INT | None, "the latest that both know",
           lambda one: None if one.truncation is None else one.truncation.last_common_epoch),
-    Field("truncation", Kind("object") | None, "what a broker would cut off: `leader` and "
+    Field("truncation", k.Kind("object") | None, "what a broker would cut off: `leader` and "
           "`follower` (`left` or `right`; the later leader epoch leads, then the later end), "
           "`offset` (null if the follower keeps all)", _truncation),
-    Field("only_left", INT, "records of the first copy only"),
-    Field("only_right", INT, "records of the other only"),
-    Field("differing", INT, "records that differ at one offset"),
+    Field("only_left", k.INT, "records of the first copy only"),
+    Field("only_right", k.INT, "records of the other only"),
+    Field("differing", k.INT, "records that differ at one offset"),
 )  # fmt: skip
 RECORD_DIFFERENCE: Final = ObjectType[Any](
     "record_difference",
     "`diff --records`",
     "A record that only one copy has, or that differs.",
     *topic_and_partition(),
-    Field("offset", INT, ""),
-    Field("above_high_watermark", BOOL, "a copy that has it notes a high watermark at or below",
+    Field("offset", k.INT, ""),
+    Field("above_high_watermark", k.BOOL, "a copy that has it notes a high watermark at or below",
           "is_above_high_watermark"),
     Field("left", _VALUES | None, "of the first copy: `offset`, `timestamp`, `key`, `value` "
                                   "and `headers`"),
@@ -174,7 +166,6 @@ def _words(found: Comparison, style: Style) -> str:
 
 
 def comparison_view(style: Style) -> View[Comparison]:
-    """Return the view with a row per pair of copies."""
     return COMPARISON.view(
         style,
         Column("PARTITION", _name, fold=True),

@@ -6,25 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import print_heading
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    INT,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    size_text,
-    time_text,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType
+from kafkalog_cli.output.text import size_text, time_text
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.answers.disk_usage.model import Disk, Report, Share, Usage
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _OVER_SHOWN: Final = 10
@@ -42,20 +34,18 @@ def _sums(prefix: str) -> tuple[Field[Any], ...]:
 
     at = f"{prefix}." if prefix else ""
     return (
-        Field("disk_bytes", SIZE, "blocks on disk; in an object store, size", f"{at}disk_bytes"),
-        Field("size", SIZE, "length of the files", f"{at}size_bytes"),
-        Field("leftover_bytes", SIZE, "blocks that nothing reads: `.deleted` and `.cleaned` "
+        Field("disk_bytes", k.SIZE, "blocks on disk; in an object store, size", f"{at}disk_bytes"),
+        Field("size", k.SIZE, "length of the files", f"{at}size_bytes"),
+        Field("leftover_bytes", k.SIZE, "blocks that nothing reads: `.deleted` and `.cleaned` "
                                       "files, deleted and stray partitions", f"{at}leftover_bytes"),
-        Field("replicas", INT, "partition directories; 0 by day and by kind",
-              f"{at}replicas"),
-        Field("growth", ARRAY, "bytes appended in each of the last 24 hours, oldest first; "
+        Field("replicas", k.INT, "partition directories; 0 by day and by kind", f"{at}replicas"),
+        Field("growth", k.ARRAY, "bytes appended in each of the last 24 hours, oldest first; "
                                "empty if not measured", f"{at}growth"),
-        Field("growth_per_hour", SIZE | None, "their mean",
-              f"{at}growth_per_hour"),
-        Field("freed_now", SIZE | None, "by retention at its next check", ahead("freed_now")),
-        Field("freed_later", SIZE | None, "by time alone until the end of the forecast",
+        Field("growth_per_hour", k.SIZE | None, "their mean", f"{at}growth_per_hour"),
+        Field("freed_now", k.SIZE | None, "by retention at its next check", ahead("freed_now")),
+        Field("freed_later", k.SIZE | None, "by time alone until the end of the forecast",
               ahead("freed_later")),
-        Field("dirty_bytes", SIZE | None, "that the cleaner may compact; it frees at most these",
+        Field("dirty_bytes", k.SIZE | None, "that the cleaner may compact; it frees at most these",
               ahead("dirty_bytes")),
     )  # fmt: skip
 
@@ -64,12 +54,12 @@ DISK_USAGE: Final = ObjectType["Share"](
     "disk_usage",
     "`du`",
     "A part of what uses disk space. By day and by kind, only the total has growth and forecast.",
-    Field("by", TEXT, "`topic`, `partition`, `day` or `kind`"),
-    Field("name", TEXT | None, "topic, directory, day of the segment's latest record, or kind "
+    Field("by", k.TEXT, "`topic`, `partition`, `day` or `kind`"),
+    Field("name", k.TEXT | None, "topic, directory, day of the segment's latest record, or kind "
                                "of file or leftover; null for files of a log directory itself"),
-    Field("topic", TEXT | None, "by topic and by partition"),
-    Field("partition", INT | None, "by partition"),
-    Field("directory", TEXT | None, "by partition"),
+    Field("topic", k.TEXT | None, "by topic and by partition"),
+    Field("partition", k.INT | None, "by partition"),
+    Field("directory", k.TEXT | None, "by partition"),
     *_sums("usage"),
 )  # fmt: skip
 DISK_USAGE_TOTAL: Final = ObjectType["Usage"](
@@ -82,21 +72,21 @@ OVER_LIMIT: Final = ObjectType[Any](
     "over_limit",
     "`du --forecast`",
     "A partition that stays larger or older than its retention allows after the next check.",
-    Field("path", TEXT, ""),
-    Field("topic", TEXT, "from the directory's name"),
-    Field("partition", INT | None, "null if the directory's name has none"),
-    Field("bytes_over", SIZE, "above the limit"),
-    Field("why", TEXT, "what keeps them"),
+    Field("path", k.TEXT, ""),
+    Field("topic", k.TEXT, "from the directory's name"),
+    Field("partition", k.INT | None, "null if the directory's name has none"),
+    Field("bytes_over", k.SIZE, "above the limit"),
+    Field("why", k.TEXT, "what keeps them"),
 )
 DISK: Final = ObjectType["Disk"](
     "disk",
     "`du --forecast`",
     "A disk, or with `--disk-size` that of one log directory, and when it is full.",
-    Field("directories", ARRAY, "log directories on it"),
-    Field("used_bytes", SIZE, "their blocks"),
-    Field("free_bytes", SIZE | None, "null in an object store"),
-    Field("growth_per_hour", SIZE, "bytes, mean of the last 24 hours"),
-    Field("full_at", TIME | None, "if that goes on and retention works; null if not within ten "
+    Field("directories", k.ARRAY, "log directories on it"),
+    Field("used_bytes", k.SIZE, "their blocks"),
+    Field("free_bytes", k.SIZE | None, "null in an object store"),
+    Field("growth_per_hour", k.SIZE, "bytes, mean of the last 24 hours"),
+    Field("full_at", k.TIME | None, "if that goes on and retention works; null if not within ten "
                                   "years"),
 )  # fmt: skip
 
@@ -110,14 +100,7 @@ def sparkline(numbers: Sequence[int]) -> str:
 
 
 def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View[Share]:
-    """Return the view with a row per part.
-
-    Args:
-        style: of the cells.
-        by: what the sum is split by.
-        ahead: whether growth and forecast are shown.
-        directories: whether rows name the log directory.
-    """
+    """Return the view with a row per part."""
     columns: list[Column[Share]] = []
     if directories:
         columns.append(Column("DIRECTORY", "directory", fold=True))
@@ -149,7 +132,6 @@ def _ahead_text(usage: Usage, style: Style) -> str:
 
 
 def print_report(report: Report, style: Style, until_ms: int | None) -> None:
-    """Print the lines below the table: the sum, what lies ahead, and what could be reclaimed."""
     size = partial(size_text, style=style)
     time = partial(time_text, style=style)
     total = report.total
@@ -173,7 +155,7 @@ def print_report(report: Report, style: Style, until_ms: int | None) -> None:
         won.append(f"up to {size(total.dirty_bytes)} by compaction")
     if won:
         lines.append(f"could be reclaimed: {', '.join(won)}")
-    print_heading(lines + [_disk_line(disk, style) for disk in report.disks])
+    print_lines(lines + [_disk_line(disk, style) for disk in report.disks])
 
 
 def _disk_line(disk: Disk, style: Style) -> str:

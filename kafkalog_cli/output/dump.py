@@ -14,13 +14,7 @@ from formats import file_names
 from formats.file_names import FileKind, partition_of
 from formats.late_classes import dataclass
 from kafkalog.errors import GoneError, KafkaLogError, ShortageError
-from kafkalog.files.log_dir import (
-    FileEntry,
-    LogDirListing,
-    PartitionDir,
-    Segment,
-    one_log,
-)
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, one_log
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import some_of
@@ -33,13 +27,10 @@ from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
-from kafkalog_cli.output.objects import Column, Style, View
+from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.records import batch_view, record_view
-from kafkalog_cli.output.side_files import (
-    side_file_content,
-    side_file_view,
-)
+from kafkalog_cli.output.side_files import side_file_content, side_file_view
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -49,10 +40,10 @@ if TYPE_CHECKING:
     from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.log.batches.selection import ReadPlan, Selection
     from kafkalog_cli.output.kafka_text import RecordText
+    from kafkalog_cli.output.text import Style
 
     Log = PartitionDir | FileEntry
     Progress = Callable[[int], None] | None
-
 
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 
@@ -160,7 +151,6 @@ class Dump:
             self.outcome.has_read(what)
 
     def _missing(self, what: PartitionView | FileEntry, to_offset: int | None) -> Iterator[Defect]:
-        """Yield the finding about wanted offsets that are missing between segments."""
         if isinstance(what, FileEntry):
             return
         partition, view = what.partition, self.selection.view
@@ -187,7 +177,6 @@ class Dump:
     def _view(
         self, target: PartitionDir | FileEntry, *, records: bool, decodes: bool = True
     ) -> tuple[str, View[Any]]:
-        """Return the name of a log's rows, and their view."""
         shown = replace(self.style.shown, states=self.selection.view == LogView.ALL)
         if not records:
             return "batches", batch_view(shown)
@@ -276,7 +265,6 @@ class Dump:
     def _as_kafka(
         self, target: PartitionDir | FileEntry, what: PartitionView | FileEntry, progress: Progress
     ) -> None:
-        """Print Kafka's text, with our selections."""
         from kafkalog_cli.output import kafka_text
 
         text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
@@ -317,7 +305,6 @@ class Dump:
         self._kafka_lines(self._missing(what, self.selection.to_offset), text)
 
     def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
-        """Print the content of a log, and count the rows."""
         from kafkalog_cli.output import kafka_text
 
         shown = None
@@ -359,7 +346,6 @@ class Dump:
                 writer.write(value)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
-        """Write lists of values, cells, blocks of text and defects."""
         from kafkalog_cli.output.bulk_cells import Cells
 
         writer = self._open(name, self._labelled(view))
@@ -390,7 +376,7 @@ class Dump:
         # One JSON array has all kinds of objects.
         if self._writer is None or (self._view_name != kind and self.style.form != Format.JSON):
             self._writers.close()
-            self._writer = Writer(view, Format(self.style.form), self.outcome.defect)
+            self._writer = Writer(view, Format(self.style.form))
             self._writers.enter_context(self._writer)
         self._writer.view = view
         self._view_name = kind
@@ -430,7 +416,6 @@ def labels_of(
 
     Args:
         targets: what was asked for; nothing is named if that is a single log.
-        logs: the logs of these.
     """
     names = {one.path: os.path.basename(file_system.absolute(one.path)) for one in logs}
     if any(isinstance(one, LogDirListing) for one in targets):
@@ -448,7 +433,6 @@ def labels_of(
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
-    """Return how records below a path are decoded, by the name of the topic."""
     from kafkalog.files.payloads.kinds import payload_kind_at
 
     return payload_kind_at(file_system.absolute(path), is_file=is_file)

@@ -1,7 +1,4 @@
-"""Explanations of references: findings from `kafkalog.log.defects`, errors from their classes.
-
-`docs/defects.md` and `docs/exit-codes.md` are generated from the same tables.
-"""
+"""Explanations of references: findings from `kafkalog.log.defects`, errors from their classes."""
 
 from __future__ import annotations
 
@@ -15,8 +12,9 @@ from formats.late_classes import dataclass
 from kafkalog import errors
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
-from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType, View
-from kafkalog_cli.output.text import tone_of, wrapped
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, View
+from kafkalog_cli.output.text import PLAIN, tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
 
@@ -46,7 +44,6 @@ def error_classes() -> list[type[errors.KafkaLogError]]:
 
 
 def first_sentence(error: type[errors.KafkaLogError]) -> str:
-    """Return what the error means, from its docstring."""
     return " ".join((inspect.getdoc(error) or "").split("\n\n")[0].split())
 
 
@@ -96,20 +93,19 @@ REFERENCE: Final = ObjectType[Explanation](
     "reference",
     "`explain`",
     "The explanation of a finding or an error.",
-    Field("reference", TEXT, ""),
-    Field("severity", TEXT | None, "of a finding"),
-    Field("exit_code", INT | None, "of an error"),
-    Field("meaning", TEXT, ""),
-    Field("arises", TEXT | None, ""),
-    Field("broker", TEXT | None, "what a broker does"),
-    Field("hint", TEXT | None, "what to do"),
-    Field("example", TEXT | None, "`detail` of an example"),
-    Field("command", TEXT | None, "repairs it, or shows what to decide"),
+    Field("reference", k.TEXT, ""),
+    Field("severity", k.TEXT | None, "of a finding"),
+    Field("exit_code", k.INT | None, "of an error"),
+    Field("meaning", k.TEXT, ""),
+    Field("arises", k.TEXT | None, ""),
+    Field("broker", k.TEXT | None, "what a broker does"),
+    Field("hint", k.TEXT | None, "what to do"),
+    Field("example", k.TEXT | None, "`detail` of an example"),
+    Field("command", k.TEXT | None, "repairs it, or shows what to decide"),
 )
 
 
 def explanation_view() -> View[Explanation]:
-    """Return the view with a row per reference."""
     return REFERENCE.view(
         PLAIN,
         Column(

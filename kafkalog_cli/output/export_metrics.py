@@ -59,7 +59,6 @@ class ExportMetrics:
             raise
 
     def done(self, summary: ExportSummary) -> None:
-        """Write what a run has done."""
         self._is_done = True
         totals = {
             "files": (

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted, some_of
-from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.outcome import END_HINT
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    OBJECT,
-    TEXT,
-    Column,
-    Field,
-    ObjectType,
-    View,
-    size_text,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, View
+from kafkalog_cli.output.text import size_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkalog.change.lake import ExportedPart, ExportSummary
     from kafkalog.change.lake.model import Gap
-    from kafkalog.model import Defect
-    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.text import Style
 
 
 def _files(summary: ExportSummary) -> int:
@@ -41,82 +28,76 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     "`export`",
     "A file, or a part of the plan without rows. The manifest has the same objects, with "
     "defects and rejects.",
-    Field("file", TEXT | None, "relative to the destination"),
-    Field("topic", TEXT, ""),
-    Field("partition", INT, "−1 if the directory's name has none"),
-    Field("log_dir", TEXT, ""),
-    Field("rows", INT, ""),
-    Field("size", INT, "", "size_bytes"),
-    Field("crc32c", INT | None, "of the file"),
-    Field("first_offset", INT | None, "of its rows, if records or batches"),
-    Field("last_offset", INT | None, "of its rows, if records or batches"),
-    Field("undecoded_keys", INT, "that `--key` cannot decode"),
-    Field("undecoded_values", INT, "that `--value` cannot decode"),
-    Field("rejects", INT, "records with such a key or value",
+    Field("file", k.TEXT | None, "relative to the destination"),
+    Field("topic", k.TEXT, ""),
+    Field("partition", k.INT, "−1 if the directory's name has none"),
+    Field("log_dir", k.TEXT, ""),
+    Field("rows", k.INT, ""),
+    Field("size", k.INT, "", "size_bytes"),
+    Field("crc32c", k.INT | None, "of the file"),
+    Field("first_offset", k.INT | None, "of its rows, if records or batches"),
+    Field("last_offset", k.INT | None, "of its rows, if records or batches"),
+    Field("undecoded_keys", k.INT, "that `--key` cannot decode"),
+    Field("undecoded_values", k.INT, "that `--value` cannot decode"),
+    Field("rejects", k.INT, "records with such a key or value",
           lambda one: 0 if one.rejects is None else one.rejects.rows),
-    Field("rejects_file", TEXT | None,
+    Field("rejects_file", k.TEXT | None,
           "relative to the destination",
           lambda one: None if one.rejects is None else one.rejects.file),
-    Field("defects", INT,
-          "skipped damage and deletions: `defect` objects follow",
+    Field("defects", k.INT, "skipped damage and deletions: `defect` objects follow",
           "defect_count"),
 )  # fmt: skip
 EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
     "export_gap",
     "`export --append --allow-gaps`",
     "Offsets that the table never gets, or has although the log was cut before them.",
-    Field("topic", TEXT, ""),
-    Field("partition", INT, "−1 if the directory's name has none"),
-    Field("topic_id", TEXT | None, ""),
-    Field("first_offset", INT, ""),
-    Field("end_offset", INT | None, "after the last"),
-    Field("reason", TEXT,
+    Field("topic", k.TEXT, ""),
+    Field("partition", k.INT, "−1 if the directory's name has none"),
+    Field("topic_id", k.TEXT | None, ""),
+    Field("first_offset", k.INT, ""),
+    Field("end_offset", k.INT | None, "after the last"),
+    Field("reason", k.TEXT,
           "`deleted` before they were exported; `cut` off after that; topic or partition `gone`; "
           "segment `missing`; batch `damaged`"),
-    Field("detail", TEXT, ""),
+    Field("detail", k.TEXT, ""),
 )  # fmt: skip
 EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     "export_summary",
     "`export`",
     "The last object: totals.",
-    Field("destination", TEXT, "without credentials"),
-    Field("files", INT, "", _files),
-    Field("written", INT, "by this run"),
-    Field("rows", INT, ""),
-    Field("size", INT, "", "size_bytes"),
-    Field("undecoded_keys", INT, "that `--key` cannot decode"),
-    Field("undecoded_values", INT, "that `--value` cannot decode"),
-    Field("rejects", INT, "in the table of rejects, not in `rows`"),
-    Field("defects", INT, "skipped damage and deletions", "defect_count"),
-    Field("without_watermark", ARRAY,
+    Field("destination", k.TEXT, "without credentials"),
+    Field("files", k.INT, "", _files),
+    Field("written", k.INT, "by this run"),
+    Field("rows", k.INT, ""),
+    Field("size", k.INT, "", "size_bytes"),
+    Field("undecoded_keys", k.INT, "that `--key` cannot decode"),
+    Field("undecoded_values", k.INT, "that `--value` cannot decode"),
+    Field("rejects", k.INT, "in the table of rejects, not in `rows`"),
+    Field("defects", k.INT, "skipped damage and deletions", "defect_count"),
+    Field("without_watermark", k.ARRAY,
           "partitions read to the log end: no high watermark is known",
           "left_out.without_watermark"),
-    Field("above_watermark", OBJECT,
+    Field("above_watermark", k.OBJECT,
           "partitions with such records, which are left out, and the offset",
           "left_out.above_watermark"),
-    Field("above_last_stable", OBJECT,
+    Field("above_last_stable", k.OBJECT,
           "partitions with such records, which are left out, and the offset",
           "left_out.above_last_stable"),
-    Field("below_log_start", OBJECT,
+    Field("below_log_start", k.OBJECT,
           "partitions with such records, which are left out, and the offset",
           "left_out.below_log_start"),
-    Field("commit", INT | None, "of `--append`, from 0",
+    Field("commit", k.INT | None, "of `--append`, from 0",
           lambda one: None if one.increment is None else one.increment.number),
-    Field("gaps", INT, "`export_gap` objects precede",
-          lambda one: len(one.gaps)),
-    Field("added_columns", ARRAY,
+    Field("gaps", k.INT, "`export_gap` objects precede", lambda one: len(one.gaps)),
+    Field("added_columns", k.ARRAY,
           "new, or new fields as `value_decoded.total`: null in older rows",
           "columns.added"),
-    Field("widened_columns", ARRAY, "get a wider type", "columns.widened"),
-    Field("absent_columns", ARRAY,
-          "missing in this run: null in its rows",
-          "columns.absent"),
-    Field("merged_files", INT, "by `--compact-below`",
-          "merged.files"),
-    Field("merged_into", INT, "files", "merged.into"),
-    Field("was_complete", BOOL, "an earlier run had done everything"),
-    Field("left_overs_removed", INT, "files of killed runs",
-          "swept"),
+    Field("widened_columns", k.ARRAY, "get a wider type", "columns.widened"),
+    Field("absent_columns", k.ARRAY, "missing in this run: null in its rows", "columns.absent"),
+    Field("merged_files", k.INT, "by `--compact-below`", "merged.files"),
+    Field("merged_into", k.INT, "files", "merged.into"),
+    Field("was_complete", k.BOOL, "an earlier run had done everything"),
+    Field("left_overs_removed", k.INT, "files of killed runs", "swept"),
 )  # fmt: skip
 
 
@@ -156,62 +137,45 @@ def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
 
 def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     several = len({(one.topic, one.partition) for one in totals}) < len(totals)
-    columns = [
-        Column[PartitionTotal]("PARTITION", _partition, fold=True),
+    columns: list[Column[PartitionTotal]] = [
+        Column("PARTITION", _partition, fold=True),
         Column("FILES", lambda one: one.files, right=True),
         Column("ROWS", lambda one: one.rows, right=True),
         Column("SIZE", lambda one: size_text(one.size_bytes, style), right=True),
         Column("OFFSETS", _offsets),
-        Column("DEFECTS", lambda one: str(one.defects) if one.defects else "-", right=True),
+        Column("DEFECTS", lambda one: one.defects or "-", right=True),
     ]
     if several:
         columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, fold=True, below=True))
     return View(tuple(columns), lambda _: {})
 
 
-class ExportWriter:
+class ExportWriter(Writer[PartitionTotal]):
     """Writes the result of an export; use it as a context manager.
 
     A table has a row per partition, then the defects; NDJSON, JSON and CSV have an object per file,
     the first two also its defects and the summary.
     """
 
-    def __init__(self, form: Format, on_defect: Callable[[Defect], None], style: Style) -> None:
-        self._form = form
+    def __init__(self, form: Format, style: Style) -> None:
+        super().__init__(_view([], style), form)
         self._style = style
-        self._writer: Writer[PartitionTotal] = Writer(_view([], style), form, on_defect)
 
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._writer.__exit__(*raised)
-
-    def write(self, summary: ExportSummary) -> None:
-        if self._form == Format.TABLE:
-            self._write_table(summary)
-            return
+    def write_summary(self, summary: ExportSummary) -> None:
+        if self.form == Format.TABLE:
+            totals = partition_totals(summary.parts)
+            self.view = _view(totals, self._style)
+            for total in totals:
+                self.write(total)
         for part in summary.parts:
-            self._writer.write_row(EXPORT_PART.row(part))
+            if self.form != Format.TABLE:
+                self.write_row(EXPORT_PART.row(part))
             for defect in part.defects:
-                self._writer.defect(defect)
-        if self._form != Format.CSV:
-            for gap in summary.gaps:
-                self._writer.write_row(EXPORT_GAP.row(gap))
-            self._writer.write_row(EXPORT_SUMMARY.row(summary))
-        self._writer.flush()
-
-    def _write_table(self, summary: ExportSummary) -> None:
-        totals = partition_totals(summary.parts)
-        self._writer.view = _view(totals, self._style)
-        for total in totals:
-            self._writer.write(total)
-        for part in summary.parts:
-            for defect in part.defects:
-                self._writer.defect(defect)
-        self._writer.flush()
-        print_heading(_lines(summary, self._style))
+                self.defect(defect)
+        for gap in summary.gaps:
+            self.write_object(EXPORT_GAP.row(gap))
+        self.write_object(EXPORT_SUMMARY.row(summary))
+        self.write_lines(_lines(summary, self._style))
 
 
 def _lines(summary: ExportSummary, style: Style) -> list[str]:
@@ -259,7 +223,5 @@ def _partition(total: PartitionTotal) -> str:
     return total.topic if total.partition < 0 else f"{total.topic}-{total.partition}"
 
 
-def _offsets(total: PartitionTotal) -> str:
-    if total.first_offset is None:
-        return "-"
-    return f"{total.first_offset}-{total.last_offset}"
+def _offsets(total: PartitionTotal) -> str | None:
+    return None if total.first_offset is None else f"{total.first_offset}-{total.last_offset}"

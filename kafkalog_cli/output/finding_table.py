@@ -17,7 +17,6 @@ from kafkalog_cli.output.writer import terminal_width
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one file are shown; the others are counted."""
 
@@ -60,10 +59,10 @@ class FindingTable(Report):
 
     def end(self, facts: RunFacts) -> None:
         self._flush()
-        if not facts.schedule.targets:
+        if not facts.run.schedule.targets:
             return
         width = terminal_width()
-        texts = [*next_start_lines(facts.verification.next_starts), *summary_lines(facts)]
+        texts = [*next_start_lines(facts.run.next_starts), *summary_lines(facts)]
         _put(line for text in texts for line in wrapped(text, first="", width=width))
 
     def _flush(self) -> None:
@@ -110,7 +109,6 @@ class _Kept:
         self._elsewhere: Counter[str] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Handle the next finding."""
         reference = defect.reference
         if defect.path not in self._kept and self._in_all[reference] >= _HELD_MAX:
             self._elsewhere[reference] += 1
@@ -156,7 +154,6 @@ class _Notes:
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Handle the next note."""
         key = defect.reference, defect.detail
         first = self._seen.get(key)
         if first is not None and first.path != defect.path:

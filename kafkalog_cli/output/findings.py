@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -13,40 +14,22 @@ from kafkalog.check.verdict import verdict
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    DEFECT,
-    INT,
-    OBJECT,
-    PLAIN,
-    TEXT,
-    Field,
-    ObjectType,
-)
-from kafkalog_cli.output.text import size_cell
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import DEFECT, Field, ObjectType
+from kafkalog_cli.output.text import PLAIN, size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.answers.verification import Findings
-    from kafkalog.check.schedule import Schedule
-    from kafkalog.check.verify import Verification
     from kafkalog.errors import KafkaLogError
     from kafkalog.node.recovery import NextStart
 
 
 @dataclass
 class RunFacts:
-    """What a report says of a run beside its findings.
-
-    Attributes:
-        run: what was checked and found; complete at the end.
-        errors: what stopped the work on a target.
-        started_ms: when it began.
-        ended_ms: when it ended.
-        status: the exit status.
-    """
+    """What a report says of a run beside its findings."""
 
     run: Findings
     errors: list[KafkaLogError] = field(default_factory=list)
@@ -55,57 +38,36 @@ class RunFacts:
     status: int = 0
 
     @property
-    def verification(self) -> Verification:
-        """The walk over the targets."""
-        return self.run.verification
-
-    @property
-    def schedule(self) -> Schedule:
-        """What was to be read."""
-        return self.run.schedule
-
-    @property
-    def duration_s(self) -> float:
-        """Duration of the run in seconds."""
-        return (self.ended_ms - self.started_ms) / 1000
-
-    @property
     def levels(self) -> list[Level]:
         """The levels at which segments were read; the requested one if none were read."""
-        used = self.verification.summary.levels
-        return [level for level in Level if level in used] or [self.schedule.level]
+        used = self.run.summary.levels
+        return [level for level in Level if level in used] or [self.run.schedule.level]
 
 
-class Report:
+class Report(ABC):
     """A sink for findings; a context manager that completes the output."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *raised: Any) -> None:  # noqa: B027 # one that is printed as it comes
         """End the report, even after an error."""
 
-    def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
-        raise NotImplementedError
+    @abstractmethod
+    def finding(self, defect: Defect) -> None: ...
 
-    def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
-        raise NotImplementedError
+    @abstractmethod
+    def end(self, facts: RunFacts) -> None: ...
 
 
 class Listing(Report):
     """A report as NDJSON, JSON or CSV: findings, then (not in CSV) next starts and summary."""
 
     def __init__(
-        self,
-        form: Format,
-        on_defect: Callable[[Defect], None],
-        hidden: Callable[[], AbstractContextManager[None]] = nullcontext,
+        self, form: Format, hidden: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        self._form = form
         self._hidden = hidden
-        self._writer = Writer(DEFECT.view(PLAIN), form, on_defect)
+        self._writer = Writer(DEFECT.view(PLAIN), form)
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
@@ -120,14 +82,13 @@ class Listing(Report):
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        if self._form != Format.CSV:
-            for start in facts.verification.next_starts:
-                self._writer.write_row(NEXT_START.row(start))
-            self._writer.write_row(SUMMARY.row(facts))
+        for start in facts.run.next_starts:
+            self._writer.write_object(NEXT_START.row(start))
+        self._writer.write_object(SUMMARY.row(facts))
 
 
 def _sample(facts: RunFacts) -> object:
-    schedule = facts.schedule
+    schedule = facts.run.schedule
     if schedule.sample is None:
         return None
     return {
@@ -139,11 +100,11 @@ def _sample(facts: RunFacts) -> object:
 
 
 def _defects(facts: RunFacts) -> object:
-    return {one.value: facts.verification.summary.defects[one] for one in Severity}
+    return {one.value: facts.run.summary.defects[one] for one in Severity}
 
 
 def _sum(name: str, meaning: str) -> Field[RunFacts]:
-    return Field(name, INT, meaning, f"verification.summary.{name}")
+    return Field(name, k.INT, meaning, f"run.summary.{name}")
 
 
 MEANING_OF_MODE: Final = (
@@ -162,20 +123,20 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "`verify`",
     "What the next start of a broker would do with a partition, or why it would stop at a log "
     "directory. Partitions that it leaves alone have no row.",
-    Field("path", TEXT, "the partition directory or the log directory"),
-    Field("topic", TEXT | None, "null for a log directory"),
-    Field("partition", INT | None, "null for a log directory"),
-    Field("mode", TEXT, MEANING_OF_MODE),
-    Field("verdict", TEXT, MEANING_OF_VERDICT),
-    Field("truncate_to", INT | None, "the log end offset, if cut"),
-    Field("records_lost", INT, "by batch headers"),
-    Field("bytes_lost", INT, "of logs"),
-    Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
-    Field("error", TEXT | None, "the exception that Kafka throws"),
-    Field("consequence", TEXT | None, "how far a refusal reaches"),
-    Field("detail", TEXT, ""),
-    Field("assumptions", ARRAY, "what could not be read"),
-    Field("notes", ARRAY, "what an operator should know"),
+    Field("path", k.TEXT, "the partition directory or the log directory"),
+    Field("topic", k.TEXT | None, "null for a log directory"),
+    Field("partition", k.INT | None, "null for a log directory"),
+    Field("mode", k.TEXT, MEANING_OF_MODE),
+    Field("verdict", k.TEXT, MEANING_OF_VERDICT),
+    Field("truncate_to", k.INT | None, "the log end offset, if cut"),
+    Field("records_lost", k.INT, "by batch headers"),
+    Field("bytes_lost", k.INT, "of logs"),
+    Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change"),
+    Field("error", k.TEXT | None, "the exception that Kafka throws"),
+    Field("consequence", k.TEXT | None, "how far a refusal reaches"),
+    Field("detail", k.TEXT, ""),
+    Field("assumptions", k.ARRAY, "what could not be read"),
+    Field("notes", k.ARRAY, "what an operator should know"),
 )  # fmt: skip
 SUMMARY: Final = ObjectType[RunFacts](
     "summary",
@@ -186,13 +147,12 @@ SUMMARY: Final = ObjectType[RunFacts](
     _sum("records", "by batch headers"),
     _sum("bytes_expected", "that should be checked"),
     _sum("bytes_checked", ""),
-    _sum("bytes_deferred",
-                           "past `--max-duration`; not in `bytes_expected`"),
+    _sum("bytes_deferred", "past `--max-duration`; not in `bytes_expected`"),
     _sum("segments_deferred", "past `--max-duration`; not in `bytes_expected`"),
-    Field("defects", OBJECT, "by severity", _defects),
-    Field("levels", ARRAY, "at which segments were read"),
-    Field("looked", TEXT, MEANING_OF_LOOKED, "verification.summary.looked"),
-    Field("sample", OBJECT | None,
+    Field("defects", k.OBJECT, "by severity", _defects),
+    Field("levels", k.ARRAY, "at which segments were read"),
+    Field("looked", k.TEXT, MEANING_OF_LOOKED, "run.summary.looked"),
+    Field("sample", k.OBJECT | None,
           "`share`, `seed`, and how many `segments` `of` all were read at `--level`", _sample),
 )  # fmt: skip
 
@@ -222,22 +182,21 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
 
 
 def summary_lines(facts: RunFacts) -> list[str]:
-    """Return what was checked, how much was found, and what was left out, for people."""
-    summary, schedule = facts.verification.summary, facts.schedule
+    summary, schedule = facts.run.summary, facts.run.schedule
     level = " and ".join(facts.levels)
     checked = (
         f"{counted(summary.files, 'file')}, {counted(summary.batches, 'batch')}, "
         f"{counted(summary.records, 'record')}, "
         f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
-    is_whole = not facts.errors and not facts.verification.put_off
+    is_whole = not facts.errors and not facts.run.verification.put_off
     lines = [f"{checked}: {verdict(summary.looked, summary.defects, is_whole=is_whole)}"]
     if schedule.sample is not None:
         lines.append(
             f"sample: {schedule.segments_chosen} of {schedule.segments_in_all} segments at level "
             f"{schedule.level}, seed {schedule.sample.seed}"
         )
-    if facts.verification.put_off:
+    if facts.run.verification.put_off:
         lines.append(
             f"deferred when time ran out: {size_cell(summary.bytes_deferred, exact=False)} in "
             f"{counted(summary.segments_deferred, 'segment')}"

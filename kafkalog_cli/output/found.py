@@ -6,24 +6,16 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_cli.output.objects import (
-    BOOL,
-    BYTES,
-    INT,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    topic_and_partition,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.records import RECORD, control_type, headers_cell
 from kafkalog_cli.output.text import Tone, bytes_cell
 
 if TYPE_CHECKING:
     from kafkalog.answers.search.scanning import Found, Occurrence
     from kafkalog.model import Record
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 def _of_record(one: Field[Any]) -> Field[Any]:
@@ -41,33 +33,33 @@ FOUND: Final = ObjectType[Any](
     "`find`",
     "A record that was found, and who wrote it.",
     *(_of_record(one) for one in RECORD.fields.values() if one.name != "decoded"),
-    Field("transactional_id", TEXT | None, "of its producer; null outside transactions, or if "
+    Field("transactional_id", k.TEXT | None, "of its producer; null outside transactions, or if "
                                            "no `__transaction_state` in PATH names it"),
-    Field("reason", TEXT | None, "why its value does not decode"),
+    Field("reason", k.TEXT | None, "why its value does not decode"),
 )  # fmt: skip
 OCCURRENCE: Final = ObjectType[Any](
     "occurrence",
     "`find --history`",
     "A record in the life of a key.",
     *topic_and_partition("found."),
-    Field("offset", INT, "", "found.record.offset"),
-    Field("timestamp", TIME, "−1 if none", "found.record.timestamp"),
-    Field("key", BYTES, "", "found.record.key"),
-    Field("before", BYTES, "value before; null is a tombstone, or no earlier record",
+    Field("offset", k.INT, "", "found.record.offset"),
+    Field("timestamp", k.TIME, "−1 if none", "found.record.timestamp"),
+    Field("key", k.BYTES, "", "found.record.key"),
+    Field("before", k.BYTES, "value before; null is a tombstone, or no earlier record",
           lambda one: None if one.before is None else one.before.value),
-    Field("value", BYTES, "value from here on; null is a tombstone", "found.record.value"),
-    Field("previous_offset", INT | None, "of the value before",
+    Field("value", k.BYTES, "value from here on; null is a tombstone", "found.record.value"),
+    Field("previous_offset", k.INT | None, "of the value before",
           lambda one: None if one.before is None else one.before.offset),
-    Field("superseded_by", INT | None, "next record that counts; null if this one does not count"),
-    Field("live", BOOL, "false if a broker does not serve it: in leftovers, in an end that the "
+    Field("superseded_by", k.INT | None,
+          "next record that counts; null if this one does not count"),
+    Field("live", k.BOOL, "false if a broker does not serve it: in leftovers, in an end that the "
                         "next start cuts off, or below the log start offset", "is_live"),
-    Field("transaction", TEXT | None, "`committed` (the only one that counts), `aborted` or "
+    Field("transaction", k.TEXT | None, "`committed` (the only one that counts), `aborted` or "
                                       "`open`"),
-    Field("path", TEXT, "as given or found", "found.record.batch.path"),
-    Field("producer_id", INT, "−1 if none", "found.record.batch.producer_id"),
-    Field("producer_epoch", INT, "−1 if none",
-          "found.record.batch.producer_epoch"),
-    Field("transactional_id", TEXT | None, "as in `found`", "found.transactional_id"),
+    Field("path", k.TEXT, "as given or found", "found.record.batch.path"),
+    Field("producer_id", k.INT, "−1 if none", "found.record.batch.producer_id"),
+    Field("producer_epoch", k.INT, "−1 if none", "found.record.batch.producer_epoch"),
+    Field("transactional_id", k.TEXT | None, "as in `found`", "found.transactional_id"),
 )  # fmt: skip
 
 
@@ -89,8 +81,6 @@ def _directory(found: Found) -> str:
 
 
 def found_view(style: Style, *, directories: bool, reasons: bool = False) -> View[Found]:
-    """Return the view with a row per record, with or without log directories and reasons."""
-
     def key(found: Found) -> str:
         if found.record.batch.is_control:
             return str(control_type(found.record))
@@ -117,8 +107,6 @@ def found_view(style: Style, *, directories: bool, reasons: bool = False) -> Vie
 
 
 def occurrence_view(style: Style, *, directories: bool) -> View[Occurrence]:
-    """Return the view with a row per occurrence of a key."""
-
     def value(record: Record | None) -> str:
         if record is None:
             return "-"

@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    time_text,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType
 from kafkalog_cli.output.text import Tone, tone_of
 
 if TYPE_CHECKING:
@@ -24,7 +15,8 @@ if TYPE_CHECKING:
     from kafkalog.node.state.coordinators import Coordinator
     from kafkalog.node.state.model import Group, Member, OffsetChange, OffsetLag
     from kafkalog.node.state.transactions import OpenData, TransactionalId
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 @dataclass(frozen=True)
@@ -47,32 +39,30 @@ GROUP: Final = ObjectType[ShownGroup](
     "group",
     "`groups`",
     "A group as its coordinator has it.",
-    Field("group", TEXT, "", "group.name"),
-    Field("group_type", TEXT, "`classic`, `consumer`, `share` or `streams`", "group.kind"),
-    Field("state", TEXT, "`Empty`, `Stable`, `Assigning`, `Reconciling`, `NotReady`; a classic "
+    Field("group", k.TEXT, "", "group.name"),
+    Field("group_type", k.TEXT, "`classic`, `consumer`, `share` or `streams`", "group.kind"),
+    Field("state", k.TEXT, "`Empty`, `Stable`, `Assigning`, `Reconciling`, `NotReady`; a classic "
                          "group's rebalance is not on disk", "group.state"),
-    Field("epoch", INT, "or generation of a classic group; −1 with offsets only",
-          "group.epoch"),
-    Field("protocol", TEXT | None, "assignor of a classic group", "group.protocol"),
-    Field("members", INT, "", lambda one: len(one.group.members)),
-    Field("offsets", INT, "committed, without open transactions",
+    Field("epoch", k.INT, "or generation of a classic group; −1 with offsets only", "group.epoch"),
+    Field("protocol", k.TEXT | None, "assignor of a classic group", "group.protocol"),
+    Field("members", k.INT, "", lambda one: len(one.group.members)),
+    Field("offsets", k.INT, "committed, without open transactions",
           "group.offsets.committed_count"),
-    Field("lag", INT | None, "sum; null if an end offset is unknown"),
-    Field("coordinator", INT, "its partition of `__consumer_offsets`", "group.coordinator"),
-    Field("undecoded", INT, "records that do not decode", "group.undecoded"),
+    Field("lag", k.INT | None, "sum; null if an end offset is unknown"),
+    Field("coordinator", k.INT, "its partition of `__consumer_offsets`", "group.coordinator"),
+    Field("undecoded", k.INT, "records that do not decode", "group.undecoded"),
 )  # fmt: skip
 MEMBER: Final = ObjectType[ShownMember](
     "group_member",
     "`groups --group`",
     "A member of a group.",
-    Field("group", TEXT, ""),
-    Field("member_id", TEXT, "", "member.member_id"),
-    Field("instance_id", TEXT | None, "of a static member",
-          "member.instance_id"),
-    Field("client_id", TEXT, "", "member.client_id"),
-    Field("host", TEXT, "", "member.host"),
-    Field("epoch", INT | None, "null in a classic group", "member.epoch"),
-    Field("assigned", ARRAY, "partitions such as `orders-0`, with the topic id if the name is "
+    Field("group", k.TEXT, ""),
+    Field("member_id", k.TEXT, "", "member.member_id"),
+    Field("instance_id", k.TEXT | None, "of a static member", "member.instance_id"),
+    Field("client_id", k.TEXT, "", "member.client_id"),
+    Field("host", k.TEXT, "", "member.host"),
+    Field("epoch", k.INT | None, "null in a classic group", "member.epoch"),
+    Field("assigned", k.ARRAY, "partitions such as `orders-0`, with the topic id if the name is "
                              "unknown; active tasks of a streams group, such as `0_2`",
           lambda one: list(one.member.assigned)),
 )  # fmt: skip
@@ -80,55 +70,54 @@ OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
     "group_offset",
     "`groups`",
     "A committed offset of a group.",
-    Field("group", TEXT, "", "commit.group"),
-    Field("topic", TEXT, "", "commit.topic"),
-    Field("partition", INT, "", "commit.partition"),
-    Field("offset", INT | None, "null if compaction may have removed the commit that counted; a "
+    Field("group", k.TEXT, "", "commit.group"),
+    Field("topic", k.TEXT, "", "commit.topic"),
+    Field("partition", k.INT, "", "commit.partition"),
+    Field("offset", k.INT | None, "null if compaction may have removed the commit that counted; a "
                                 "share group's start",
           "commit.offset"),
-    Field("end_offset", INT | None, "high watermark; null if the partition is not in PATH"),
-    Field("lag", INT | None, "records from `offset` to `end_offset`, less those that a share "
+    Field("end_offset", k.INT | None, "high watermark; null if the partition is not in PATH"),
+    Field("lag", k.INT | None, "records from `offset` to `end_offset`, less those that a share "
                              "group is done with"),
-    Field("outside", TEXT | None, "of its log, how"),
-    Field("leader_epoch", INT, "of the last record consumed, −1 if unknown",
+    Field("outside", k.TEXT | None, "of its log, how"),
+    Field("leader_epoch", k.INT, "of the last record consumed, −1 if unknown",
           "commit.leader_epoch"),
-    Field("metadata", TEXT, "what the client added", "commit.metadata"),
-    Field("committed_at", TIME, "by the coordinator's clock", "commit.committed_ms"),
-    Field("expires_at", TIME | None, "if the client said so",
-          "commit.expires_ms"),
-    Field("pending", BOOL, "belongs to an open transaction, so does not count yet",
+    Field("metadata", k.TEXT, "what the client added", "commit.metadata"),
+    Field("committed_at", k.TIME, "by the coordinator's clock", "commit.committed_ms"),
+    Field("expires_at", k.TIME | None, "if the client said so", "commit.expires_ms"),
+    Field("pending", k.BOOL, "belongs to an open transaction, so does not count yet",
           "commit.is_pending"),
-    Field("producer_id", INT | None, "of that transaction", "commit.producer_id"),
-    Field("coordinator", INT, "its partition of `__consumer_offsets`", "commit.coordinator"),
-    Field("record_offset", INT, "of its record there", "commit.record_offset"),
-    Field("exact", BOOL, "false if compaction may have removed the commit that counted then",
+    Field("producer_id", k.INT | None, "of that transaction", "commit.producer_id"),
+    Field("coordinator", k.INT, "its partition of `__consumer_offsets`", "commit.coordinator"),
+    Field("record_offset", k.INT, "of its record there", "commit.record_offset"),
+    Field("exact", k.BOOL, "false if compaction may have removed the commit that counted then",
           "commit.is_exact"),
-    Field("complete", BOOL, "false if the coordinator's log could not be read completely",
+    Field("complete", k.BOOL, "false if the coordinator's log could not be read completely",
           "commit.is_complete"),
 )  # fmt: skip
 CHANGE: Final = ObjectType[Any](
     "group_offset_change",
     "`groups --diff`",
     "A committed offset that differs between two moments.",
-    Field("change", TEXT, "`added`, `removed` or `changed`"),
-    Field("group", TEXT, ""),
-    Field("topic", TEXT, ""),
-    Field("partition", INT, ""),
-    Field("before", INT | None, "at `--diff`"),
-    Field("after", INT | None, "now, or at `--at`"),
-    Field("committed_at", TIME | None, "of the later one"),
+    Field("change", k.TEXT, "`added`, `removed` or `changed`"),
+    Field("group", k.TEXT, ""),
+    Field("topic", k.TEXT, ""),
+    Field("partition", k.INT, ""),
+    Field("before", k.INT | None, "at `--diff`"),
+    Field("after", k.INT | None, "now, or at `--at`"),
+    Field("committed_at", k.TIME | None, "of the later one"),
 )
 COORDINATOR: Final = ObjectType[Any](
     "coordinator",
     "`where`",
     "The partition that coordinates a group, a transactional id or a share partition.",
-    Field("of", TEXT, "`group`, `transactional-id` or `share-group`"),
-    Field("key", TEXT, "what is hashed"),
-    Field("topic", TEXT, ""),
-    Field("partition", INT, ""),
-    Field("partitions", INT, "of the topic"),
-    Field("counted", TEXT, "from `metadata`, or `directories`: the largest number + 1"),
-    Field("paths", ARRAY, "its replicas in PATH"),
+    Field("of", k.TEXT, "`group`, `transactional-id` or `share-group`"),
+    Field("key", k.TEXT, "what is hashed"),
+    Field("topic", k.TEXT, ""),
+    Field("partition", k.INT, ""),
+    Field("partitions", k.INT, "of the topic"),
+    Field("counted", k.TEXT, "from `metadata`, or `directories`: the largest number + 1"),
+    Field("paths", k.ARRAY, "its replicas in PATH"),
 )  # fmt: skip
 
 
@@ -141,7 +130,7 @@ def group_view(style: Style) -> View[ShownGroup]:
         Column("EPOCH", "epoch"),
         Column("MEMBERS", "members"),
         Column("OFFSETS", "offsets"),
-        Column("LAG", lambda one: "-" if one.lag is None else one.lag, right=True),
+        Column("LAG", "lag"),
         Column("PARTITION", "coordinator"),
     )
 
@@ -151,24 +140,23 @@ def member_view(style: Style) -> View[ShownMember]:
         style,
         Column("GROUP", "group", fold=True),
         Column("MEMBER", "member_id", fold=True),
-        Column("INSTANCE", lambda one: one.member.instance_id or "-", fold=True),
+        Column("INSTANCE", "instance_id", fold=True),
         Column("CLIENT", "client_id", fold=True),
         Column("HOST", "host"),
-        Column("EPOCH", lambda one: _number(one.member.epoch), right=True),
-        Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or "-", fold=True),
+        Column("EPOCH", "epoch"),
+        Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or None, fold=True),
     )
 
 
 def offset_view(style: Style) -> View[OffsetLag]:
-    """Return the view with a row per committed offset."""
     return OFFSET.view(
         style,
         Column("GROUP", "group", fold=True),
         Column("TOPIC", "topic", fold=True),
         Column("PARTITION", "partition"),
-        Column("OFFSET", lambda one: _number(one.commit.offset), right=True),
-        Column("END", lambda one: _number(one.end_offset), right=True),
-        Column("LAG", lambda one: _number(one.lag), right=True),
+        Column("OFFSET", "offset"),
+        Column("END", "end_offset"),
+        Column("LAG", "lag"),
         Column("COMMITTED", "committed_at"),
         Column("METADATA", "metadata", fold=True),
         Column("NOTES", _notes, fold=True, tone=lambda _: Tone.DOUBTFUL),
@@ -176,21 +164,19 @@ def offset_view(style: Style) -> View[OffsetLag]:
 
 
 def change_view(style: Style) -> View[OffsetChange]:
-    """Return the view with a row per offset that differs."""
     return CHANGE.view(
         style,
         Column("CHANGE", "change", tone=lambda one: tone_of(one.change)),
         Column("GROUP", "group", fold=True),
         Column("TOPIC", "topic", fold=True),
         Column("PARTITION", "partition"),
-        Column("BEFORE", lambda one: _number(one.before), right=True),
-        Column("AFTER", lambda one: _number(one.after), right=True),
-        Column("COMMITTED", lambda one: _time(one.committed_at, style)),
+        Column("BEFORE", "before"),
+        Column("AFTER", "after"),
+        Column("COMMITTED", "committed_at"),
     )
 
 
 def coordinator_view(style: Style) -> View[Coordinator]:
-    """Return the view with a row per key."""
     return COORDINATOR.view(
         style,
         Column("OF", "of"),
@@ -198,16 +184,8 @@ def coordinator_view(style: Style) -> View[Coordinator]:
         Column("TOPIC", "topic"),
         Column("PARTITION", "partition"),
         Column("PARTITIONS", "partitions"),
-        Column("PATHS", lambda one: ", ".join(one.paths) or "-", fold=True),
+        Column("PATHS", lambda one: ", ".join(one.paths) or None, fold=True),
     )
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _time(value: int | None, style: Style) -> str:
-    return "-" if value is None else time_text(value, style)
 
 
 def _notes(one: OffsetLag) -> str:
@@ -242,23 +220,22 @@ TRANSACTIONAL_ID: Final = ObjectType[Any](
     "transactional_id",
     "`transactions`",
     "A transactional id as its coordinator has it.",
-    Field("transactional_id", TEXT, "", "name"),
-    Field("producer_id", INT, ""),
-    Field("producer_epoch", INT, ""),
-    Field("state", TEXT, "`Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit`, "
+    Field("transactional_id", k.TEXT, "", "name"),
+    Field("producer_id", k.INT, ""),
+    Field("producer_epoch", k.INT, ""),
+    Field("state", k.TEXT, "`Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit`, "
           "`CompleteAbort`, `Dead`, `PrepareEpochFence`, `Unknown(N)`, or `Unknown` if compaction "
           "may have removed all that was known then"),
-    Field("timeout_ms", INT, "of the producer"),
-    Field("started_at", TIME, "of its transaction, −1 without one", "started_ms"),
-    Field("updated_at", TIME, "last change of state", "updated_ms"),
-    Field("partitions", ARRAY, "of its transaction", lambda one: _names(one.partitions)),
-    Field("marked", ARRAY, "those that have its marker already",
-          lambda one: _names(one.marked)),
-    Field("coordinator", INT, "its partition of `__transaction_state`"),
-    Field("record_offset", INT, "of its record there"),
-    Field("exact", BOOL, "false if compaction may have removed the state that counted then",
+    Field("timeout_ms", k.INT, "of the producer"),
+    Field("started_at", k.TIME, "of its transaction, −1 without one", "started_ms"),
+    Field("updated_at", k.TIME, "last change of state", "updated_ms"),
+    Field("partitions", k.ARRAY, "of its transaction", lambda one: _names(one.partitions)),
+    Field("marked", k.ARRAY, "those that have its marker already", lambda one: _names(one.marked)),
+    Field("coordinator", k.INT, "its partition of `__transaction_state`"),
+    Field("record_offset", k.INT, "of its record there"),
+    Field("exact", k.BOOL, "false if compaction may have removed the state that counted then",
           "is_exact"),
-    Field("complete", BOOL, "false if the coordinator's log could not be read completely",
+    Field("complete", k.BOOL, "false if the coordinator's log could not be read completely",
           "is_complete"),
 )  # fmt: skip
 
@@ -275,26 +252,25 @@ OPEN_TRANSACTION: Final = ObjectType[Any](
     "open_transaction",
     "`transactions`",
     "A transaction that is open in a partition: read_committed consumers stop at it.",
-    Field("topic", TEXT, ""),
-    Field("partition", INT, ""),
-    Field("path", TEXT, ""),
-    Field("first_offset", INT, "", "open.first_offset"),
-    Field("producer_id", INT, "", "open.producer_id"),
-    Field("producer_epoch", INT, "", "open.producer_epoch"),
-    Field("coordinator_epoch", INT, "of the producer's last marker, −1 without one",
+    Field("topic", k.TEXT, ""),
+    Field("partition", k.INT, ""),
+    Field("path", k.TEXT, ""),
+    Field("first_offset", k.INT, "", "open.first_offset"),
+    Field("producer_id", k.INT, "", "open.producer_id"),
+    Field("producer_epoch", k.INT, "", "open.producer_epoch"),
+    Field("coordinator_epoch", k.INT, "of the producer's last marker, −1 without one",
           "open.coordinator_epoch"),
-    Field("last_timestamp", TIME, "of the producer's last batch", "open.last_timestamp"),
-    Field("transactional_id", TEXT | None, "null if no coordinator in PATH knows it",
+    Field("last_timestamp", k.TIME, "of the producer's last batch", "open.last_timestamp"),
+    Field("transactional_id", k.TEXT | None, "null if no coordinator in PATH knows it",
           lambda one: None if one.owner is None else one.owner.name),
-    Field("state", TEXT | None, "its coordinator's state",
+    Field("state", k.TEXT | None, "its coordinator's state",
           lambda one: None if one.owner is None else one.owner.state),
-    Field("started_at", TIME | None, "by its coordinator's clock", _started),
-    Field("hanging", TEXT | None, "why its coordinator will not end it"),
+    Field("started_at", k.TIME | None, "by its coordinator's clock", _started),
+    Field("hanging", k.TEXT | None, "why its coordinator will not end it"),
 )  # fmt: skip
 
 
 def id_view(style: Style) -> View[TransactionalId]:
-    """Return the view with a row per transactional id."""
     return TRANSACTIONAL_ID.view(
         style,
         Column("TRANSACTIONAL ID", "transactional_id", fold=True),
@@ -309,16 +285,15 @@ def id_view(style: Style) -> View[TransactionalId]:
 
 
 def open_view(style: Style) -> View[OpenData]:
-    """Return the view with a row per open transaction and partition."""
     return OPEN_TRANSACTION.view(
         style,
         Column("OPEN IN", lambda one: f"{one.topic}-{one.partition}", fold=True),
         Column("FROM", "first_offset"),
         Column("PRODUCER", "producer_id"),
         Column("EPOCH", "producer_epoch"),
-        Column("SINCE", lambda one: _time(_started(one), style)),
+        Column("SINCE", "started_at"),
         Column("LAST WRITE", "last_timestamp"),
-        Column("TRANSACTIONAL ID", lambda one: one.owner.name if one.owner else "-", fold=True),
+        Column("TRANSACTIONAL ID", "transactional_id", fold=True),
         Column(
             "HANGS",
             lambda one: one.hanging or "no",

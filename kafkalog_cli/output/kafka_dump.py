@@ -109,7 +109,6 @@ class KafkaDump:
                 previous = self._batch(source, batch, previous)
 
     def _size(self, source: Source, limit: int) -> int:
-        """Return how many bytes are to be read, or decoded."""
         if not self.options.deep:
             return min(limit, source.stored_bytes)
         from kafkalog.log.columns.budget import size_to_decode
@@ -177,7 +176,6 @@ class KafkaDump:
             self._defect(defect)
 
     def _records(self, source: Source, batch: Batch, previous: int) -> int:
-        """Print the records of a batch; return the last offset."""
         gaps = self._gaps.setdefault(source.path, {})
         try:
             for record in decode_records(source, batch):

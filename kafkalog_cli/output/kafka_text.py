@@ -18,12 +18,7 @@ from kafkalog_cli.output.text import compression_name
 if TYPE_CHECKING:
     from formats.file_names import FileName
     from kafkalog.files.payloads.kinds import PayloadKind
-    from kafkalog.model import (
-        AbortedTransaction,
-        Batch,
-        ProducerState,
-        Record,
-    )
+    from kafkalog.model import AbortedTransaction, Batch, ProducerState, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,6 @@ class RecordText:
     """Which parts of a record are printed.
 
     Attributes:
-        content: whether key and payload are printed.
         metadata: whether offset, sizes and so on are (not with `--skip-record-metadata`).
         decoder: how internal topics' records are decoded; None for text.
         numbers: sizes in bytes of big-endian integers, (key, value); 0 for text.
@@ -53,7 +47,6 @@ def heading(name: FileName) -> str:
 
 
 def batch_line(batch: Batch) -> str:
-    """Return the line of a batch, or of a message of magic 0 or 1."""
     tail = (
         f"position: {batch.position} {batch.timestamp_type}: {batch.max_timestamp} "
         f"size: {batch.size_bytes} magic: {batch.magic} compresscodec: {compression_name(batch)} "
@@ -120,13 +113,11 @@ def _content(record: Record, what: RecordText) -> list[bytes]:
 
 
 def put_offset_entries(entries: list[tuple[int, int]]) -> None:
-    """Print the lines of offset index entries: offset and position of each."""
     lines = [f"offset: {offset} position: {position}\n" for offset, position in entries]
     sys.stdout.buffer.write("".join(lines).encode())
 
 
 def put_time_entries(entries: list[tuple[int, int]]) -> None:
-    """Print the lines of time index entries: timestamp and offset of each."""
     lines = [f"timestamp: {timestamp} offset: {offset}\n" for timestamp, offset in entries]
     sys.stdout.buffer.write("".join(lines).encode())
 
@@ -141,7 +132,6 @@ def aborted_transaction_line(entry: AbortedTransaction) -> str:
 
 
 def producer_line(state: ProducerState) -> str:
-    """Return the line of a producer in a snapshot."""
     line = (
         f"producerId: {state.producer_id} producerEpoch: {state.producer_epoch} "
         f"coordinatorEpoch: {state.coordinator_epoch} "

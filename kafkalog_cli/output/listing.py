@@ -7,25 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.io.paths import file_system
 from kafkalog.node.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    OBJECT,
-    RATIO,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    size_text,
-    topic_and_partition,
-)
-from kafkalog_cli.output.text import Tone, file_cell
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
+from kafkalog_cli.output.text import Tone, file_cell, size_text
 
 if TYPE_CHECKING:
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 _ALL_FILES: Final = "all files; indexes without preallocated space"
 _MODIFIED: Final = "when the file was last modified"
@@ -34,87 +22,80 @@ LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     "log_dir",
     "`ls`",
     "A log directory; precedes its contents.",
-    Field("path", TEXT, "as given"),
-    Field("node_id", INT | None, "`node.id` or `broker.id` of `meta.properties`",
+    Field("path", k.TEXT, "as given"),
+    Field("node_id", k.INT | None, "`node.id` or `broker.id` of `meta.properties`",
           lambda row: row.meta and row.meta.node_id),
-    Field("cluster_id", TEXT | None, "of `meta.properties`",
+    Field("cluster_id", k.TEXT | None, "of `meta.properties`",
           lambda row: row.meta and row.meta.cluster_id),
-    Field("directory_id", TEXT | None, "of `meta.properties`",
+    Field("directory_id", k.TEXT | None, "of `meta.properties`",
           lambda row: row.meta and row.meta.directory_id),
-    Field("clean_shutdown", BOOL, "`.kafka_cleanshutdown` exists"),
-    Field("partitions", INT, "in any state", "partition_count"),
-    Field("size", SIZE, _ALL_FILES, "size_bytes"),
-    Field("checkpoints", OBJECT,
-          "entries of each offset checkpoint by name; null if malformed"),
-    Field("other_directories", ARRAY, "directories that are not partitions", "others"),
+    Field("clean_shutdown", k.BOOL, "`.kafka_cleanshutdown` exists"),
+    Field("partitions", k.INT, "in any state", "partition_count"),
+    Field("size", k.SIZE, _ALL_FILES, "size_bytes"),
+    Field("checkpoints", k.OBJECT, "entries of each offset checkpoint by name; null if malformed"),
+    Field("other_directories", k.ARRAY, "directories that are not partitions", "others"),
 )  # fmt: skip
 PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "partition",
     "`ls`",
     "A partition directory.",
-    Field("path", TEXT, ""),
-    Field("directory", TEXT, "its log directory"),
+    Field("path", k.TEXT, ""),
+    Field("directory", k.TEXT, "its log directory"),
     *topic_and_partition(),
-    Field("state", TEXT, "`live`, `delete`, `future` or `stray`"),
-    Field("topic_id", TEXT | None, "id in `partition.metadata`"),
-    Field("segment_count", INT, "in the view"),
-    Field("size", SIZE, _ALL_FILES, "size_bytes"),
-    Field("mtime_ms", TIME, "of its newest file"),
-    Field("log_start_offset", INT | None,
+    Field("state", k.TEXT, "`live`, `delete`, `future` or `stray`"),
+    Field("topic_id", k.TEXT | None, "id in `partition.metadata`"),
+    Field("segment_count", k.INT, "in the view"),
+    Field("size", k.SIZE, _ALL_FILES, "size_bytes"),
+    Field("mtime_ms", k.TIME, "of its newest file"),
+    Field("log_start_offset", k.INT | None,
           "base offset of the first segment, or `log-start-offset-checkpoint` if larger"),
-    Field("log_end_offset", INT | None,
+    Field("log_end_offset", k.INT | None,
           "offset of the next record; a lower bound with `unscanned_bytes`"),
-    Field("high_watermark", INT | None, "in `replication-offset-checkpoint`"),
-    Field("cleaner_offset", INT | None, "in `cleaner-offset-checkpoint`"),
-    Field("odd_files", OBJECT, "files by state, except live ones"),
-    Field("disk_bytes", SIZE, "blocks on disk; in an object store, size"),
-    Field("dirty_bytes", SIZE | None, "segments that the cleaner may compact; null unless it "
+    Field("high_watermark", k.INT | None, "in `replication-offset-checkpoint`"),
+    Field("cleaner_offset", k.INT | None, "in `cleaner-offset-checkpoint`"),
+    Field("odd_files", k.OBJECT, "files by state, except live ones"),
+    Field("disk_bytes", k.SIZE, "blocks on disk; in an object store, size"),
+    Field("dirty_bytes", k.SIZE | None, "segments that the cleaner may compact; null unless it "
                                       "noted an offset, or brokers create the topic compacted"),
-    Field("dirty_ratio", RATIO | None, "their share of dirty and clean bytes"),
-    Field("cleaner_stuck", TEXT | None, "why the cleaner seems stuck"),
-    Field("unscanned_bytes", SIZE, "what a start would scan, and may cut"),
+    Field("dirty_ratio", k.RATIO | None, "their share of dirty and clean bytes"),
+    Field("cleaner_stuck", k.TEXT | None, "why the cleaner seems stuck"),
+    Field("unscanned_bytes", k.SIZE, "what a start would scan, and may cut"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
     "`ls --segments`",
     "A segment of the view.",
-    Field("path", TEXT, "its `.log`"),
-    Field("directory", TEXT, "its log directory"),
-    Field("state", TEXT,
+    Field("path", k.TEXT, "its `.log`"),
+    Field("directory", k.TEXT, "its log directory"),
+    Field("state", k.TEXT,
           "of its `.log`: `live`, `swap`, `cleaned`, `deleted`; or of its directory: `delete`, "
           "`future`, `stray`"),
     *topic_and_partition(),
-    Field("base_offset", INT, "in the file's name"),
-    Field("next_base_offset", INT | None,
-          "null for the active segment"),
-    Field("size", SIZE, "of the `.log`", "size_bytes"),
-    Field("mtime_ms", TIME, _MODIFIED),
-    Field("largest_timestamp", TIME | None,
-          "from the time index, else from the records"),
-    Field("index_size", SIZE | None, "",
-          "index_size_bytes"),
-    Field("timeindex_size", SIZE | None, "",
-          "timeindex_size_bytes"),
-    Field("txnindex_size", SIZE | None, "",
-          "txnindex_size_bytes"),
-    Field("is_active", BOOL, "a broker would append to it"),
+    Field("base_offset", k.INT, "in the file's name"),
+    Field("next_base_offset", k.INT | None, "null for the active segment"),
+    Field("size", k.SIZE, "of the `.log`", "size_bytes"),
+    Field("mtime_ms", k.TIME, _MODIFIED),
+    Field("largest_timestamp", k.TIME | None, "from the time index, else from the records"),
+    Field("index_size", k.SIZE | None, "", "index_size_bytes"),
+    Field("timeindex_size", k.SIZE | None, "", "timeindex_size_bytes"),
+    Field("txnindex_size", k.SIZE | None, "", "txnindex_size_bytes"),
+    Field("is_active", k.BOOL, "a broker would append to it"),
 )  # fmt: skip
 FILE: Final[ObjectType[FileRow]] = ObjectType(
     "file",
     "`ls --files`",
     "A file.",
-    Field("path", TEXT, "as given or found"),
-    Field("kind", TEXT, "as in [formats.md](formats.md)"),
-    Field("state", TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
-    Field("offset", INT | None, "in the name"),
-    Field("size", SIZE, "", "size_bytes"),
-    Field("mtime_ms", TIME, _MODIFIED),
-    Field("error", TEXT | None, "why nothing else is known"),
+    Field("path", k.TEXT, "as given or found"),
+    Field("kind", k.TEXT, "as in [formats.md](formats.md)"),
+    Field("state", k.TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
+    Field("offset", k.INT | None, "in the name"),
+    Field("size", k.SIZE, "", "size_bytes"),
+    Field("mtime_ms", k.TIME, _MODIFIED),
+    Field("error", k.TEXT | None, "why nothing else is known"),
 )
 
 
 def log_dir_heading(log_dir: LogDirRow) -> list[str]:
-    """Return the lines above a log directory's table."""
     meta = log_dir.meta
     facts = []
     if meta is not None:
@@ -168,7 +149,6 @@ def partition_view(style: Style) -> View[PartitionRow]:
 
 
 def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
-    """Return the view with a row per segment; with `states`, also where each one lives."""
     return SEGMENT.view(
         style,
         *((Column("STATE", "state"),) if states else ()),

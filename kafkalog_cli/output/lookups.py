@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.io.wording import counted, printable
+from kafkalog.answers.search.lookups import PartitionLookup
+from kafkalog.io.wording import counted
 from kafkalog.log.defects import make_defect
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    OBJECT,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    time_text,
-    topic_and_partition,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.records import RECORD
-from kafkalog_cli.output.text import bytes_cell, csv_line, time_cell
+from kafkalog_cli.output.text import bytes_cell, csv_line, time_cell, time_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.answers.search.lookups import PartitionLookup
     from kafkalog.model import Record
     from kafkalog.node.lookup import Lookup, Step
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -> None:
@@ -65,38 +54,35 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
     "lookup",
     "`lookup-offset`",
     "A partition's answer to one query.",
-    Field("directory", TEXT, "its log directory", "partition.log_dir"),
+    Field("directory", k.TEXT, "its log directory", "partition.log_dir"),
     *topic_and_partition("partition."),
-    Field("query", OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
-    Field("found", BOOL, "", "lookup.found"),
-    Field("segment", TEXT | None, "its `.log`", "lookup.segment"),
-    Field("position", INT | None, "of the batch", _of_batch("position")),
-    Field("size", INT | None, "of the batch", _of_batch("size_bytes")),
-    Field("batch_base_offset", INT | None, "", _of_batch("base_offset")),
-    Field("batch_last_offset", INT | None, "", _of_batch("last_offset")),
-    Field("offset", INT | None, "first record that answers",
-          "lookup.offset"),
-    Field("timestamp", TIME | None, "−1 for `earliest` and `latest`",
-          "lookup.timestamp"),
-    Field("leader_epoch", INT | None,
+    Field("query", k.OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
+    Field("found", k.BOOL, "", "lookup.found"),
+    Field("segment", k.TEXT | None, "its `.log`", "lookup.segment"),
+    Field("position", k.INT | None, "of the batch", _of_batch("position")),
+    Field("size", k.INT | None, "of the batch", _of_batch("size_bytes")),
+    Field("batch_base_offset", k.INT | None, "", _of_batch("base_offset")),
+    Field("batch_last_offset", k.INT | None, "", _of_batch("last_offset")),
+    Field("offset", k.INT | None, "first record that answers", "lookup.offset"),
+    Field("timestamp", k.TIME | None, "−1 for `earliest` and `latest`", "lookup.timestamp"),
+    Field("leader_epoch", k.INT | None,
           "of the batch; of the log for `earliest` and `latest`",
           "lookup.leader_epoch"),
-    Field("bytes_read", INT, "headers, batches and index entries",
-          "lookup.bytes_read"),
-    Field("reason", TEXT | None, "why nothing was found", "lookup.reason"),
-    Field("reset_to", INT, "where a group reset to the query continues: `offset`, else the end "
+    Field("bytes_read", k.INT, "headers, batches and index entries", "lookup.bytes_read"),
+    Field("reason", k.TEXT | None, "why nothing was found", "lookup.reason"),
+    Field("reset_to", k.INT, "where a group reset to the query continues: `offset`, else the end "
                            "of what `--isolation` lets it read, or the nearest offset in range"),
 )  # fmt: skip
 STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
     "step",
     "`lookup-offset --explain`",
     "A step of the preceding lookup.",
-    Field("step", INT, "from 0", lambda one: one[0]),
-    Field("action", TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
+    Field("step", k.INT, "from 0", lambda one: one[0]),
+    Field("action", k.TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
           lambda one: one[1].action),
-    Field("path", TEXT | None, "file examined", lambda one: one[1].path),
-    Field("detail", TEXT, "", lambda one: one[1].detail),
-    Field("probes", ARRAY,
+    Field("path", k.TEXT | None, "file examined", lambda one: one[1].path),
+    Field("detail", k.TEXT, "", lambda one: one[1].detail),
+    Field("probes", k.ARRAY,
           "binary search: `low` (inclusive), `high` (exclusive), and the entry between them",
           lambda one: [
               {"low": probe.low, "high": probe.high, **asdict(probe.entry)}
@@ -106,13 +92,7 @@ STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
 
 
 def lookup_view(style: Style, *, names: bool, directories: bool) -> View[PartitionLookup]:
-    """Return the view with a row per partition and query.
-
-    Args:
-        style: of the cells.
-        names: whether rows name the partition.
-        directories: whether they also name its log directory.
-    """
+    """Return the view with a row per partition and query."""
 
     def query(one: PartitionLookup) -> str:
         found = one.lookup
@@ -148,14 +128,11 @@ def lookup_view(style: Style, *, names: bool, directories: bool) -> View[Partiti
     )
 
 
-class LookupWriter:
+class LookupWriter(Writer[PartitionLookup]):
     """Writes answers, with their steps and records; use it as a context manager.
 
     Args:
-        form: format of the listing.
-        style: of the cells.
-        outcome: takes defects.
-        names, directories: as for `lookup_view`.
+        outcome: fails where a scan found something else.
         explains: whether the steps of each lookup follow its row.
         shows_records: whether the record that was found follows its row.
         keeps: whether answers are kept for `export`.
@@ -173,9 +150,7 @@ class LookupWriter:
         shows_records: bool,
         keeps: bool,
     ) -> None:
-        view = lookup_view(style, names=names, directories=directories)
-        self._writer = Writer(view, form, outcome.defect)
-        self._form = form
+        super().__init__(lookup_view(style, names=names, directories=directories), form)
         self._style = style
         self._outcome = outcome
         self._explains = explains
@@ -185,13 +160,6 @@ class LookupWriter:
         self._answered: set[int | str] = set()
         self._resets: list[PartitionLookup] = []
 
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._writer.__exit__(*raised)
-
     @property
     def is_complete(self) -> bool:
         """Whether some partition has answered each query."""
@@ -200,24 +168,19 @@ class LookupWriter:
     def write(self, one: PartitionLookup) -> None:
         """Write an answer; a scan that found something else is a defect."""
         found = one.lookup
-        self._writer.write(one)
+        super().write(one)
         self._asked.add(found.query)
         if found.found:
             self._answered.add(found.query)
         if self._keeps:
             self._resets.append(one)
-        if self._explains and self._form == Format.TABLE:
-            self._writer.flush()
-            print_steps(found)
-        elif self._explains and self._form != Format.CSV:
+        if self._explains:
+            self.write_lines(step_lines(found))
             for step in enumerate(found.steps):
-                self._writer.write_row(STEP.row(step))
+                self.write_object(STEP.row(step))
         if self._shows_records and found.record is not None:
-            if self._form == Format.TABLE:
-                self._writer.flush()
-                print_record(found.record, self._style)
-            elif self._form != Format.CSV:
-                self._writer.write_row(RECORD.row(found.record, self._style))
+            self.write_lines(record_lines(found.record, self._style))
+            self.write_object(RECORD.row(found.record, self._style))
         if not one.agrees:
             assert one.control is not None, "there is something to disagree with"
             defect = make_defect(
@@ -227,7 +190,7 @@ class LookupWriter:
                 f"offset {one.control.offset}.",
             )
             self._outcome.fail_if(True)
-            self._writer.defect(defect)
+            self.defect(defect)
 
     def export(self, path: str) -> None:
         """Write where groups go on to a CSV for Kafka's tool; note what is no answer."""
@@ -255,8 +218,7 @@ def _name(one: PartitionLookup) -> str:
     )
 
 
-def print_steps(found: Lookup) -> None:
-    """Print the steps of a lookup, each probe of a binary search on a line of its own."""
+def step_lines(found: Lookup) -> list[str]:
     lines = []
     for step in found.steps:
         where = f" {step.path.rpartition('/')[2]}" if step.path else ""
@@ -265,11 +227,10 @@ def print_steps(found: Lookup) -> None:
             values = ", ".join(f"{name} {value}" for name, value in asdict(probe.entry).items())
             lines.append(f"    [{probe.low}, {probe.high}): {values}")
     lines.append(f"  {counted(found.bytes_read, 'byte')} read")
-    _put(lines)
+    return lines
 
 
-def print_record(record: Record, style: Style) -> None:
-    """Print a record in full, for people."""
+def record_lines(record: Record, style: Style) -> list[str]:
     form, time = style.bytes_form, time_cell(record.timestamp, style.zone)
     lines = [
         f"  offset {record.offset}, {time} {record.timestamp_type}",
@@ -279,9 +240,4 @@ def print_record(record: Record, style: Style) -> None:
     for header in record.headers:
         name = header.key.decode("utf-8", "replace")
         lines.append(f"  header {name} = {bytes_cell(header.value, form)}")
-    _put(lines)
-
-
-def _put(lines: list[str]) -> None:
-    text = "".join(printable(line) + "\n" for line in lines)
-    sys.stdout.buffer.write(text.encode("utf-8"))
+    return lines

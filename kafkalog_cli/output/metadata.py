@@ -5,18 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    OBJECT,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    time_text,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType
+from kafkalog_cli.output.text import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,79 +20,78 @@ if TYPE_CHECKING:
         PartitionState,
         TopicState,
     )
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 _RECORD: Final = re.compile(r"\w+[(\[](.*)[)\]]", re.DOTALL)
 _FIELD_START: Final = re.compile(r"(?:^|, )(\w+)=")
 _PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
 _NOTHING: Final = {"[]", "Optional.empty", "null"}
 _ORIGIN: Final[tuple[Field[Any], ...]] = (
-    Field("offset", INT | None, "of the record that changed it last; null if the snapshot has it",
+    Field("offset", k.INT | None, "of the record that changed it last; null if the snapshot has it",
           "origin.offset"),
-    Field("timestamp", TIME | None, "of that record", "origin.timestamp"),
-    Field("committed", BOOL, "known to be committed by the quorum",
-          "origin.is_committed"),
+    Field("timestamp", k.TIME | None, "of that record", "origin.timestamp"),
+    Field("committed", k.BOOL, "known to be committed by the quorum", "origin.is_committed"),
 )  # fmt: skip
 
 TOPIC: Final = ObjectType[Any](
     "metadata_topic",
     "`metadata`",
     "A topic of the cluster's metadata.",
-    Field("topic", TEXT, "", "name"),
-    Field("topic_id", TEXT, ""),
-    Field("partitions", INT, "", lambda one: len(one.partitions)),
-    Field("replication_factor", INT, "the largest of its partitions"),
-    Field("under_replicated", INT, "partitions with replicas out of sync"),
-    Field("leaderless", INT, ""),
-    Field("configs", OBJECT, "its own, by name"),
+    Field("topic", k.TEXT, "", "name"),
+    Field("topic_id", k.TEXT, ""),
+    Field("partitions", k.INT, "", lambda one: len(one.partitions)),
+    Field("replication_factor", k.INT, "the largest of its partitions"),
+    Field("under_replicated", k.INT, "partitions with replicas out of sync"),
+    Field("leaderless", k.INT, ""),
+    Field("configs", k.OBJECT, "its own, by name"),
     *_ORIGIN,
 )
 PARTITION: Final = ObjectType[Any](
     "metadata_partition",
     "`metadata --topic`",
     "A partition of the cluster's metadata: its assignment and its leader.",
-    Field("topic", TEXT, ""),
-    Field("partition", INT, ""),
-    Field("leader", INT, "node id, −1 without one", "state.leader"),
-    Field("replicas", ARRAY, "node ids", "state.replicas"),
-    Field("isr", ARRAY, "node ids", "state.isr"),
-    Field("adding_replicas", ARRAY, "node ids", "state.adding_replicas"),
-    Field("removing_replicas", ARRAY, "node ids", "state.removing_replicas"),
-    Field("elr", ARRAY, "eligible leader replicas", "state.elr"),
-    Field("last_known_elr", ARRAY, "", "state.last_known_elr"),
-    Field("directories", ARRAY, "directory id of each replica", "state.directories"),
-    Field("recovering", BOOL, "from an unclean election",
-          "state.is_recovering"),
-    Field("leader_epoch", INT, "counts elections", "state.leader_epoch"),
-    Field("partition_epoch", INT, "counts changes", "state.partition_epoch"),
+    Field("topic", k.TEXT, ""),
+    Field("partition", k.INT, ""),
+    Field("leader", k.INT, "node id, −1 without one", "state.leader"),
+    Field("replicas", k.ARRAY, "node ids", "state.replicas"),
+    Field("isr", k.ARRAY, "node ids", "state.isr"),
+    Field("adding_replicas", k.ARRAY, "node ids", "state.adding_replicas"),
+    Field("removing_replicas", k.ARRAY, "node ids", "state.removing_replicas"),
+    Field("elr", k.ARRAY, "eligible leader replicas", "state.elr"),
+    Field("last_known_elr", k.ARRAY, "", "state.last_known_elr"),
+    Field("directories", k.ARRAY, "directory id of each replica", "state.directories"),
+    Field("recovering", k.BOOL, "from an unclean election", "state.is_recovering"),
+    Field("leader_epoch", k.INT, "counts elections", "state.leader_epoch"),
+    Field("partition_epoch", k.INT, "counts changes", "state.partition_epoch"),
     *_ORIGIN,
 )  # fmt: skip
 CONFIG: Final = ObjectType[Any](
     "metadata_config",
     "`metadata --configs`, `metadata --topic`",
     "A config of a topic, a broker, a group or another resource.",
-    Field("resource", TEXT, "`TOPIC:name`, `BROKER:id`, `BROKER` for all brokers, `GROUP:id`, "
+    Field("resource", k.TEXT, "`TOPIC:name`, `BROKER:id`, `BROKER` for all brokers, `GROUP:id`, "
           "`CLIENT_METRICS:name`"),
-    Field("name", TEXT, ""),
-    Field("value", TEXT, ""),
+    Field("name", k.TEXT, ""),
+    Field("value", k.TEXT, ""),
     *_ORIGIN,
 )  # fmt: skip
 LEAF: Final = ObjectType[Any](
     "metadata_leaf",
     "`metadata --tree`, `--cat` and `--find`",
     "A leaf of the tree that Kafka's metadata shell shows.",
-    Field("path", TEXT, ""),
-    Field("text", TEXT, ""),
+    Field("path", k.TEXT, ""),
+    Field("text", k.TEXT, ""),
     *_ORIGIN,
 )
 CHANGE: Final = ObjectType[Any](
     "metadata_change",
     "`metadata --diff`",
     "A leaf of the tree that differs between two moments.",
-    Field("change", TEXT, "`added`, `removed` or `changed`"),
-    Field("path", TEXT, ""),
-    Field("before", TEXT | None, "at `--diff`"),
-    Field("after", TEXT | None, "now, or at `--at`"),
+    Field("change", k.TEXT, "`added`, `removed` or `changed`"),
+    Field("path", k.TEXT, ""),
+    Field("before", k.TEXT | None, "at `--diff`"),
+    Field("after", k.TEXT | None, "now, or at `--at`"),
     *_ORIGIN,
 )
 
@@ -153,12 +143,10 @@ def leaf_view(style: Style) -> View[MetadataLeaf]:
 
 
 def change_view(style: Style) -> View[MetadataChange]:
-    """Return the view with a row per leaf that differs."""
     return CHANGE.view(
         style,
         Column("CHANGE", "change"),
-        Column("OFFSET", lambda one: "-" if one.origin.offset is None else one.origin.offset,
-               right=True),
+        Column("OFFSET", "offset"),
         Column("TIME", lambda one: _changed(one.origin, style)),
         Column("PATH", "path", fold=True),
         Column("WHAT", what_changed, fold=True, below=True),
@@ -209,10 +197,10 @@ def _nodes(nodes: tuple[int, ...]) -> str:
     return ",".join(map(str, nodes)) or "-"
 
 
-def _changed(origin: Origin, style: Style) -> str:
+def _changed(origin: Origin, style: Style) -> str | None:
     """Return when something was changed, and whether that may not be committed."""
     if origin.timestamp is None:
-        return "-"
+        return None
     text = time_text(origin.timestamp, style)
     return text if origin.is_committed else f"{text} uncommitted"
 

@@ -5,116 +5,32 @@ A declaration gives the objects, the cells of tables, and the sections of `docs/
 
 from __future__ import annotations
 
-from dataclasses import asdict, is_dataclass, replace
-from datetime import UTC, tzinfo
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from formats.late_classes import dataclass
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect
-from kafkalog_cli.output.text import (
-    BytesFormat,
-    Toned,
-    bytes_cell,
-    bytes_value,
-    size_cell,
-    time_cell,
-)
+from kafkalog_cli.output.kinds import INT, TEXT
+from kafkalog_cli.output.text import PLAIN, Toned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.files.payloads.kinds import PayloadKind
-    from kafkalog_cli.output.text import Tone
+    from kafkalog_cli.output.kinds import Kind
+    from kafkalog_cli.output.text import Style, Tone
 
 T = TypeVar("T")
 Row = dict[str, object]
 ABSENT: Final = object()
 """Value of an optional field that an object does not have."""
 
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """The style of values.
-
-    Attributes:
-        exact: whether tables have plain numbers for sizes and times.
-        zone: time zone of the times in tables.
-        bytes_form: form of keys, values and header values.
-        states: whether batches and records state where their log lives.
-        decoder: how records of an internal topic are decoded.
-    """
-
-    exact: bool = False
-    zone: tzinfo = UTC
-    bytes_form: BytesFormat = BytesFormat.AUTO
-    states: bool = False
-    decoder: PayloadKind | None = None
-
-
-PLAIN: Final = Style()
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The type of a field.
-
-    Attributes:
-        name: its JSON type, as the docs name it.
-        cell: how a value becomes a cell of a table; None is always `-`.
-        right: whether cells are aligned to the right.
-        to_json: how a value becomes a JSON value, if it is not one.
-    """
-
-    name: str
-    cell: Callable[[Any, Style], object] = lambda value, _: value
-    right: bool = False
-    to_json: Callable[[Any, Style], object] | None = None
-
-    def __or__(self, other: None) -> Kind:
-        """Return the type of a field that can be null."""
-        return replace(self, name=f"{self.name} or null")
-
-
-def time_text(timestamp_ms: int | None, style: Style) -> str:
-    if style.exact:
-        return "-" if timestamp_ms is None else str(timestamp_ms)
-    return time_cell(timestamp_ms, style.zone)
-
-
-def size_text(size_bytes: int, style: Style) -> str:
-    return size_cell(size_bytes, exact=style.exact)
-
-
-def _plain(value: Any, _: Style) -> object:
-    """Convert tuples to lists, and dataclasses to objects."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, tuple | list):
-        return [_plain(one, _) for one in value]
-    return value
-
-
 MEANING_OF_CONFIGS: Final = (
     "those with an effect: `name`, `value` (lists joined by commas), `source` (`--config`, "
     "`FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` (its name there; null for a "
     "default)"
 )
-ANY: Final = Kind("any")
-ARRAY: Final = Kind("array", to_json=_plain)
-BOOL: Final = Kind("boolean")
-BYTES: Final = Kind(
-    "string, object or null",
-    cell=lambda data, style: bytes_cell(data, style.bytes_form),
-    to_json=lambda data, style: bytes_value(data, style.bytes_form),
-)
-INT: Final = Kind("integer", right=True)
-OBJECT: Final = Kind("object", to_json=_plain)
-RATIO: Final = Kind("number", cell=lambda value, _: f"{100 * value:.1f}%", right=True)
-SIZE: Final = Kind("integer", size_text, right=True)
-TEXT: Final = Kind("string")
-TIME: Final = Kind("integer", time_text)
 
 
 @dataclass(frozen=True)
@@ -122,8 +38,6 @@ class Field(Generic[T]):
     """A field of an object.
 
     Attributes:
-        name: its name.
-        kind: its type.
         meaning: its meaning, for the docs.
         get: attribute of the value, `a.b` for an attribute of an attribute, or a function of the
             value; by default the attribute with the name of the field.
@@ -137,7 +51,6 @@ class Field(Generic[T]):
     only_if: Callable[[Style], bool] | None = None
 
     def getter(self) -> Callable[[T], Any]:
-        """Return the function that gets it from a value."""
         return self.get if callable(self.get) else attrgetter(self.get or self.name)
 
 
@@ -154,6 +67,7 @@ def topic_and_partition(prefix: str = "") -> tuple[Field[Any], Field[Any]]:
 class Column(Generic[T]):
     """A column of a table: its title, and a field of the objects or a function that returns a cell.
 
+    None is always `-`.
     On a terminal too narrow for the table, cells of columns with `below`, the last ones, go below
     their row; if that does not suffice, cells of columns with `fold` go over several lines. `tone`
     gives the colour that a cell has on a terminal.
@@ -169,10 +83,10 @@ class Column(Generic[T]):
     def text(self, value: T) -> str:
         """Return the cell of a value, which need not be printable."""
         assert callable(self.cell), "`ObjectType.view` has replaced the name of a field"
-        return str(self.cell(value))
+        found = self.cell(value)
+        return "-" if found is None else str(found)
 
     def toned(self, value: T) -> str:
-        """Return the printable cell of a value, with its tone if it has one."""
         text = printable(self.text(value))
         tone = None if self.tone is None else self.tone(value)
         return text if tone is None else Toned(text, tone)
@@ -191,7 +105,6 @@ class View(Generic[T]):
     names: tuple[str, ...] = ()
 
     def preceded(self, column: Column[T]) -> View[T]:
-        """Return the same view with a new first column."""
         return replace(self, columns=(column, *self.columns))
 
 
@@ -221,7 +134,6 @@ class ObjectType(Generic[T]):
         return [name for name, one in self._fields(style).items() if one.only_if is not None]
 
     def _fields(self, style: Style) -> dict[str, Field[T]]:
-        """Return the fields that objects in a style may have."""
         fields = self.fields.items()
         return {name: one for name, one in fields if one.only_if is None or one.only_if(style)}
 
@@ -250,7 +162,7 @@ class ObjectType(Generic[T]):
 
         def cell(value: T) -> object:
             found = get(value)
-            return "-" if found is None else to_cell(found, style)
+            return None if found is None else to_cell(found, style)
 
         return replace(column, cell=cell, right=column.right or shown.kind.right)
 
@@ -264,8 +176,7 @@ DEFECT: Final = ObjectType[Defect](
     Field("path", TEXT, "as given or found"),
     Field("position", INT | None, "null for the whole file"),
     Field("offset", INT | None, ""),
-    Field("size", INT | None, "bytes that the defect covers",
-          "size_bytes"),
+    Field("size", INT | None, "bytes that the defect covers", "size_bytes"),
     Field("detail", TEXT, ""),
     Field("hint", TEXT | None, "what to do"),
 )  # fmt: skip

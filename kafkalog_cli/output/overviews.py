@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.model import Severity
 from kafkalog.node.recovery.model import Verdict
+from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.findings import MEANING_OF_LOOKED
-from kafkalog_cli.output.objects import (
-    INT,
-    OBJECT,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-)
+from kafkalog_cli.output.objects import Column, Field, ObjectType
 
 if TYPE_CHECKING:
     from kafkalog.answers.overview.gathering import Report
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 @dataclass(frozen=True)
@@ -37,27 +30,24 @@ REPORT: Final = ObjectType[WrittenReport](
     "report",
     "`report`",
     "The page, and its main numbers.",
-    Field("path", TEXT, ""),
-    Field("size", SIZE, "", "size_bytes"),
-    Field("made_at", TIME, "also the clock for ages", "facts.made_ms"),
-    Field("topics", INT, "", lambda one: len({p.listed.topic for p in one.facts.partitions})),
-    Field("partitions", INT, "partition directories", lambda one: len(one.facts.partitions)),
-    Field("log_size", SIZE, "as `ls` counts", "facts.size_bytes"),
-    Field("defects", OBJECT, "by severity",
+    Field("path", k.TEXT, ""),
+    Field("size", k.SIZE, "", "size_bytes"),
+    Field("made_at", k.TIME, "also the clock for ages", "facts.made_ms"),
+    Field("topics", k.INT, "", lambda one: len({p.listed.topic for p in one.facts.partitions})),
+    Field("partitions", k.INT, "partition directories", lambda one: len(one.facts.partitions)),
+    Field("log_size", k.SIZE, "as `ls` counts", "facts.size_bytes"),
+    Field("defects", k.OBJECT, "by severity",
           lambda one: {each.value: one.facts.checked.defects[each] for each in Severity}),
-    Field("looked", TEXT, MEANING_OF_LOOKED, "facts.checked.looked"),
-    Field("next_starts", INT, "directories on which the next start acts",
+    Field("looked", k.TEXT, MEANING_OF_LOOKED, "facts.checked.looked"),
+    Field("next_starts", k.INT, "directories on which the next start acts",
           lambda one: sum(each.verdict != Verdict.NOTHING for each in one.facts.next_starts)),
-    Field("groups", INT, "", lambda one: len(one.facts.groups)),
-    Field("open_transactions", INT, "",
-          lambda one: len(one.facts.open_transactions)),
-    Field("gaps", INT, "what is not known; the page names it",
-          lambda one: len(one.facts.gaps)),
+    Field("groups", k.INT, "", lambda one: len(one.facts.groups)),
+    Field("open_transactions", k.INT, "", lambda one: len(one.facts.open_transactions)),
+    Field("gaps", k.INT, "what is not known; the page names it", lambda one: len(one.facts.gaps)),
 )  # fmt: skip
 
 
 def view(style: Style) -> View[WrittenReport]:
-    """Return the view with one row."""
     return REPORT.view(
         style,
         Column("PAGE", "path", fold=True),

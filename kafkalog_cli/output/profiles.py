@@ -7,23 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    INT,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    Kind,
-    ObjectType,
-    size_text,
-)
-from kafkalog_cli.output.text import bytes_cell, bytes_value, time_cell
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType
+from kafkalog_cli.output.text import bytes_cell, bytes_value, size_text, time_cell
 
 if TYPE_CHECKING:
     from kafkalog.tables.profiles.model import Profile
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 _HOT_KEYS_SHOWN: Final = 3
 
@@ -41,47 +32,45 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     "`profile`",
     "The content of a partition or of a topic. Of many keys or producers, the numbers and hot "
     "keys are estimates with bounds.",
-    Field("topic", TEXT, "from the directory's name"),
-    Field("partition", INT | None, "−1 if the directory's name has none; null for the whole "
-                                   "topic"),
-    Field("logs", INT, "partition directories"),
-    Field("segments", INT, ""),
-    Field("size_bytes", SIZE, "all files of the segments"),
-    Field("batches", INT, ""),
-    Field("control_batches", INT, ""),
-    Field("transactional_batches", INT, ""),
-    Field("idempotent_batches", INT, "with a producer id"),
-    Field("records", INT, "that a consumer receives"),
-    Field("null_keys", INT, ""),
-    Field("tombstones", INT, "with a key"),
-    Field("key_bytes", INT, "uncompressed"),
-    Field("value_bytes", INT, "uncompressed"),
-    Field("header_bytes", INT, "uncompressed"),
-    Field("first_offset", INT | None, ""),
-    Field("last_offset", INT | None, ""),
-    Field("earliest", TIME | None, "timestamp"),
-    Field("latest", TIME | None, "timestamp"),
-    Field("batch_records_max", INT, ""),
-    Field("batch_size_max", INT, ""),
-    Field("codecs", Kind("array", to_json=_codec_objects),
+    Field("topic", k.TEXT, "from the directory's name"),
+    Field("partition", k.INT | None,
+          "−1 if the directory's name has none; null for the whole topic"),
+    Field("logs", k.INT, "partition directories"),
+    Field("segments", k.INT, ""),
+    Field("size_bytes", k.SIZE, "all files of the segments"),
+    Field("batches", k.INT, ""),
+    Field("control_batches", k.INT, ""),
+    Field("transactional_batches", k.INT, ""),
+    Field("idempotent_batches", k.INT, "with a producer id"),
+    Field("records", k.INT, "that a consumer receives"),
+    Field("null_keys", k.INT, ""),
+    Field("tombstones", k.INT, "with a key"),
+    Field("key_bytes", k.INT, "uncompressed"),
+    Field("value_bytes", k.INT, "uncompressed"),
+    Field("header_bytes", k.INT, "uncompressed"),
+    Field("first_offset", k.INT | None, ""),
+    Field("last_offset", k.INT | None, ""),
+    Field("earliest", k.TIME | None, "timestamp"),
+    Field("latest", k.TIME | None, "timestamp"),
+    Field("batch_records_max", k.INT, ""),
+    Field("batch_size_max", k.INT, ""),
+    Field("codecs", k.Kind("array", to_json=_codec_objects),
           "per codec: `codec`, its counts, and `ratio`, uncompressed size by size in the log"),
-    Field("producers", INT, "distinct ids"),
-    Field("producers_at_least", INT, "bounds"),
-    Field("producers_at_most", INT, "bounds"),
-    Field("keys", INT, "distinct"),
-    Field("keys_at_least", INT, "bounds"),
-    Field("keys_at_most", INT, "bounds"),
-    Field("hot_keys", Kind("array", to_json=_hot_key_objects),
+    Field("producers", k.INT, "distinct ids"),
+    Field("producers_at_least", k.INT, "bounds"),
+    Field("producers_at_most", k.INT, "bounds"),
+    Field("keys", k.INT, "distinct"),
+    Field("keys_at_least", k.INT, "bounds"),
+    Field("keys_at_most", k.INT, "bounds"),
+    Field("hot_keys", k.Kind("array", to_json=_hot_key_objects),
           "those with the most records: `key`, `at_least`, `at_most`"),
-    Field("bucket_ms", INT, "of the histogram"),
-    Field("histogram", ARRAY, "records by time, without empty buckets"),
-    Field("defects", INT, "skipped damage and deletions"),
+    Field("bucket_ms", k.INT, "of the histogram"),
+    Field("histogram", k.ARRAY, "records by time, without empty buckets"),
+    Field("defects", k.INT, "skipped damage and deletions"),
 )  # fmt: skip
 
 
 def profile_view(style: Style) -> View[Profile]:
-    """Return the view with a row per partition or topic."""
-
     def times(one: Profile) -> str:
         if one.earliest is None:
             return "-"

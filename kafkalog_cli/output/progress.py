@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn
 
     from kafkalog.files.log_dir import Target
     from kafkalog.io.engine import Engine, Gathering, PieceWork, Task, Work
@@ -19,26 +20,33 @@ if TYPE_CHECKING:
 _DELAY_S = 1.0
 
 
-class ByteProgress:
-    """A bar for bytes; it appears after a second, so that short work shows and loads nothing.
+class Bar:
+    """A bar of things done; it appears after a second: short work shows and loads nothing."""
 
-    Attributes:
-        total, done: bytes of the whole work, and bytes done.
-    """
-
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, words: str = "") -> None:
         self.total = total
-        self._started = monotonic()
         self.done = 0
-        self._bar: tuple[Progress, TaskID] | None = None
+        self._words = words
+        self._appears = monotonic() + _DELAY_S
+        self._bar: Progress | None = None
 
-    def __call__(self, size_bytes: int) -> None:
-        """Add bytes that are done."""
-        self.done += size_bytes
+    def __call__(self, count: int) -> None:
+        self.done += count
+        self.update()
+
+    def update(self) -> None:
+        """Show what is done, of the total."""
+        if self._bar is None and monotonic() > self._appears:
+            self._bar = _shown_bar(*self._columns())
+            self._task = self._bar.add_task(self._words)
+            self._bar.start()
         if self._bar is not None:
-            self._bar[0].advance(self._bar[1], size_bytes)
-        elif monotonic() - self._started > _DELAY_S:
-            self._bar = _show_bar(self.total, self.done)
+            self._bar.update(self._task, total=self.total, completed=self.done)
+
+    def _columns(self) -> Sequence[ProgressColumn]:
+        from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+        return MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -46,16 +54,41 @@ class ByteProgress:
         if self._bar is None or not sys.stdout.isatty():
             yield
             return
-        self._bar[0].stop()
+        self._bar.stop()
         yield
         sys.stdout.flush()
-        self._bar[0].start()
+        self._bar.start()
 
     def close(self) -> None:
-        """Remove the bar; for good, once nothing is done any more."""
+        """Remove the bar for good."""
+        self._appears = inf
         if self._bar is not None:
-            self._bar[0].stop()
+            self._bar.stop()
             self._bar = None
+
+
+class ByteProgress(Bar):
+    """A bar for bytes."""
+
+    def _columns(self) -> Sequence[ProgressColumn]:
+        from rich.progress import DownloadColumn, TransferSpeedColumn
+
+        return DownloadColumn(binary_units=True), TransferSpeedColumn()
+
+
+def _shown_bar(*columns: ProgressColumn) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
+
+    return Progress(
+        BarColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+        redirect_stdout=False,  # rich would replace `sys.stdout`, and rows go to its buffer
+        redirect_stderr=False,
+    )
 
 
 @contextmanager
@@ -64,37 +97,8 @@ def byte_progress(targets: Sequence[Target], *, enabled: bool) -> Iterator[ByteP
     if not enabled or not sys.stderr.isatty():
         yield None
         return
-    progress = ByteProgress(sum(_size(target) for target in targets))
-    try:
+    with closing(ByteProgress(sum(map(_size, targets)))) as progress:
         yield progress
-    finally:
-        progress.close()
-
-
-def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
-    """Show rich's bar."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    progress = Progress(
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(file=sys.stderr),
-        transient=True,
-        redirect_stdout=False,  # rich would replace `sys.stdout`, and rows go to its buffer
-        redirect_stderr=False,
-    )
-    task = progress.add_task("", total=total, completed=done)
-    progress.start()
-    return progress, task
 
 
 def _size(target: Target) -> int:
@@ -107,11 +111,7 @@ def _size(target: Target) -> int:
 
 
 class ShownEngine:
-    """An engine that shows a bar of tasks, after a second.
-
-    Args:
-        engine: runs the tasks.
-    """
+    """An engine that shows a bar of tasks, after a second."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -127,17 +127,8 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        bar = _TaskBar(len(tasks))
-
-        def advance(count: int) -> None:
-            bar.advance(count)
-            if done is not None:
-                done(count)
-
-        try:
-            yield from self._engine.run(work, tasks, done=advance)
-        finally:
-            bar.close()
+        with closing(Bar(len(tasks), "tasks")) as bar:
+            yield from self._engine.run(work, tasks, done=_both(bar, done))
 
     def stream(
         self,
@@ -148,61 +139,32 @@ class ShownEngine:
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
         """Run as `Engine.stream` does; the bar stays until the first task returns something."""
-        bar = _TaskBar(len(tasks))
-
-        def advance(count: int) -> None:
-            bar.advance(count)
-            if done is not None:
-                done(count)
-
-        try:
-            for given in self._engine.stream(work, tasks, piece_work, done=advance):
+        with closing(Bar(len(tasks), "tasks")) as bar:
+            for given in self._engine.stream(work, tasks, piece_work, done=_both(bar, done)):
                 bar.close()
                 yield given
-        finally:
-            bar.close()
 
 
-class _TaskBar:
-    """Tasks done, of all tasks; rich is loaded on first use."""
+def _both(bar: Bar, done: Callable[[int], None] | None) -> Callable[[int], None]:
+    def advance(count: int) -> None:
+        bar(count)
+        if done is not None:
+            done(count)
 
-    def __init__(self, total: int, words: str = "tasks") -> None:
-        self._total = total
-        self._words = words
-        self._done = 0
-        self._started = monotonic()
-        self._bar: Any = None
-
-    def advance(self, count: int) -> None:
-        self.set(self._done + count, self._total)
-
-    def set(self, done: int, total: int) -> None:
-        self._done, self._total = done, total
-        if self._bar is None and monotonic() - self._started > _DELAY_S:
-            self._bar = _bar_of_tasks()
-            self._task = self._bar.add_task(self._words, total=self._total)
-            self._bar.start()
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+    return advance
 
 
 @contextmanager
 def partition_progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]:
     """Open a bar to be called with the number of partitions done, and of all."""
-    bar = _TaskBar(0, "partitions")
+    with closing(Bar(0, "partitions")) as bar:
 
-    def advance(done: int, total: int) -> None:
-        if enabled and sys.stderr.isatty():
-            bar.set(done, total)
+        def advance(done: int, total: int) -> None:
+            bar.done, bar.total = done, total
+            if enabled and sys.stderr.isatty():
+                bar.update()
 
-    try:
         yield advance
-    finally:
-        bar.close()
 
 
 @contextmanager
@@ -222,27 +184,3 @@ def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
         timer.cancel()
         timer.join()  # or it could start the spinner after `stop`
         status.stop()
-
-
-def _bar_of_tasks() -> Any:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    return Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(file=sys.stderr),
-        transient=True,
-        redirect_stdout=False,  # as above
-        redirect_stderr=False,
-    )

@@ -9,26 +9,15 @@ from formats.constants import COMPRESSION_NAMES
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.model import Batch, Record, TimestampType
 from kafkalog.node.targets import partition_around
-from kafkalog_cli.output.objects import (
-    ABSENT,
-    BOOL,
-    BYTES,
-    INT,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    Kind,
-    ObjectType,
-    time_text,
-)
-from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value, compression_name
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import ABSENT, Column, Field, ObjectType
+from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value, compression_name, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 def control_type(record: Record) -> str | None:
@@ -74,26 +63,24 @@ def _of_batch(prefix: str) -> dict[str, Field[Any]]:
     """Return the fields that batches and records share; `prefix` leads to the batch."""
     path_of = attrgetter(f"{prefix}path")
     fields: tuple[Field[Any], ...] = (
-        Field("path", TEXT, "as given or found", f"{prefix}path"),
-        Field("topic", TEXT, "the directory's whole name if not a partition's",
+        Field("path", k.TEXT, "as given or found", f"{prefix}path"),
+        Field("topic", k.TEXT, "the directory's whole name if not a partition's",
               lambda one: partition_around(path_of(one)).topic),
-        Field("partition", INT | None, "null if the directory's name has none",
+        Field("partition", k.INT | None, "null if the directory's name has none",
               lambda one: partition_around(path_of(one)).partition),
-        Field("magic", INT, "0, 1 or 2", f"{prefix}magic"),
-        Field("producer_id", INT, "−1 if none", f"{prefix}producer_id"),
-        Field("producer_epoch", INT, "−1 if none", f"{prefix}producer_epoch"),
-        Field("partition_leader_epoch", INT, "−1 if none",
-              f"{prefix}partition_leader_epoch"),
-        Field("is_transactional", BOOL, "", f"{prefix}is_transactional"),
-        Field("is_control", BOOL, "control records (markers, KRaft)",
-              f"{prefix}is_control"),
+        Field("magic", k.INT, "0, 1 or 2", f"{prefix}magic"),
+        Field("producer_id", k.INT, "−1 if none", f"{prefix}producer_id"),
+        Field("producer_epoch", k.INT, "−1 if none", f"{prefix}producer_epoch"),
+        Field("partition_leader_epoch", k.INT, "−1 if none", f"{prefix}partition_leader_epoch"),
+        Field("is_transactional", k.BOOL, "", f"{prefix}is_transactional"),
+        Field("is_control", k.BOOL, "control records (markers, KRaft)", f"{prefix}is_control"),
     )  # fmt: skip
     return {one.name: one for one in fields}
 
 
 _STATE_MEANING: Final = "with `--view all`: as in `segment`"
 _TIMESTAMP_TYPE: Final[Field[Any]] = Field(
-    "timestamp_type", TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)"
+    "timestamp_type", k.TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)"
 )
 _CODEC_MEANING: Final = f"{', '.join(f'`{name}`' for name in COMPRESSION_NAMES)}, or `unknown(N)`"
 _HEAD, _BATCH = _of_batch(""), _of_batch("batch.")
@@ -102,65 +89,65 @@ BATCH: Final = ObjectType[Batch](
     "batch",
     "`dump-segment --batches`",
     "A record batch; for magic 0 and 1 a top-level message.",
-    Field("state", TEXT, _STATE_MEANING, lambda batch: _state(batch.path),
+    Field("state", k.TEXT, _STATE_MEANING, lambda batch: _state(batch.path),
           lambda style: style.states),
     _HEAD["path"],
     _HEAD["topic"],
     _HEAD["partition"],
-    Field("position", INT, "in the file"),
-    Field("size", SIZE, "header included", "size_bytes"),
-    Field("base_offset", INT, "kept when compaction removes the record"),
-    Field("last_offset", INT, "kept when compaction removes the record"),
-    Field("count", INT, "records"),
+    Field("position", k.INT, "in the file"),
+    Field("size", k.SIZE, "header included", "size_bytes"),
+    Field("base_offset", k.INT, "kept when compaction removes the record"),
+    Field("last_offset", k.INT, "kept when compaction removes the record"),
+    Field("count", k.INT, "records"),
     _HEAD["magic"],
-    Field("compression", TEXT, _CODEC_MEANING, compression_name),
+    Field("compression", k.TEXT, _CODEC_MEANING, compression_name),
     _TIMESTAMP_TYPE,
-    Field("base_timestamp", TIME, "base of the records' timestamp deltas"),
-    Field("max_timestamp", TIME, ""),
-    Field("delete_horizon_ms", INT | None, "when compaction may drop tombstones and markers"),
+    Field("base_timestamp", k.TIME, "base of the records' timestamp deltas"),
+    Field("max_timestamp", k.TIME, ""),
+    Field("delete_horizon_ms", k.INT | None, "when compaction may drop tombstones and markers"),
     _HEAD["producer_id"],
     _HEAD["producer_epoch"],
-    Field("base_sequence", INT, "−1 if none"),
-    Field("last_sequence", INT, "−1 if none"),
+    Field("base_sequence", k.INT, "−1 if none"),
+    Field("last_sequence", k.INT, "−1 if none"),
     _HEAD["partition_leader_epoch"],
     _HEAD["is_transactional"],
     _HEAD["is_control"],
-    Field("crc", INT, "stored, unsigned"),
-    Field("crc_valid", BOOL | None, "the bytes match it"),
+    Field("crc", k.INT, "stored, unsigned"),
+    Field("crc_valid", k.BOOL | None, "the bytes match it"),
 )  # fmt: skip
 RECORD: Final = ObjectType[Record](
     "record",
     "`dump-segment`, `dump-segment --records`, `lookup-offset --show`",
     "A record, with attributes of its batch.",
-    Field("state", TEXT, _STATE_MEANING, lambda record: _state(record.batch.path),
+    Field("state", k.TEXT, _STATE_MEANING, lambda record: _state(record.batch.path),
           lambda style: style.states),
     _BATCH["path"],
     _BATCH["topic"],
     _BATCH["partition"],
-    Field("offset", INT, ""),
-    Field("timestamp", TIME, "−1 if none"),
+    Field("offset", k.INT, ""),
+    Field("timestamp", k.TIME, "−1 if none"),
     _TIMESTAMP_TYPE,
-    Field("key", BYTES, ""),
-    Field("value", BYTES, "null is a tombstone"),
-    Field("key_size", INT | None, "",
+    Field("key", k.BYTES, ""),
+    Field("value", k.BYTES, "null is a tombstone"),
+    Field("key_size", k.INT | None, "",
           lambda record: None if record.key is None else len(record.key)),
-    Field("value_size", INT | None, "",
+    Field("value_size", k.INT | None, "",
           lambda record: None if record.value is None else len(record.value)),
-    Field("headers", Kind("array", to_json=_headers),
+    Field("headers", k.Kind("array", to_json=_headers),
           "objects with `key` and `value`, in order", lambda record: record),
-    Field("sequence", INT, "−1 if none"),
+    Field("sequence", k.INT, "−1 if none"),
     _BATCH["producer_id"],
     _BATCH["producer_epoch"],
     _BATCH["partition_leader_epoch"],
     _BATCH["is_transactional"],
     _BATCH["is_control"],
-    Field("control_type", TEXT | None, "`ABORT`, `COMMIT`, `LEADER_CHANGE` …; `UNKNOWN(N)`, "
+    Field("control_type", k.TEXT | None, "`ABORT`, `COMMIT`, `LEADER_CHANGE` …; `UNKNOWN(N)`, "
           "`MALFORMED`; null for data", control_type),
-    Field("compression", TEXT, _CODEC_MEANING, lambda record: compression_name(record.batch)),
+    Field("compression", k.TEXT, _CODEC_MEANING, lambda record: compression_name(record.batch)),
     _BATCH["magic"],
-    Field("batch_base_offset", INT, "", "batch.base_offset"),
-    Field("batch_position", INT, "", "batch.position"),
-    Field("decoded", Kind("object", to_json=_decoded),
+    Field("batch_base_offset", k.INT, "", "batch.base_offset"),
+    Field("batch_position", k.INT, "", "batch.position"),
+    Field("decoded", k.Kind("object", to_json=_decoded),
           "of internal topics, with `--decode auto`: `key` and `value` as objects or null, and "
           "`error`, why one does not decode, or null",
           lambda record: record, lambda style: style.decoder is not None),

@@ -11,34 +11,28 @@ from kafkalog.change.repair import Fate, FileChange, IndexComparison, RecoveryPl
 from kafkalog.io.wording import counted
 from kafkalog.node.recovery import NextStart, PredictedStart, Verdict
 from kafkalog.node.recovery.model import refusal_line, start_line
-from kafkalog_cli.maintenance import CONFIGS, print_heading
+from kafkalog_cli.maintenance import CONFIGS
 from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.findings import MEANING_OF_MODE, MEANING_OF_VERDICT
 from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
     MEANING_OF_CONFIGS,
-    SIZE,
-    TEXT,
     Column,
     Field,
     ObjectType,
     View,
-    size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, file_cell
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.text import Tone, duration_text, file_cell, size_text
+from kafkalog_cli.output.writer import Format, print_lines, write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.change.repair.rebuild import IndexedPartition
     from kafkalog.change.repair.run import RecoveredPartition
-    from kafkalog.model import Defect
     from kafkalog.node.recovery import NodeStart
-    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.text import Style
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +40,7 @@ class RecoverySummary:
     """The totals of all partitions.
 
     Attributes:
-        plans: one per partition.
         nodes: the starts of the nodes of which whole log directories are recovered.
-        refused: partitions that must not be recovered.
         performed: partitions with changes that were made.
         scan_rate: assumed bytes per second.
         in_place: whether the plans were to be performed.
@@ -103,12 +95,10 @@ class RecoverySummary:
 
     @property
     def bytes_to_scan(self) -> int:
-        """Number of bytes that a broker scans."""
         return sum(plan.bytes_to_scan for plan in self.plans)
 
     @property
     def scan_ms(self) -> int:
-        """Time that the scan takes, in ms."""
         return self.bytes_to_scan * 1000 // self.scan_rate
 
 
@@ -116,49 +106,43 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     "recovery",
     "`recover`",
     "A partition, and what a start does to it.",
-    Field("path", TEXT, "", "plan.partition.path"),
+    Field("path", k.TEXT, "", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
-    Field("mode", TEXT, MEANING_OF_MODE,
-          "plan.predicted.mode"),
-    Field("recovery_point", INT, "offset where scanning starts",
-          "plan.predicted.recovery_point"),
-    Field("log_start_checkpoint", INT, "0 without an entry",
+    Field("mode", k.TEXT, MEANING_OF_MODE, "plan.predicted.mode"),
+    Field("recovery_point", k.INT, "offset where scanning starts", "plan.predicted.recovery_point"),
+    Field("log_start_checkpoint", k.INT, "0 without an entry",
           "plan.predicted.log_start_checkpoint"),
-    Field("high_watermark", INT | None, "in `replication-offset-checkpoint`",
+    Field("high_watermark", k.INT | None, "in `replication-offset-checkpoint`",
           "plan.high_watermark"),
     Field("configs", CONFIGS, MEANING_OF_CONFIGS),
-    Field("verdict", TEXT, MEANING_OF_VERDICT, "plan.verdict"),
-    Field("detail", TEXT, "", "plan.detail"),
-    Field("log_end_offset", INT | None,
-          "afterwards; null if refused"),
-    Field("lost_from", INT | None, "first offset that may be lost",
-          "plan.lost_from"),
-    Field("committed_lost", ARRAY | None,
+    Field("verdict", k.TEXT, MEANING_OF_VERDICT, "plan.verdict"),
+    Field("detail", k.TEXT, "", "plan.detail"),
+    Field("log_end_offset", k.INT | None, "afterwards; null if refused"),
+    Field("lost_from", k.INT | None, "first offset that may be lost", "plan.lost_from"),
+    Field("committed_lost", k.ARRAY | None,
           "first and last that may be lost below the high watermark",
           "plan.committed_lost"),
-    Field("records_lost", INT, "by batch headers",
-          "plan.predicted.records_lost"),
-    Field("bytes_lost", INT, "of logs", "plan.predicted.bytes_lost"),
-    Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change",
+    Field("records_lost", k.INT, "by batch headers", "plan.predicted.records_lost"),
+    Field("bytes_lost", k.INT, "of logs", "plan.predicted.bytes_lost"),
+    Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
-    Field("bytes_to_scan", SIZE, "", "plan.bytes_to_scan"),
-    Field("files", ARRAY,
+    Field("bytes_to_scan", k.SIZE, "", "plan.bytes_to_scan"),
+    Field("files", k.ARRAY,
           "changes: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), the new "
           "`size_bytes`; if removed or cut, `bytes_gone`, `records_gone`, `why`", "plan.changes"),
-    Field("drops_mark", BOOL, "the clean shutdown mark is removed", "plan.drops_mark"),
-    Field("while_marked", TEXT | None,
+    Field("drops_mark", k.BOOL, "the clean shutdown mark is removed", "plan.drops_mark"),
+    Field("while_marked", k.TEXT | None,
           "what a start does instead without recovery, while marked as cleanly shut down; null "
           "if the same",
           lambda one: one.plan.while_marked and _marked_line(one.plan.while_marked)),
-    Field("untouched", TEXT | None, "why it is left to the broker",
+    Field("untouched", k.TEXT | None, "why it is left to the broker",
           lambda one: one.plan.untouched and one.plan.untouched.reason),
-    Field("refused", TEXT | None, "why it must not be recovered",
+    Field("refused", k.TEXT | None, "why it must not be recovered",
           lambda one: one.refused and one.refused.message),
-    Field("assumptions", ARRAY, "what could not be read",
-          "plan.predicted.assumptions"),
-    Field("notes", ARRAY, "what an operator should know", "plan.predicted.notes"),
-    Field("performed", BOOL, "", lambda one: one.done is not None),
-    Field("verdict_after", TEXT | None,
+    Field("assumptions", k.ARRAY, "what could not be read", "plan.predicted.assumptions"),
+    Field("notes", k.ARRAY, "what an operator should know", "plan.predicted.notes"),
+    Field("performed", k.BOOL, "", lambda one: one.done is not None),
+    Field("verdict_after", k.TEXT | None,
           "of the next start afterwards",
           lambda one: one.done and one.done.after.verdict),
 )  # fmt: skip
@@ -166,32 +150,29 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     "recovery_summary",
     "`recover`",
     "The last object: totals.",
-    Field("in_place", BOOL, ""),
-    Field("partitions", INT, "", lambda one: len(one.plans)),
-    Field("partitions_changed", INT, "", "changed"),
-    Field("partitions_performed", INT, "", "performed"),
-    Field("partitions_untouched", INT, "left to the broker", "untouched"),
-    Field("partitions_unloadable", INT, "the next start would fail",
-          "unloadable"),
-    Field("node_refusals", ARRAY, "why the node would not start on its log directories"),
-    Field("partitions_absent", INT, "a start creates them empty", "absent"),
-    Field("partitions_stray", INT, "a start takes them away", "strays"),
-    Field("partitions_refused", INT,
-          "then none is recovered", "refused"),
-    Field("files_removed", INT, "", lambda one: len(one.removed)),
-    Field("records_removed", INT, "by batch headers",
+    Field("in_place", k.BOOL, ""),
+    Field("partitions", k.INT, "", lambda one: len(one.plans)),
+    Field("partitions_changed", k.INT, "", "changed"),
+    Field("partitions_performed", k.INT, "", "performed"),
+    Field("partitions_untouched", k.INT, "left to the broker", "untouched"),
+    Field("partitions_unloadable", k.INT, "the next start would fail", "unloadable"),
+    Field("node_refusals", k.ARRAY, "why the node would not start on its log directories"),
+    Field("partitions_absent", k.INT, "a start creates them empty", "absent"),
+    Field("partitions_stray", k.INT, "a start takes them away", "strays"),
+    Field("partitions_refused", k.INT, "then none is recovered", "refused"),
+    Field("files_removed", k.INT, "", lambda one: len(one.removed)),
+    Field("records_removed", k.INT, "by batch headers",
           lambda one: sum(file.records_gone for file in one.removed)),
-    Field("records_lost", INT, ""),
-    Field("bytes_lost", INT, "of logs",
+    Field("records_lost", k.INT, ""),
+    Field("bytes_lost", k.INT, "of logs",
           lambda one: sum(plan.predicted.bytes_lost for plan in one.plans)),
-    Field("bytes_to_scan", INT, ""),
-    Field("scan_rate", INT, "`--scan-rate`, bytes per second"),
-    Field("scan_ms", INT, "how long that takes"),
+    Field("bytes_to_scan", k.INT, ""),
+    Field("scan_rate", k.INT, "`--scan-rate`, bytes per second"),
+    Field("scan_ms", k.INT, "how long that takes"),
 )  # fmt: skip
 
 
 def recovery_view(style: Style) -> View[RecoveredPartition]:
-    """Return the view with a row per partition."""
     return RECOVERY.view(
         style,
         Column("PARTITION", lambda one: os.path.basename(one.plan.partition.path), fold=True),
@@ -209,10 +190,7 @@ def _tone_of_start(one: RecoveredPartition) -> Tone | None:
     return Tone.DOUBTFUL if one.plan.verdict == "truncate" else None
 
 
-def print_going(
-    plans: Sequence[RecoveryPlan], on_defect: Callable[[Defect], None], style: Style
-) -> None:
-    """Print a table of the files that are removed or cut, if there are any."""
+def print_going(plans: Sequence[RecoveryPlan], style: Style) -> None:
     going = [_Going(plan, change) for plan in plans for change in plan.going]
     view = View[_Going](
         (
@@ -225,9 +203,7 @@ def print_going(
         lambda one: asdict(one.change),
     )
     if going:
-        with Writer(view, Format.TABLE, on_defect) as out:
-            for one in going:
-                out.write(one)
+        write_all(going, view, Format.TABLE)
 
 
 def note_recovery(nodes: Sequence[NodeStart], plans: list[RecoveryPlan]) -> None:
@@ -267,7 +243,6 @@ class _Going:
 
 
 def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
-    """Print the lines below the table."""
     scan = size_text(summary.bytes_to_scan, style)
     rate = size_text(summary.scan_rate, style)
     total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
@@ -287,7 +262,8 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f"; a start creates {summary.absent} empty"
     if any(node.is_refused for node in summary.nodes):
         total += "; the node does not start"
-    time = _duration(summary.scan_ms / 1000)
+    seconds = summary.scan_ms // 1000
+    time = duration_text(seconds * 1000) if seconds else "less than a second"
     lines = [total]
     if summary.removed:
         size = size_text(sum(one.bytes_gone for one in summary.removed), style)
@@ -303,15 +279,7 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         lines.append(f"{summary.performed} recovered, {rest} not")
     elif summary.changed:
         lines.append("nothing was changed; --in-place applies the plan")
-    print_heading(lines)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return "less than a second"
-    if seconds < 90:
-        return f"some {seconds:.0f} s"
-    return f"some {seconds / 60:.0f} min" if seconds < 5400 else f"some {seconds / 3600:.1f} h"
+    print_lines(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,20 +301,19 @@ INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
     "index_comparison",
     "`rebuild-index`",
     "An index, compared with the one that the log gives.",
-    Field("path", TEXT, ""),
-    Field("base_offset", INT, "in the file's name"),
-    Field("result", TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
-    Field("size", SIZE | None, "as it was",
-          "size_bytes"),
-    Field("new_size", SIZE, "rebuilt", "new_size_bytes"),
+    Field("path", k.TEXT, ""),
+    Field("base_offset", k.INT, "in the file's name"),
+    Field("result", k.TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
+    Field("size", k.SIZE | None, "as it was", "size_bytes"),
+    Field("new_size", k.SIZE, "rebuilt", "new_size_bytes"),
 )  # fmt: skip
 INDEX_SUMMARY: Final = ObjectType[IndexSummary](
     "index_summary",
     "`rebuild-index`",
     "The last object: totals.",
-    Field("indexes", INT, ""),
-    Field("to_write", INT, "not `same`"),
-    Field("written", INT, ""),
+    Field("indexes", k.INT, ""),
+    Field("to_write", k.INT, "not `same`"),
+    Field("written", k.INT, ""),
 )
 
 
@@ -361,10 +328,9 @@ def index_view(style: Style) -> View[IndexComparison]:
 
 
 def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
-    """Print the lines below the table."""
     lines = [f"{counted(summary.indexes, 'index')}, {summary.to_write} missing or different"]
     if summary.written:
         lines.append(f"{summary.written} written")
     elif summary.to_write and not in_place:
         lines.append("nothing was changed; --in-place applies the plan")
-    print_heading(lines)
+    print_lines(lines)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.io.wording import counted, printable, some_of
+from kafkalog.io.wording import counted, some_of
 from kafkalog_cli.outcome import show_note, show_warning
-from kafkalog_cli.output.objects import BOOL, INT, SIZE, TEXT, Column, Field, ObjectType
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
 
 if TYPE_CHECKING:
     from kafkalog.errors import Event
     from kafkalog.wire.producing.model import Replayed, ReplayListener, TranslatedOffset
     from kafkalog.wire.producing.run import ReplaySummary
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import ByteProgress
+    from kafkalog_cli.output.text import Style
 
 
 class ShownLog(NamedTuple):
@@ -31,38 +31,34 @@ REPLAYED: Final = ObjectType[ShownLog](
     "replayed",
     "`replay`",
     "A log whose records were produced into a cluster, or would be.",
-    Field("path", TEXT, "partition directory or file", "done.route.path"),
-    Field("topic", TEXT, "from the directory's name", "done.route.topic"),
-    Field("partition", INT | None, "null if the directory's name has none",
+    Field("path", k.TEXT, "partition directory or file", "done.route.path"),
+    Field("topic", k.TEXT, "from the directory's name", "done.route.topic"),
+    Field("partition", k.INT | None, "null if the directory's name has none",
           "done.route.partition"),
-    Field("to_topic", TEXT, "in the cluster", "done.route.to_topic"),
-    Field("to_partition", INT | None, "in the cluster; null if the keys decide",
+    Field("to_topic", k.TEXT, "in the cluster", "done.route.to_topic"),
+    Field("to_partition", k.INT | None, "in the cluster; null if the keys decide",
           "done.route.to_partition"),
-    Field("performed", BOOL, "false in a dry run"),
-    Field("records", INT, "of this run", "done.records"),
-    Field("tombstones", INT, "", "done.tombstones"),
-    Field("size", SIZE, "keys, values and headers", "done.size_bytes"),
-    Field("first_offset", INT | None, "in the log",
-          "done.first_offset"),
-    Field("last_offset", INT | None, "in the log", "done.last_offset"),
-    Field("records_before", INT, "produced before the run was stopped",
-          "done.records_before"),
-    Field("unsendable", INT, "left out: a header name is not UTF-8",
-          "done.unsendable"),
-    Field("refused", INT, "left out: the topic refuses them", "done.refused"),
-    Field("zero_times", INT, "records whose timestamp 0 becomes 1",
-          "done.zero_times"),
+    Field("performed", k.BOOL, "false in a dry run"),
+    Field("records", k.INT, "of this run", "done.records"),
+    Field("tombstones", k.INT, "", "done.tombstones"),
+    Field("size", k.SIZE, "keys, values and headers", "done.size_bytes"),
+    Field("first_offset", k.INT | None, "in the log", "done.first_offset"),
+    Field("last_offset", k.INT | None, "in the log", "done.last_offset"),
+    Field("records_before", k.INT, "produced before the run was stopped", "done.records_before"),
+    Field("unsendable", k.INT, "left out: a header name is not UTF-8", "done.unsendable"),
+    Field("refused", k.INT, "left out: the topic refuses them", "done.refused"),
+    Field("zero_times", k.INT, "records whose timestamp 0 becomes 1", "done.zero_times"),
 )  # fmt: skip
 TRANSLATED: Final[ObjectType[TranslatedOffset]] = ObjectType(
     "translated_offset",
     "`replay --commit-offsets`",
     "A committed offset of a group, and what was committed for it in the cluster.",
-    Field("group", TEXT, ""),
-    Field("topic", TEXT, "in the files"),
-    Field("partition", INT, ""),
-    Field("offset", INT, "in the files"),
-    Field("to_topic", TEXT, "in the cluster"),
-    Field("to_offset", INT | None,
+    Field("group", k.TEXT, ""),
+    Field("topic", k.TEXT, "in the files"),
+    Field("partition", k.INT, ""),
+    Field("offset", k.INT, "in the files"),
+    Field("to_topic", k.TEXT, "in the cluster"),
+    Field("to_offset", k.INT | None,
           "first replayed record at or after it, else after the last; null (nothing committed) "
           "if no record was replayed"),
 )  # fmt: skip
@@ -80,12 +76,11 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
         Column("OFFSETS", _offsets),
         Column("BEFORE", "records_before"),
     )
-    with Writer(view, form, lambda _: None) as writer:
+    with Writer(view, form) as writer:
         for done in summary.logs:
             writer.write(ShownLog(done, performed))
-        if form in (Format.NDJSON, Format.JSON):
-            for one in summary.offsets:
-                writer.write_row(TRANSLATED.row(one))
+        for one in summary.offsets:
+            writer.write_object(TRANSLATED.row(one))
     if form == Format.TABLE:
         _print_totals(summary, performed=performed)
         if summary.offsets:
@@ -101,9 +96,7 @@ def _write_offsets(summary: ReplaySummary, style: Style) -> None:
         Column("TO", "to_topic", fold=True),
         Column("OFFSET", "to_offset"),
     )
-    with Writer(view, Format.TABLE, lambda _: None) as writer:
-        for one in summary.offsets:
-            writer.write(one)
+    write_all(summary.offsets, view, Format.TABLE)
 
 
 def _destination(one: ShownLog) -> str:
@@ -126,11 +119,10 @@ def _print_totals(summary: ReplaySummary, *, performed: bool) -> None:
         line = "nothing to do: the run is complete"
     elif before := sum(one.records_before for one in summary.logs):
         line += f"; {counted(before, 'record')} before"
-    sys.stdout.buffer.write(f"{printable(line)}\n".encode())
+    print_lines([line])
 
 
 def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListener:
-    """Return a listener that shows on stderr what it hears."""
     from kafkalog.wire.producing.model import ReplayListener
 
     class Shown(ReplayListener):
@@ -145,7 +137,6 @@ def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListene
 
 
 def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
-    """Note what was created; warn of records that the cluster has not got as they are."""
     if summary.created:
         show_note(f"{counted(len(summary.created), 'topic')} created: {some_of(summary.created)}")
         show_note("what server.properties of the source's brokers set is not known to new topics")

@@ -58,7 +58,7 @@ class PrometheusReport(Report):
 
 
 def _gauges(facts: RunFacts) -> Iterator[str]:
-    summary = facts.verification.summary
+    summary = facts.run.summary
     yield from _gauge_head("defects", "Findings by severity.")
     for severity in Severity:
         yield _sample("defects", summary.defects[severity], severity=severity)
@@ -72,7 +72,7 @@ def _gauges(facts: RunFacts) -> Iterator[str]:
         "segments_deferred": (summary.segments_deferred, "Segments deferred because time ran out."),
         "errors": (len(facts.errors), "Paths that could not be read; one more if checks failed."),
         "exit_status": (facts.status, "Exit status of the run."),
-        "duration_seconds": (facts.duration_s, "How long the run took."),
+        "duration_seconds": ((facts.ended_ms - facts.started_ms) / 1000, "How long the run took."),
         "last_run_timestamp_seconds": (facts.ended_ms / 1000, "When the run ended."),
     }
     for name, (value, meaning) in values.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from kafkalog.change.resurrection.model import (
     LeftOutDirectory,
@@ -13,119 +13,14 @@ from kafkalog.change.resurrection.model import (
     manifest_object,
 )
 from kafkalog.io.wording import counted, printable
-from kafkalog_cli.outcome import show_defect, show_note
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    OBJECT,
-    TEXT,
-    Column,
-    Field,
-    ObjectType,
-    Row,
-    View,
-)
+from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from kafkalog.change.resurrection.model import ResurrectSummary
     from kafkalog.change.resurrection.model import Row as ManifestRow
-
-_NEW: Final[Field[Any]] = Field("topic", TEXT, "its name now")
-_ID: Final[Field[Any]] = Field("topic_id", TEXT, "")
-
-RESURRECTED_PARTITION: Final = ObjectType[Row](
-    "resurrected_partition",
-    "`resurrect`",
-    "A partition of the new log directory.",
-    Field("path", TEXT | None, "in the source"),
-    Field("to", TEXT | None,
-          "relative to DIR or LOG_DIR"),
-    _NEW,
-    Field("partition", INT, ""),
-    _ID,
-    Field("how", TEXT,
-          "`reflink` (shared blocks), `copied` or `salvaged`; `there` (by an earlier run); "
-          "`empty` or `offline` (no directory)"),
-    Field("log_start_offset", INT, "of the new log"),
-    Field("log_end_offset", INT, "offset of the next record"),
-    Field("records", INT, "by batch headers, control records included"),
-    Field("size", INT, "of its logs"),
-    Field("leader_epoch", INT, "in the metadata"),
-    Field("bytes_cut", INT, "of an incomplete batch at the end"),
-    Field("first_unstable_offset", INT | None,
-          "first of an open transaction"),
-    Field("losers", ARRAY,
-          "other copies: `path`, `leader_epoch`, `log_end_offset`, `differs_from` (where a "
-          "follower would cut it; null if the same), `why`"),
-    Field("remote_from", INT | None,
-          "start of the old log, if offsets were left in remote storage"),
-)  # fmt: skip
-RESURRECTED_TOPIC: Final = ObjectType[Row](
-    "resurrected_topic",
-    "`resurrect`",
-    "A topic, after its partitions.",
-    _NEW,
-    _ID,
-    Field("old_name", TEXT, "in the source"),
-    Field("partitions", INT, ""),
-    Field("missing", ARRAY, "numbers of those without a directory"),
-    Field("records", INT, ""),
-    Field("size", INT, "their logs"),
-    Field("log_start_offset", INT, "the lowest"),
-    Field("log_end_offset", INT, "the highest"),
-    Field("sources", ARRAY, "log directories of its partitions"),
-    Field("configs", OBJECT, "its own"),
-    Field("replaced", OBJECT, "of the source, but not of the new topic"),
-    Field("notes", ARRAY, "what an operator should know"),
-)
-LEFT_OUT_DIRECTORY: Final = ObjectType[Row](
-    "left_out_directory",
-    "`resurrect`",
-    "A directory that was not taken.",
-    Field("path", TEXT, "in the source"),
-    Field("why", TEXT, ""),
-)
-METADATA_RECORD: Final = ObjectType[Row](
-    "metadata_record",
-    "`resurrect`",
-    "A record of the new `bootstrap.checkpoint`.",
-    Field("record", TEXT, "Kafka's name"),
-    Field("version", INT, ""),
-    Field("data", OBJECT, "secrets of credentials are null"),
-    Field("evidence", TEXT, "where it comes from"),
-)
-RESURRECT_SUMMARY: Final = ObjectType[Row](
-    "resurrect_summary",
-    "`resurrect`",
-    "The last object: totals.",
-    Field("destination", TEXT, "as given"),
-    Field("dry_run", BOOL, ""),
-    Field("log_dir", TEXT, ""),
-    Field("cluster_id", TEXT, ""),
-    Field("directory_id", TEXT, ""),
-    Field("node_id", INT, ""),
-    Field("metadata_version", INT, "feature level"),
-    Field("metadata_from", ARRAY, "log directories"),
-    Field("topics", INT, ""),
-    Field("partitions", INT, "missing ones included"),
-    Field("records", INT, ""),
-    Field("size", INT, ""),
-    Field("missing", INT, "without a directory"),
-    Field("reflinked", INT, "partitions"),
-    Field("salvaged", INT, "partitions"),
-    Field("shortened", INT, "partitions with offsets left in remote storage"),
-    Field("losers", INT, "copies not taken"),
-    Field("left_out", INT, "directories not taken"),
-    Field("next_producer_id", INT | None,
-          ""),
-    Field("metadata_records", INT, "in `bootstrap.checkpoint`"),
-    Field("start_command", TEXT, "empty with `--into`"),
-    Field("notes", ARRAY, "what an operator should know"),
-    Field("left_over_removed", BOOL, "the leftover of a killed run was removed"),
-)  # fmt: skip
 
 
 class ResurrectWriter:
@@ -143,10 +38,9 @@ class ResurrectWriter:
 
     def write(self, summary: ResurrectSummary) -> None:
         """Write the rows, then what they add up to; the command that starts Kafka comes last."""
-        is_lines = self._form in (Format.NDJSON, Format.JSON)
-        with Writer(_topic_view(), self._form, show_defect) as writer:
+        with Writer(_topic_view(), self._form) as writer:
             for row in self._rows:
-                if is_lines:
+                if self._form in (Format.NDJSON, Format.JSON):
                     writer.write_row(manifest_object(row))
                 elif isinstance(row, ResurrectedTopic):
                     writer.write(row)
@@ -156,7 +50,6 @@ class ResurrectWriter:
         _print_totals(summary)
 
     def _print_others(self) -> None:
-        """Print a line for each copy and directory that was not taken."""
         for row in self._rows:
             if isinstance(row, ResurrectedPartition):
                 for loser in row.losers:
@@ -222,7 +115,6 @@ def _print(line: str) -> None:
 
 
 def show_notes(summary: ResurrectSummary) -> None:
-    """Show on stderr what someone should know."""
     if summary.left_over_removed:
         show_note("leftovers of a killed run next to the new directory were removed")
     for note in summary.notes:

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from formats.late_classes import dataclass
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import (
-    CONFIGS,
-    MARKS,
-    configs_text,
-    marks_text,
-    note_shadowed,
-    print_heading,
-)
+from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
+from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
     MEANING_OF_CONFIGS,
-    OBJECT,
-    SIZE,
-    TEXT,
-    TIME,
     Column,
     Field,
     ObjectType,
-    size_text,
-    time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, duration_text, with_durations
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.text import Tone, duration_text, size_text, time_text, with_durations
+from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
 
 if TYPE_CHECKING:
     from kafkalog.change.retention import (
@@ -44,8 +29,8 @@ if TYPE_CHECKING:
         Verdict,
     )
     from kafkalog.change.retention.simulation import Check, Schedule
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Row, Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 class Judged(NamedTuple):
@@ -58,12 +43,7 @@ class Judged(NamedTuple):
 
 @dataclass
 class RetentionSummary:
-    """The totals of all partitions.
-
-    Attributes:
-        now_ms: the clock that was used.
-        until_ms: end of the forecast.
-    """
+    """The totals of all partitions."""
 
     now_ms: int
     until_ms: int
@@ -126,23 +106,21 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
     "retention_partition",
     "`simulate-retention`, `apply-retention`",
     "A partition, before its segments.",
-    Field("path", TEXT, "", "partition.path"),
+    Field("path", k.TEXT, "", "partition.path"),
     *topic_and_partition("partition."),
-    Field("state", TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
+    Field("state", k.TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
     Field("configs", CONFIGS, MEANING_OF_CONFIGS),
     Field("marks", MARKS,
           "log start offset and high watermark: `name`, `value`, `source` (a checkpoint, the "
           "log, or the option)"),
-    Field("log_end_offset", INT, "offset of the next record", "log.log_end_offset"),
-    Field("size", SIZE, "of batches in all segments", "log.size_bytes"),
-    Field("segments_deleted", INT, "now",
-          lambda found: len(found.outcome.deleted)),
-    Field("bytes_freed", SIZE, "their `.log` files"),
-    Field("side_bytes_freed", SIZE, "their indexes and producer snapshots"),
-    Field("log_start_offset_after", INT, ""),
-    Field("rolled", BOOL, "all are deleted, so a new active segment is needed",
-          "outcome.rolled"),
-    Field("remote", OBJECT | None,
+    Field("log_end_offset", k.INT, "offset of the next record", "log.log_end_offset"),
+    Field("size", k.SIZE, "of batches in all segments", "log.size_bytes"),
+    Field("segments_deleted", k.INT, "now", lambda found: len(found.outcome.deleted)),
+    Field("bytes_freed", k.SIZE, "their `.log` files"),
+    Field("side_bytes_freed", k.SIZE, "their indexes and producer snapshots"),
+    Field("log_start_offset_after", k.INT, ""),
+    Field("rolled", k.BOOL, "all are deleted, so a new active segment is needed", "outcome.rolled"),
+    Field("remote", k.OBJECT | None,
           "in remote storage: `segments`, `size`, `local_size` (local segments not uploaded, "
           "which count for `retention.bytes` too), `segments_deleted`, `bytes_freed`, `runs` "
           "(of the broker's task)", _remote),
@@ -152,63 +130,63 @@ RETENTION: Final = ObjectType[Judged](
     "`simulate-retention`, `apply-retention`",
     "A segment and its fate.",
     *topic_and_partition("found.partition."),
-    Field("storage", TEXT, "`local` or `remote`"),
-    Field("segment", TEXT, "its `.log`", "verdict.segment.path"),
-    Field("base_offset", INT, "in the file's name", "verdict.segment.base_offset"),
-    Field("end_offset", INT, "base offset of the next segment, log end offset for the last",
+    Field("storage", k.TEXT, "`local` or `remote`"),
+    Field("segment", k.TEXT, "its `.log`", "verdict.segment.path"),
+    Field("base_offset", k.INT, "in the file's name", "verdict.segment.base_offset"),
+    Field("end_offset", k.INT, "base offset of the next segment, log end offset for the last",
           "verdict.upper_bound"),
-    Field("size", SIZE, "of its batches", "verdict.segment.size_bytes"),
-    Field("is_active", BOOL, "a broker would append to it", "verdict.is_active"),
-    Field("largest_timestamp", TIME, "as a broker determines it",
+    Field("size", k.SIZE, "of its batches", "verdict.segment.size_bytes"),
+    Field("is_active", k.BOOL, "a broker would append to it", "verdict.is_active"),
+    Field("largest_timestamp", k.TIME, "as a broker determines it",
           "verdict.segment.largest_timestamp"),
-    Field("timestamp_source", TEXT,
+    Field("timestamp_source", k.TEXT,
           "`time-index`, `batches` (recovered at the next start), `mtime` (no timestamp), "
           "`metadata` (remote)",
           "verdict.segment.timestamp_source"),
-    Field("verdict", TEXT, "`delete` or `keep`, now",
+    Field("verdict", k.TEXT, "`delete` or `keep`, now",
           lambda one: "delete" if one.verdict.is_deleted else "keep"),
-    Field("reason", TEXT,
+    Field("reason", k.TEXT,
           "what deletes it: `log-start-offset`, `retention.bytes`, `retention.ms`, of remote "
           "segments `leader-epoch-cache-truncation` (epochs before the log's first), "
           "`delete-segment-started` (an unfinished deletion); or why it stays: `blocked` (see "
           "`blocked_by`), `within-retention`, `unlimited`, `compact-only`, `cleaner-disabled`, "
           "`metadata-log`, `not-live`, `other-leader-epochs` (remote, of another lineage)",
           "verdict.reason"),
-    Field("deletable_at", TIME | None,
+    Field("deletable_at", k.TIME | None,
           "first time at which time alone may delete it and the segments before it",
           "verdict.deletable_at"),
-    Field("blocked_by", TEXT | None,
+    Field("blocked_by", k.TEXT | None,
           "`high-watermark`, `segment` (an earlier one stays), `active-empty`, "
           "`remote-storage` (not uploaded)",
           "verdict.blocked_by"),
-    Field("blocking_segment", INT | None,
+    Field("blocking_segment", k.INT | None,
           "base offset of the earlier segment that expires later",
           "verdict.blocking_segment"),
-    Field("bytes_to_append", INT | None,
+    Field("bytes_to_append", k.INT | None,
           "until `retention.bytes` deletes it; null for the active segment",
           "verdict.bytes_to_append"),
-    Field("latest_record", OBJECT | None,
+    Field("latest_record", k.OBJECT | None,
           "record with the largest timestamp, if that lies in the future or delays others: "
           "`offset`, `timestamp`, `position` of its batch",
           "verdict.latest_record"),
-    Field("detail", TEXT, "", "verdict.detail"),
+    Field("detail", k.TEXT, "", "verdict.detail"),
 )  # fmt: skip
 RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     "retention_summary",
     "`simulate-retention`, `apply-retention`",
     "The last object: what is freed now, and later by time alone.",
-    Field("now", INT, "clock used", "now_ms"),
-    Field("until", INT, "end of the forecast", "until_ms"),
-    Field("partitions", INT, "with a log"),
-    Field("segments", INT, ""),
-    Field("segments_deleted", INT, "now"),
-    Field("size", INT, "of batches in all segments", "bytes_total"),
-    Field("bytes_freed", INT, "`.log` files deleted now"),
-    Field("side_bytes_freed", INT, "indexes and snapshots deleted with them"),
-    Field("remote_segments", INT, ""),
-    Field("remote_segments_deleted", INT, "now"),
-    Field("remote_bytes_freed", INT, "their logs"),
-    Field("forecast", ARRAY,
+    Field("now", k.INT, "clock used", "now_ms"),
+    Field("until", k.INT, "end of the forecast", "until_ms"),
+    Field("partitions", k.INT, "with a log"),
+    Field("segments", k.INT, ""),
+    Field("segments_deleted", k.INT, "now"),
+    Field("size", k.INT, "of batches in all segments", "bytes_total"),
+    Field("bytes_freed", k.INT, "`.log` files deleted now"),
+    Field("side_bytes_freed", k.INT, "indexes and snapshots deleted with them"),
+    Field("remote_segments", k.INT, ""),
+    Field("remote_segments_deleted", k.INT, "now"),
+    Field("remote_bytes_freed", k.INT, "their logs"),
+    Field("forecast", k.ARRAY,
           "local segments by 24 hours: `from` (exclusive), `to` (inclusive), `segments`, `bytes`",
           _forecast),
 )  # fmt: skip
@@ -228,79 +206,52 @@ CHECK: Final = ObjectType[Checked](
     "`simulate-retention --checks`",
     "A segment, and the check at which a broker that starts now deletes it.",
     *topic_and_partition("found.partition."),
-    Field("check", INT, "since the start, from 1", "check.number"),
-    Field("at", TIME, "", "check.at_ms"),
-    Field("runner", TEXT, "`retention` (every `log.retention.check.interval.ms`), or `cleaner` "
+    Field("check", k.INT, "since the start, from 1", "check.number"),
+    Field("at", k.TIME, "", "check.at_ms"),
+    Field("runner", k.TEXT, "`retention` (every `log.retention.check.interval.ms`), or `cleaner` "
                           "for compacted topics (every `log.cleaner.backoff.ms`)",
                           "schedule.runner"),
-    Field("segment", TEXT, "its `.log`, which becomes `.deleted`", "deletion.segment.path"),
-    Field("base_offset", INT, "in the file's name", "deletion.segment.base_offset"),
-    Field("size", SIZE, "of its batches", "deletion.segment.size_bytes"),
-    Field("reason", TEXT, "as in `retention`", "deletion.reason"),
-    Field("late_by", INT, "since time alone would have allowed it; else 0",
+    Field("segment", k.TEXT, "its `.log`, which becomes `.deleted`", "deletion.segment.path"),
+    Field("base_offset", k.INT, "in the file's name", "deletion.segment.base_offset"),
+    Field("size", k.SIZE, "of its batches", "deletion.segment.size_bytes"),
+    Field("reason", k.TEXT, "as in `retention`", "deletion.reason"),
+    Field("late_by", k.INT, "since time alone would have allowed it; else 0",
           lambda one: one.check.late_by_ms(one.deletion, one.found.policy)),
-    Field("files_removed_at", TIME, "`file.delete.delay.ms` later",
-          "check.removed_ms"),
+    Field("files_removed_at", k.TIME, "`file.delete.delay.ms` later", "check.removed_ms"),
 )  # fmt: skip
 
 
-class RetentionWriter:
+class RetentionWriter(Writer[Judged]):
     """Writes partitions and the verdicts on their segments; use it as a context manager.
 
     Args:
         summary: counts what is written.
-        form: format of the listing.
-        outcome: takes defects.
-        style: style of the tables.
         checks: whether to write at which checks of a broker the segments go, too.
     """
 
     def __init__(
-        self,
-        summary: RetentionSummary,
-        form: Format,
-        outcome: Outcome,
-        style: Style,
-        *,
-        checks: bool = False,
+        self, summary: RetentionSummary, form: Format, style: Style, *, checks: bool = False
     ) -> None:
+        super().__init__(verdict_view(style), form)
         self._summary = summary
-        self._form = form
         self._style = style
-        self._outcome = outcome
         self._checks = checks
-        self._told: set[str] = set()
-        self._writer = Writer(verdict_view(style), form, outcome.defect)
 
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._writer.__exit__(*raised)
-
-    def write(self, found: PartitionRetention) -> None:
-        """Write a partition, then its segments."""
+    def write_partition(self, found: PartitionRetention) -> None:
         self._summary.add(found)
-        note_shadowed(found.partition.topic, found.configs, found.topic_configs, self._told)
-        if self._form == Format.TABLE:
-            self._writer.flush()
-            print_heading(partition_heading(found))
-        elif self._form != Format.CSV:
-            self._writer.write_row(RETENTION_PARTITION.row(found))
+        marks = f"{found.partition.path}: {marks_text(found.marks)}"
+        self.write_lines([marks, configs_text(found.configs)])
+        self.write_object(RETENTION_PARTITION.row(found))
         for verdict in found.verdicts:
-            self._writer.write(Judged(found, verdict))
+            self.write(Judged(found, verdict))
         if found.remote is not None:
-            if self._form == Format.TABLE:
-                self._writer.flush()
-                print_heading([remote_heading(found.remote, self._style)])
+            self.write_lines([remote_heading(found.remote, self._style)])
             for verdict in found.remote.verdicts:
-                self._writer.write(Judged(found, verdict, "remote"))
-        if self._checks and self._form != Format.CSV:
+                self.write(Judged(found, verdict, "remote"))
+        if self._checks and self.form != Format.CSV:
             self._write_checks(found)
 
     def _write_checks(self, found: PartitionRetention) -> None:
-        """Write the checks of a broker that delete something."""
         from kafkalog.change.retention.simulation import checks_of
 
         schedule, checks = checks_of(found, self._summary.until_ms)
@@ -309,37 +260,20 @@ class RetentionWriter:
             for check in checks
             for deletion in check.deleted
         ]
-        if self._form != Format.TABLE:
-            for row in rows:
-                self._writer.write_row(CHECK.row(row))
-            return
-        self._writer.flush()
         start = time_text(schedule.first_ms, self._style)
         who = "retention task" if schedule.runner == "retention" else schedule.runner
         what = f"checks of the {who} from {start} on: {configs_text(schedule.configs)}"
-        print_heading([what if rows else f"{what}; none deletes anything"])
-        if rows:
-            with Writer(check_view(self._style), Format.TABLE, self._outcome.defect) as writer:
-                for row in rows:
-                    writer.write(row)
-
-    def row(self, row: Row) -> None:
-        """Write another object, in NDJSON and JSON."""
-        if self._form in (Format.NDJSON, Format.JSON):
-            self._writer.write_row(row)
-
-    def flush(self) -> None:
-        """Write buffered table rows."""
-        if self._form == Format.TABLE:
-            self._writer.flush()
+        self.write_lines([what if rows else f"{what}; none deletes anything"])
+        for row in rows:
+            self.write_object(CHECK.row(row))
+        if rows and self.form == Format.TABLE:
+            write_all(rows, check_view(self._style), Format.TABLE)
 
     def end(self) -> None:
-        """Write the summary, after the last partition."""
-        self.row(RETENTION_SUMMARY.row(self._summary))
+        self.write_object(RETENTION_SUMMARY.row(self._summary))
 
 
 def verdict_view(style: Style) -> View[Judged]:
-    """Return the view with a row per segment."""
     return RETENTION.view(
         style,
         Column("SEGMENT", "base_offset"),
@@ -356,7 +290,6 @@ def verdict_view(style: Style) -> View[Judged]:
 
 
 def check_view(style: Style) -> View[Checked]:
-    """Return the view with a row per segment that a check deletes."""
     return CHECK.view(
         style,
         Column("CHECK", "check"),
@@ -381,16 +314,7 @@ def _late(one: Checked, style: Style) -> str:
     return duration_text(late_ms // 1000 * 1000)
 
 
-def partition_heading(found: PartitionRetention) -> list[str]:
-    """Return the lines above a partition's table."""
-    return [
-        f"{found.partition.path}: {marks_text(found.marks)}",
-        configs_text(found.configs),
-    ]
-
-
 def remote_heading(remote: RemoteRetention, style: Style) -> str:
-    """Return the line above the segments in remote storage."""
     size, local = (size_text(one, style) for one in (remote.size_bytes, remote.local_bytes))
     gone = f"{counted(remote.segments_deleted, 'segment')} of {len(remote.verdicts)} deleted"
     runs = f" in {counted(remote.runs, 'run')} of the broker's task" if remote.runs else ""
@@ -399,7 +323,6 @@ def remote_heading(remote: RemoteRetention, style: Style) -> str:
 
 
 def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
-    """Print the lines below the tables: what is freed now, and day by day."""
     size = partial(size_text, style=style)
     time = partial(time_text, style=style)
     total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
@@ -416,4 +339,4 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     if summary.remote_segments:
         there = f"{summary.remote_segments_deleted} of {summary.remote_segments} segments"
         lines.append(f"in remote storage: {there}, {size(summary.remote_bytes_freed)}")
-    print_heading(lines)
+    print_lines(lines)

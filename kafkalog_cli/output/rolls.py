@@ -9,25 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import CONFIGS, configs_text
-from kafkalog_cli.output.objects import (
-    BOOL,
-    INT,
-    OBJECT,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    size_text,
-    time_text,
-    topic_and_partition,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
+from kafkalog_cli.output.text import size_text, time_text
 
 if TYPE_CHECKING:
     from kafkalog.change.roll.replay import SimulatedSegment
     from kafkalog.change.roll.simulate import Trial
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 @dataclass(frozen=True)
@@ -39,17 +29,14 @@ class TrialSegment:
 
     @property
     def index_size(self) -> int:
-        """Length of its `.index`."""
         return self.segment.index_size_bytes(self.trial.replay.settings)
 
     @property
     def timeindex_size(self) -> int:
-        """Length of its `.timeindex`."""
         return self.segment.timeindex_size_bytes(self.trial.replay.settings)
 
 
 def trial_segments(trial: Trial) -> list[TrialSegment]:
-    """Return the segments that result from a replay."""
     return [TrialSegment(trial, segment) for segment in trial.replay.segments]
 
 
@@ -67,59 +54,52 @@ ROLL: Final = ObjectType[TrialSegment](
     "`simulate-roll`",
     "A segment that a broker would have made of the batches.",
     *topic_and_partition("trial.partition."),
-    Field("configs", TEXT, "`present` or `proposed`", "trial.name"),
-    Field("base_offset", INT, "in the file's name", "segment.base_offset"),
-    Field("last_offset", INT | None, "",
+    Field("configs", k.TEXT, "`present` or `proposed`", "trial.name"),
+    Field("base_offset", k.INT, "in the file's name", "segment.base_offset"),
+    Field("last_offset", k.INT | None, "",
           lambda one: one.segment.last_offset if one.segment.batches else None),
-    Field("size", SIZE, "of its batches", "segment.size_bytes"),
-    Field("batches", INT, "", "segment.batches"),
-    Field("first_timestamp", TIME | None,
+    Field("size", k.SIZE, "of its batches", "segment.size_bytes"),
+    Field("batches", k.INT, "", "segment.batches"),
+    Field("first_timestamp", k.TIME | None,
           "of its first batch: `segment.ms` counts from it; -1 if the broker's clock decides",
           lambda one: one.segment.first_timestamp if one.segment.batches else None),
-    Field("largest_timestamp", TIME | None, "of its batches, -1 if none",
+    Field("largest_timestamp", k.TIME | None, "of its batches, -1 if none",
           lambda one: one.segment.largest_timestamp if one.segment.batches else None),
-    Field("is_active", BOOL, "a broker would append to it", "segment.is_active"),
-    Field("rolled_by", TEXT | None,
+    Field("is_active", k.BOOL, "a broker would append to it", "segment.is_active"),
+    Field("rolled_by", k.TEXT | None,
           "`segment.bytes`, `segment.ms`, `segment.index.bytes` (an index is full), "
           "`offset-range` (2^31 offsets)", "segment.rolled_by"),
-    Field("log_size", SIZE, "preallocated if the configs say so",
+    Field("log_size", k.SIZE, "preallocated if the configs say so",
           lambda one: one.segment.file_size_bytes(one.trial.replay.settings)),
-    Field("index_entries", INT, "", "segment.index_entries"),
-    Field("index_size", SIZE, "preallocated for the active segment"),
-    Field("timeindex_entries", INT, "", "segment.timeindex_entries"),
-    Field("timeindex_size", SIZE, "likewise"),
+    Field("index_entries", k.INT, "", "segment.index_entries"),
+    Field("index_size", k.SIZE, "preallocated for the active segment"),
+    Field("timeindex_entries", k.INT, "", "segment.timeindex_entries"),
+    Field("timeindex_size", k.SIZE, "likewise"),
 )  # fmt: skip
 ROLL_SUMMARY: Final = ObjectType["Trial"](
     "roll_summary",
     "`simulate-roll`",
     "Totals, after the segments.",
     *topic_and_partition("partition."),
-    Field("configs", TEXT, "`present` or `proposed`", "name"),
-    Field("values", CONFIGS,
-          "configs as in `recovery`", "configs"),
-    Field("segments", INT, "resulting", lambda trial: len(trial.replay.segments)),
-    Field("segments_on_disk", INT, "",
-          lambda trial: len(trial.partition.segments)),
-    Field("rolls", OBJECT, "by reason",
-          lambda trial: dict(_rolls(trial))),
-    Field("size", INT, "of batches",
+    Field("configs", k.TEXT, "`present` or `proposed`", "name"),
+    Field("values", CONFIGS, "configs as in `recovery`", "configs"),
+    Field("segments", k.INT, "resulting", lambda trial: len(trial.replay.segments)),
+    Field("segments_on_disk", k.INT, "", lambda trial: len(trial.partition.segments)),
+    Field("rolls", k.OBJECT, "by reason", lambda trial: dict(_rolls(trial))),
+    Field("size", k.INT, "of batches",
           lambda trial: sum(one.size_bytes for one in trial.replay.segments)),
-    Field("index_size", INT, "",
+    Field("index_size", k.INT, "",
           lambda trial: sum(one.index_size for one in trial_segments(trial))),
-    Field("timeindex_size", INT, "",
+    Field("timeindex_size", k.INT, "",
           lambda trial: sum(one.timeindex_size for one in trial_segments(trial))),
-    Field("files", INT, "log and two indexes per segment, a snapshot per roll",
-          _files),
-    Field("refused", INT, "batches larger than `segment.bytes`",
-          "replay.refused"),
-    Field("untimed", INT,
+    Field("files", k.INT, "log and two indexes per segment, a snapshot per roll", _files),
+    Field("refused", k.INT, "batches larger than `segment.bytes`", "replay.refused"),
+    Field("untimed", k.INT,
           "batches after one without a timestamp: no roll by time is simulated", "replay.untimed"),
 )  # fmt: skip
 
 
 def segment_view(style: Style) -> View[TrialSegment]:
-    """Return the view with a row per segment that results."""
-
     def time(title: str, name: str) -> Column[TrialSegment]:
         """Return a column that shows the time even of an empty segment."""
         get = attrgetter(name)
@@ -140,7 +120,6 @@ def segment_view(style: Style) -> View[TrialSegment]:
 
 
 def trial_lines(trial: Trial, style: Style) -> list[str]:
-    """Return the lines below the table for a replay."""
     segments = trial.replay.segments
     rolls = [f"{count} by {why}" for why, count in _rolls(trial).items()]
     sizes = (sum(one.index_size + one.timeindex_size for one in trial_segments(trial)),

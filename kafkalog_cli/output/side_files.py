@@ -6,7 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from formats.file_names import FileKind
-from kafkalog_cli.output.objects import ANY, INT, TEXT, TIME, Column, Field, Kind, ObjectType
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType
 from kafkalog_cli.output.text import dumps
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import FileEntry
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 class Entry(NamedTuple):
@@ -33,16 +35,16 @@ class Fact(NamedTuple):
     value: object
 
 
-_PATH: Final[Field[Any]] = Field("path", TEXT, "as given or found")
+_PATH: Final[Field[Any]] = Field("path", k.TEXT, "as given or found")
 
 
-def _of_entry(name: str, kind: Kind, meaning: str) -> Field[Entry]:
+def _of_entry(name: str, kind: k.Kind, meaning: str) -> Field[Entry]:
     return Field(name, kind, meaning, f"entry.{name}")
 
 
 def _of_last_batch(name: str, meaning: str) -> Field[Entry]:
     """Return a field of a producer that is null in objects if no batch of it is known."""
-    kind = Kind(
+    kind = k.Kind(
         "integer or null",
         cell=lambda state, _: getattr(state, name),
         right=True,
@@ -51,7 +53,7 @@ def _of_last_batch(name: str, meaning: str) -> Field[Entry]:
     return Field(name, kind, meaning, "entry")
 
 
-_ORDINAL: Final = _of_entry("entry", INT, "from 0")
+_ORDINAL: Final = _of_entry("entry", k.INT, "from 0")
 
 OFFSET_INDEX_ENTRY: Final = ObjectType[Entry](
     "offset_index_entry",
@@ -59,8 +61,8 @@ OFFSET_INDEX_ENTRY: Final = ObjectType[Entry](
     "An entry of an offset index.",
     _PATH,
     _ORDINAL,
-    _of_entry("offset", INT, "last offset of the batch, absolute"),
-    _of_entry("position", INT, "in the `.log`"),
+    _of_entry("offset", k.INT, "last offset of the batch, absolute"),
+    _of_entry("position", k.INT, "in the `.log`"),
 )
 TIME_INDEX_ENTRY: Final = ObjectType[Entry](
     "time_index_entry",
@@ -68,52 +70,51 @@ TIME_INDEX_ENTRY: Final = ObjectType[Entry](
     "An entry of a time index.",
     _PATH,
     _ORDINAL,
-    _of_entry("timestamp", TIME, "largest timestamp so far"),
-    _of_entry("offset", INT, "of its record or batch, absolute"),
+    _of_entry("timestamp", k.TIME, "largest timestamp so far"),
+    _of_entry("offset", k.INT, "of its record or batch, absolute"),
 )
 ABORTED_TRANSACTION: Final = ObjectType[Entry](
     "aborted_transaction",
     "`dump-segment FILE.txnindex`",
     "An entry of a transaction index.",
     _PATH,
-    _of_entry("version", INT, "0"),
-    _of_entry("producer_id", INT, ""),
-    _of_entry("first_offset", INT, ""),
-    _of_entry("last_offset", INT, "its marker"),
-    _of_entry("last_stable_offset", INT, "after the marker"),
+    _of_entry("version", k.INT, "0"),
+    _of_entry("producer_id", k.INT, ""),
+    _of_entry("first_offset", k.INT, ""),
+    _of_entry("last_offset", k.INT, "its marker"),
+    _of_entry("last_stable_offset", k.INT, "after the marker"),
 )
 PRODUCER_STATE: Final = ObjectType[Entry](
     "producer_state",
     "`dump-segment FILE.snapshot`",
     "A producer in a producer snapshot.",
     _PATH,
-    _of_entry("producer_id", INT, ""),
-    _of_entry("producer_epoch", INT, ""),
-    _of_entry("coordinator_epoch", INT, "of the last marker, −1 if none"),
+    _of_entry("producer_id", k.INT, ""),
+    _of_entry("producer_epoch", k.INT, ""),
+    _of_entry("coordinator_epoch", k.INT, "of the last marker, −1 if none"),
     _of_last_batch("first_sequence", "of the last batch"),
     _of_last_batch("last_sequence", "of the last batch"),
     _of_last_batch("last_offset", "of the last batch"),
-    _of_entry("offset_delta", INT, "of the last batch: from its first to its last record"),
-    _of_entry("last_timestamp", TIME, "of the last batch or marker"),
-    _of_entry("current_txn_first_offset", INT | None,
-              "of the open transaction"),
+    _of_entry("offset_delta", k.INT, "of the last batch: from its first to its last record"),
+    _of_entry("last_timestamp", k.TIME, "of the last batch or marker"),
+    _of_entry("current_txn_first_offset", k.INT | None, "of the open transaction"),
 )  # fmt: skip
 CHECKPOINT_ENTRY: Final = ObjectType[Entry](
     "checkpoint_entry",
     "`dump-segment` of an offset checkpoint",
     "A line of `replication-offset-checkpoint` and the like.",
     _PATH,
-    _of_entry("topic", TEXT, ""),
-    _of_entry("partition", INT, ""),
-    _of_entry("offset", INT, "the file's name says which"),
+    _of_entry("topic", k.TEXT, ""),
+    _of_entry("partition", k.INT, ""),
+    _of_entry("offset", k.INT, "the file's name says which"),
 )
 LEADER_EPOCH: Final = ObjectType[Entry](
     "leader_epoch",
     "`dump-segment leader-epoch-checkpoint`",
     "A line of `leader-epoch-checkpoint`.",
     _PATH,
-    _of_entry("epoch", INT, ""),
-    _of_entry("start_offset", INT, ""),
+    _of_entry("epoch", k.INT, ""),
+    _of_entry("start_offset", k.INT, ""),
 )
 PROPERTY: Final = ObjectType[Fact](
     "property",
@@ -121,9 +122,9 @@ PROPERTY: Final = ObjectType[Fact](
     "files",
     "A name and its value in a small file.",
     _PATH,
-    Field("file", TEXT, "its kind"),
-    Field("name", TEXT, ""),
-    Field("value", ANY, "as in the file"),
+    Field("file", k.TEXT, "its kind"),
+    Field("name", k.TEXT, ""),
+    Field("value", k.ANY, "as in the file"),
 )
 _TYPES: Final = {
     FileKind.OFFSET_INDEX: (OFFSET_INDEX_ENTRY, "entry offset position"),
@@ -146,7 +147,6 @@ _TYPES: Final = {
 
 
 def side_file_view(kind: FileKind, style: Style) -> View[Any]:
-    """Return the view of the content of an index, a checkpoint or a small file."""
     if kind not in _TYPES:
         return PROPERTY.view(
             style,
@@ -159,7 +159,6 @@ def side_file_view(kind: FileKind, style: Style) -> View[Any]:
 
 
 def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry | Fact]:
-    """Return the wanted entries of an index, a checkpoint or a small file."""
     from kafkalog.files.text_files import read_facts
 
     path, kind = entry.path, entry.name.kind
@@ -171,7 +170,6 @@ def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry 
 
 
 def selected_entries(values: Iterable[Any], selection: Selection) -> Iterator[Any]:
-    """Yield the wanted entries of a side file, up to the limit."""
     return islice((value for value in values if _in_range(value, selection)), selection.limit)
 
 
@@ -189,7 +187,6 @@ def _in_range(value: Any, selection: Selection) -> bool:
 
 
 def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
-    """Yield the entries of an offset, time or transaction index."""
     from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 
     if kind == FileKind.TRANSACTION_INDEX:

@@ -9,11 +9,13 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
+from formats.late_classes import dataclass
 from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.model import Batch
 
 
@@ -57,7 +59,6 @@ class Toned(str):
     tone: Tone
 
     def __new__(cls, text: str, tone: Tone) -> Self:
-        """Make a text of a tone."""
         made = super().__new__(cls, text)
         made.tone = tone
         return made
@@ -69,14 +70,12 @@ def tone_of(word: str) -> Tone | None:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Return whether texts on a stream are coloured."""
     return (
         stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
     )
 
 
 def painted(text: str, tone: Tone | None, stream: TextIO) -> str:
-    """Return a printable text as it goes to a stream."""
     return text if tone is None else coloured(text, _CODES[tone], stream)
 
 
@@ -104,6 +103,28 @@ class BytesFormat(StrEnum):
     UTF8 = "utf8"
     HEX = "hex"
     BASE64 = "base64"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """The style of values.
+
+    Attributes:
+        exact: whether tables have plain numbers for sizes and times.
+        zone: time zone of the times in tables.
+        bytes_form: form of keys, values and header values.
+        states: whether batches and records state where their log lives.
+        decoder: how records of an internal topic are decoded.
+    """
+
+    exact: bool = False
+    zone: tzinfo = UTC
+    bytes_form: BytesFormat = BytesFormat.AUTO
+    states: bool = False
+    decoder: PayloadKind | None = None
+
+
+PLAIN: Final = Style()
 
 
 def json_escape(match: re.Match[str]) -> str:
@@ -207,7 +228,6 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
 
 @lru_cache(maxsize=64)  # neighbouring rows are often of one second
 def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
-    """Return a second as text, and its offset from UTC."""
     text = datetime.fromtimestamp(second, zone).isoformat().replace("+00:00", "Z")
     return text[:_SECOND_WIDTH], text[_SECOND_WIDTH:]
 
@@ -230,12 +250,21 @@ def file_cell(path: str) -> str:
 
 
 def size_cell(size_bytes: int, *, exact: bool) -> str:
-    """Return the cell of a size: rounded, or the plain number."""
     if exact:
         return str(size_bytes)
     import humanize
 
     return humanize.naturalsize(size_bytes, gnu=True)
+
+
+def time_text(timestamp_ms: int | None, style: Style) -> str:
+    if style.exact:
+        return "-" if timestamp_ms is None else str(timestamp_ms)
+    return time_cell(timestamp_ms, style.zone)
+
+
+def size_text(size_bytes: int, style: Style) -> str:
+    return size_cell(size_bytes, exact=style.exact)
 
 
 def duration_text(duration_ms: int) -> str:
@@ -254,7 +283,6 @@ def duration_text(duration_ms: int) -> str:
 
 
 def with_durations(text: str) -> str:
-    """Return a text with its milliseconds in words."""
     return re.sub(r"\b(\d+) ms\b", lambda found: duration_text(int(found[1])), text)
 
 
@@ -297,7 +325,6 @@ def _is_large(value: object) -> bool:
 
 
 def csv_pieces(values: Collection[object]) -> Iterator[bytes]:
-    """Yield a line of CSV, with its end."""
     if not any(map(_is_large, values)):
         yield csv_line([_csv_cell(value) for value in values]).encode()
         return

@@ -5,58 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import print_heading
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    TEXT,
-    Field,
-    ObjectType,
-    size_text,
-    topic_and_partition,
-)
-from kafkalog_cli.output.text import left_overs_text
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Field, ObjectType, topic_and_partition
+from kafkalog_cli.output.text import left_overs_text, size_text
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.change.retention.run import TrimmedPartition
-    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.text import Style
 
 RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     "retention_applied",
     "`apply-retention`",
     "What is deleted from a partition, after its segments. The active segment stays, whatever "
     "its `retention` row says.",
-    Field("path", TEXT, "", "plan.partition.path"),
+    Field("path", k.TEXT, "", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
-    Field("performed", BOOL, "false in a plan", "is_done"),
-    Field("segments_deleted", INT, "",
-          lambda one: len(one.plan.segments)),
-    Field("bytes_freed", INT, "their `.log` files", "plan.bytes_freed"),
-    Field("side_bytes_freed", INT, "their indexes and producer snapshots",
+    Field("performed", k.BOOL, "false in a plan", "is_done"),
+    Field("segments_deleted", k.INT, "", lambda one: len(one.plan.segments)),
+    Field("bytes_freed", k.INT, "their `.log` files", "plan.bytes_freed"),
+    Field("side_bytes_freed", k.INT, "their indexes and producer snapshots",
           "plan.side_bytes_freed"),
-    Field("files", ARRAY, "in deletion order",
+    Field("files", k.ARRAY, "in deletion order",
           lambda one: [name for group in one.plan.files for name in group]),
-    Field("keep_deleted", BOOL, "they stay as `.deleted`", "plan.keeps_deleted"),
-    Field("left_overs", ARRAY,
-          "files of interrupted deletions, which go too",
-          "plan.left_overs"),
-    Field("active_stays", BOOL, "a broker would roll the log and delete all of it",
+    Field("keep_deleted", k.BOOL, "they stay as `.deleted`", "plan.keeps_deleted"),
+    Field("left_overs", k.ARRAY, "files of interrupted deletions, which go too", "plan.left_overs"),
+    Field("active_stays", k.BOOL, "a broker would roll the log and delete all of it",
           "plan.active_stays"),
-    Field("log_start_offset", INT, "afterwards", "plan.log_start_offset"),
-    Field("log_start_checkpoint", INT | None,
+    Field("log_start_offset", k.INT, "afterwards", "plan.log_start_offset"),
+    Field("log_start_checkpoint", k.INT | None,
           "in `log-start-offset-checkpoint` afterwards", "plan.log_start_checkpoint"),
-    Field("log_end_offset", INT, "before and after",
-          "plan.found.log.log_end_offset"),
-    Field("leader_epochs", ARRAY, "afterwards: epoch, first offset",
+    Field("log_end_offset", k.INT, "before and after", "plan.found.log.log_end_offset"),
+    Field("leader_epochs", k.ARRAY, "afterwards: epoch, first offset",
           lambda one: [[entry.epoch, entry.start_offset] for entry in one.plan.leader_epochs]),
 )  # fmt: skip
 
 
 def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: bool) -> None:
-    """Print the lines below the tables."""
     lines = [] if trimmed else ["nothing to do: retention applies to no segment"]
     for one in trimmed:
         plan, name = one.plan, one.plan.partition.path
@@ -79,4 +66,4 @@ def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: 
         lines.append("nothing was changed; --in-place applies the plan")
     elif trimmed and not any(one.is_done for one in trimmed):
         lines.append("nothing was changed")
-    print_heading(lines)
+    print_lines(lines)

@@ -6,23 +6,14 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import print_heading
-from kafkalog_cli.output.objects import (
-    ARRAY,
-    BOOL,
-    INT,
-    SIZE,
-    TEXT,
-    TIME,
-    Column,
-    Field,
-    ObjectType,
-    topic_and_partition,
-)
+from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
+from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from kafkalog.change.journal import PartitionUndo, RecordedRun, Undo
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import View
+    from kafkalog_cli.output.text import Style
 
 
 class Restored(NamedTuple):
@@ -43,35 +34,32 @@ UNDO: Final = ObjectType[Restored](
     "undo",
     "`undo`",
     "A partition that is restored to its state before the run, or would be.",
-    Field("path", TEXT, "", "undo.path"),
+    Field("path", k.TEXT, "", "undo.path"),
     *topic_and_partition("undo."),
-    Field("state", TEXT, "`done`, `in-progress`, `aborted`, or `undoing` (an interrupted `undo`)",
+    Field("state", k.TEXT, "`done`, `in-progress`, `aborted`, or `undoing` (an interrupted `undo`)",
           "undo.state"),
-    Field("reason", TEXT | None, "why it was `aborted`", "undo.reason"),
-    Field("performed", BOOL, "false in a plan"),
-    Field("files_restored", INT, "",
-          "undo.files_restored"),
-    Field("bytes_restored", SIZE, "", "undo.bytes_restored"),
-    Field("files_removed", INT,
-          "which the run had made", "undo.files_removed"),
-    Field("bytes_removed", SIZE, "", "undo.bytes_removed"),
-    Field("offsets", ARRAY, "checkpoint entries that change: `checkpoint`, `offset` now, "
+    Field("reason", k.TEXT | None, "why it was `aborted`", "undo.reason"),
+    Field("performed", k.BOOL, "false in a plan"),
+    Field("files_restored", k.INT, "", "undo.files_restored"),
+    Field("bytes_restored", k.SIZE, "", "undo.bytes_restored"),
+    Field("files_removed", k.INT, "which the run had made", "undo.files_removed"),
+    Field("bytes_removed", k.SIZE, "", "undo.bytes_removed"),
+    Field("offsets", k.ARRAY, "checkpoint entries that change: `checkpoint`, `offset` now, "
                             "`restored_to`; null: no entry", _changes),
 )  # fmt: skip
-
 
 RECORDED_RUN: Final = ObjectType["RecordedRun"](
     "recorded_run",
     "`undo --list`",
     "A run with a backup.",
-    Field("backup", TEXT, "its directory"),
-    Field("begun", TIME, "", "begun_ms"),
-    Field("command", TEXT, ""),
-    Field("log_dir", TEXT | None, "null if it changed copied partitions"),
-    Field("partitions", INT, "changed and not yet restored"),
-    Field("finished", BOOL, "each partition that it began", "is_finished"),
-    Field("undoable", BOOL, "`undo` would restore something", "can_be_undone"),
-    Field("refusal", TEXT | None, "why it cannot be undone now",
+    Field("backup", k.TEXT, "its directory"),
+    Field("begun", k.TIME, "", "begun_ms"),
+    Field("command", k.TEXT, ""),
+    Field("log_dir", k.TEXT | None, "null if it changed copied partitions"),
+    Field("partitions", k.INT, "changed and not yet restored"),
+    Field("finished", k.BOOL, "each partition that it began", "is_finished"),
+    Field("undoable", k.BOOL, "`undo` would restore something", "can_be_undone"),
+    Field("refusal", k.TEXT | None, "why it cannot be undone now",
           lambda one: one.refusal and one.refusal.message),
 )  # fmt: skip
 
@@ -97,7 +85,6 @@ def run_view(style: Style) -> View[RecordedRun]:
 
 
 def undo_view(style: Style) -> View[Restored]:
-    """Return the view with a row per partition."""
     return UNDO.view(
         style,
         Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
@@ -111,9 +98,8 @@ def undo_view(style: Style) -> View[Restored]:
 
 
 def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
-    """Print the lines below the table."""
     if not undo.partitions and not undo.files:
-        print_heading(["nothing to undo: everything is already restored"])
+        print_lines(["nothing to undo: everything is already restored"])
         return
     partitions = what_of(undo)
     if is_done:
@@ -121,11 +107,10 @@ def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
     else:
         lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
         lines.append("nothing was changed" + ("" if in_place else ": --in-place applies the plan"))
-    print_heading(lines)
+    print_lines(lines)
 
 
 def what_of(undo: Undo) -> str:
-    """Return what is restored, counted."""
     files = [counted(len(undo.files), "file") + " at the top"] if undo.files else []
     partitions = [counted(len(undo.partitions), "partition")] if undo.partitions else []
     return " and ".join(partitions + files)

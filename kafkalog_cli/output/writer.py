@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import field
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
-from formats.late_classes import dataclass
 from kafkalog.errors import KafkaLogError
 from kafkalog.io.wording import is_long, printable
+from kafkalog_cli.outcome import show_defect
 from kafkalog_cli.output.objects import DEFECT, Row, View
 from kafkalog_cli.output.text import (
     Tone,
@@ -24,7 +23,7 @@ from kafkalog_cli.output.text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.model import Defect
 
@@ -57,22 +56,21 @@ class Block(Protocol):
         """Number of objects."""
 
 
-@dataclass
 class Writer(Generic[T]):
     """Writes values in the order they come; use it as a context manager, so that JSON is closed.
 
     A defect appears where it was met: as an object in NDJSON and JSON, as a line of its own in a
-    table; in CSV, whose rows are of one kind, it goes to `on_defect`.
+    table; in CSV, whose rows are of one kind, on stderr.
     """
 
-    view: View[T]
-    form: Format
-    on_defect: Callable[[Defect], None]
-    _pending: list[Sequence[str]] = field(default_factory=list)
-    _pending_size: int = 0
-    _widths: list[int] = field(default_factory=list)
-    _rows: int = 0
-    _is_terminal: bool = field(default_factory=lambda: terminal_width() is not None)
+    def __init__(self, view: View[T], form: Format) -> None:
+        self.view = view
+        self.form = form
+        self._pending: list[Sequence[str]] = []
+        self._pending_size = 0
+        self._widths: list[int] = []
+        self._rows = 0
+        self._is_terminal = terminal_width() is not None
 
     def __enter__(self) -> Self:
         if self.form == Format.JSON:
@@ -82,8 +80,7 @@ class Writer(Generic[T]):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, KafkaLogError):
             return  # an unclosed array is not taken for an answer
-        if self.form == Format.TABLE:
-            self.flush()
+        self.flush()
         if self.form == Format.JSON:
             _put("\n]\n" if self._rows else "]\n")
 
@@ -98,7 +95,6 @@ class Writer(Generic[T]):
             self.write_row(self.view.row(value))
 
     def write_cells(self, cells: Sequence[str]) -> None:
-        """Write a row of a table, given the cells of all columns."""
         self._pending.append(cells)
         self._pending_size += sum(map(len, cells))
         if len(self._pending) >= _TABLE_CHUNK or self._pending_size >= _TABLE_CHUNK_SIZE:
@@ -114,8 +110,18 @@ class Writer(Generic[T]):
         sys.stdout.buffer.writelines(pieces)
         self._rows += 1
 
+    def write_object(self, row: Row) -> None:
+        """Write one object of another type than the rows: NDJSON and JSON have all of them."""
+        if self.form in (Format.NDJSON, Format.JSON):
+            self.write_row(row)
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Print lines between the rows of a table; other formats have objects for what they say."""
+        if self.form == Format.TABLE:
+            self.flush()
+            print_lines(lines)
+
     def write_text(self, block: Block) -> None:
-        """Write the text of some objects, as `row_pieces` would."""
         text = block.view
         if not self._rows and self.form == Format.JSON:
             text = text[1:]  # no comma before the first
@@ -125,14 +131,13 @@ class Writer(Generic[T]):
         self._rows += block.rows
 
     def defect(self, defect: Defect) -> None:
-        """Write a defect where it was met."""
+        self.flush()
         if self.form == Format.TABLE:
-            self.flush()
             where = "" if defect.position is None else f", position {defect.position}"
             line = printable(f"! {defect.reference}: {defect.path}{where}: {defect.detail}")
             _put(painted(line, tone_of(defect.severity), sys.stdout) + "\n")
         elif self.form == Format.CSV:
-            self.on_defect(defect)
+            show_defect(defect)
         else:
             self.write_row(DEFECT.row(defect))
 
@@ -171,11 +176,9 @@ class Writer(Generic[T]):
         self._pending, self._pending_size = [], 0
 
     def _width(self, columns: int) -> int:
-        """Return the width of a row of the first columns."""
         return sum(self._widths[:columns]) + 2 * (columns - 1)
 
     def _aligned(self, columns: Sequence[Sequence[str]]) -> Iterator[str]:
-        """Yield the rows of some columns."""
         aligned = []
         for cells, width, column in zip(columns, self._widths, self.view.columns, strict=True):
             align = str.rjust if column.right else str.ljust
@@ -223,6 +226,13 @@ class Writer(Generic[T]):
         Console(file=sys.stdout, highlight=False, markup=False).print(table)
 
 
+def write_all(values: Iterable[T], view: View[T], form: Format) -> None:
+    """Write a listing of values alone."""
+    with Writer(view, form) as writer:
+        for value in values:
+            writer.write(value)
+
+
 def _coloured(cell: str) -> str:
     return painted(cell, cell.tone, sys.stdout) if isinstance(cell, Toned) else cell
 
@@ -238,10 +248,19 @@ def _column_width(cells: Sequence[str]) -> int:
 
 
 def _words_below(cells: Sequence[str], width: int) -> list[str]:
-    """Return the lines below a row; none if there is nothing to say."""
     if all(cell == "-" for cell in cells):
         return []
     return wrapped("  ".join(cells), first=_BELOW, width=width)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines above or below a table, wrapped if the terminal is too narrow."""
+    width = terminal_width()
+    text = ""
+    for line in map(printable, lines):
+        blanks = " " * (len(line) - len(line.lstrip(" ")))
+        text += "\n".join(wrapped(line.lstrip(" "), first=blanks, width=width, hanging=2)) + "\n"
+    _put(text)
 
 
 def row_pieces(row: Row, form: Format) -> Iterator[bytes]:
@@ -261,7 +280,6 @@ def _put(text: str) -> None:
 
 
 def cell_width(cell: str) -> int:
-    """Return the columns of a terminal that a printable text takes."""
     if cell.isascii() or is_long(cell):  # nothing is aligned with such a long cell
         return len(cell)
     from rich.cells import cell_len

@@ -15,8 +15,8 @@ from kafkalog.log.columns import pipeline
 from kafkalog.log.text import kafka_text, objects
 from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
-from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.records import BATCH, RECORD
+from kafkalog_cli.output.text import Style
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
 from tests.kafkalog.log.columns.test_twins import logs
 from tests.sampling import examples
@@ -33,7 +33,7 @@ BYTES = ("auto", "utf8", "hex", "base64")
 SELECTIONS: tuple[tuple[object, ...], ...] = (
     (), ("--batches",), ("--from-offset", 5, "--to-offset", 40), ("--limit", 7),
     ("--batches", "--limit", 2), ("--read-committed",), ("--control",), ("--decode", "none"),
-    ("--from-position", 100), ("--max-bytes", 700), ("--key-regex", "[1-5]$"),
+    ("--from-position", 100), ("--key-regex", "[1-5]$"),
     ("--value-regex", "a", "--limit", 3), ("--header", "source"), ("--producer-id", 1),
 )  # fmt: skip
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafkalog_cli import maintenance
 from kafkalog_cli.output import writer
 
 COMMANDS = [
@@ -55,8 +54,7 @@ def test_maintenance_fits(
     """Headings, rows and totals are not cut off, and at 80 columns each number stays whole."""
     monkeypatch.chdir("examples/log-dir")
     wide = kafkalog(*command).stdout.decode()
-    for module in (maintenance, writer):
-        monkeypatch.setattr(module, "terminal_width", lambda: columns)
+    monkeypatch.setattr(writer, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     narrow = kafkalog(*command).stdout.decode()
     assert max(map(len, narrow.splitlines())) <= columns

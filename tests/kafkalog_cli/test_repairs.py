@@ -83,7 +83,8 @@ def test_progress_is_counted_to_its_end(
         bars.append(ByteProgress(sum(target.size_bytes for target in targets)))
         yield bars[-1] if enabled else None
 
-    monkeypatch.setattr("kafkalog_cli.output.progress.byte_progress", counting)
+    command = words[0].replace("-", "_")
+    monkeypatch.setattr(f"kafkalog_cli.commands.{command}.byte_progress", counting)
     kafkalog(words[0], partition, *SETTINGS, *words[1:])
     assert bars
     assert all(bar.done == bar.total > 0 for bar in bars)

@@ -139,20 +139,15 @@ def test_every_form_has_every_segment(command: str, form: str, kafkalog: Run) ->
         assert isinstance(json.loads(text), list)
 
 
-def test_the_properties_file_comes_before_the_topic_and_says_so(
-    tmp_path: Path, kafkalog: Run
-) -> None:
-    """This is the documented order; an option restores the broker's own."""
+def test_the_properties_file_comes_after_the_topic(tmp_path: Path, kafkalog: Run) -> None:
+    """A broker takes a topic's own configs first; only --config overrides them."""
     file = tmp_path / "server.properties"
     file.write_text("log.segment.bytes=2000000\n")
     line = ("simulate-roll", "examples/log-dir/orders-0", "--properties", file, "--format",
             "ndjson")  # fmt: skip
-    first = kafkalog(*line)
-    assert rows(first)[-1]["segments"] == 1
-    assert "--topic-first" in first.stderr
-    second = kafkalog(*line, "--topic-first")
-    assert rows(second)[-1]["segments"] == 4
-    assert "--topic-first" not in second.stderr
+    assert rows(kafkalog(*line))[-1]["segments"] == 4
+    given = kafkalog(*line, "--config", "segment.bytes=2000000")
+    assert rows(given)[-1]["segments"] == 1
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,6 @@ def test_words_of_the_command_line(tmp_path: Path, kafkalog: Run, evil: bytes):
         ["ls", "--sort", text, path],
         ["ls", "--tz", text, path],
         ["dump-segment", path, "--from-time", text],
-        ["dump-segment", path, "--max-bytes", text],
         ["dump-segment", path, "--from-offset", text],
         ["dump-segment", path, "--key-regex", f"({text}"],
         ["dump-segment", path, "--key", f"0x{text}"],

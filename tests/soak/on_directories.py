@@ -130,7 +130,7 @@ FORMATS = ("table", "ndjson", "json", "csv", "kafka")
 SELECTIONS: tuple[tuple[object, ...], ...] = (
     (), (), ("--records",), ("--batches",), ("--from-offset", 5, "--to-offset", 40),
     ("--limit", 3), ("--batches", "--limit", 2), ("--read-committed",), ("--control",),
-    ("--decode", "none"), ("--from-position", 100), ("--max-bytes", 700),
+    ("--decode", "none"), ("--from-position", 100),
     ("--key-regex", "[1-5]$"), ("--value-regex", "a", "--limit", 3), ("--header", "source"),
     ("--producer-id", 7), ("--exact",), ("--from-time", "@-5"),
 )  # fmt: skip

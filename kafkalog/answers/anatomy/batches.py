@@ -1,7 +1,4 @@
-"""The fields of a log: batches of magic 2, messages of magic 0 and 1, and what is damaged.
-
-`kafkalog.log.batches.framing` finds the batches, the schemas say what their bytes are.
-"""
+"""The fields of a log: batches of magic 2, messages of magic 0 and 1, and what is damaged."""
 
 from __future__ import annotations
 
@@ -183,7 +180,6 @@ def _opened(space: Bytes, batch: Batch, data: bytes) -> Bytes | KafkaLogError:
 
 
 def _messages_within(space: Bytes, batch: Batch, shown: Shown) -> Iterator[Item]:
-    """Yield the messages that a compressed message holds, one level below it."""
     from construct import ConstructError
 
     stream = Stream(space.source, batch.position, batch.end_position)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def time_of(timestamp_ms: int) -> str:
-    """Return a timestamp in words."""
     return "no timestamp" if timestamp_ms == c.NO_TIMESTAMP else utc_text(timestamp_ms)
 
 
@@ -189,7 +188,6 @@ def varint_details(field: TracedField, raw: bytes) -> tuple[str, ...]:
 
 
 def value_of(field: TracedField) -> Any:
-    """Return a field's value as number, text or bytes."""
     if bits := bits_of(field.codec, field.value):
         number = 0
         for one in bits:
@@ -225,9 +223,6 @@ def items_of(
     """Yield traced fields, and before its first field each element of an array.
 
     Args:
-        space: where the fields lie.
-        fields: the fields of a trace.
-        prefix: precedes their names, with its dot.
         describe: says what a field means.
         structure: says what an element is.
     """

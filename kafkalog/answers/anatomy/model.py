@@ -112,7 +112,6 @@ class Content:
     data: bytes
 
     def read(self, position: int, size: int) -> bytes:
-        """Return bytes from a position, fewer at the end."""
         return self.data[position : position + size]
 
 
@@ -135,6 +134,5 @@ class Stream:
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position, or relative to the end of the range."""
         self._position = offset if whence == io.SEEK_SET else self._end + offset
         return self._position

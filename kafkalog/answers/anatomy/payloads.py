@@ -1,7 +1,4 @@
-"""Keys and values whose content Kafka defines: control records and internal topics.
-
-The frames are those of `formats.internal_topics`, the messages those of `formats/messages.txt`.
-"""
+"""Keys and values whose content Kafka defines: control records and internal topics."""
 
 from __future__ import annotations
 
@@ -104,7 +101,6 @@ class Payload:
             self.fields.append(replace(one, path=(*part.path, *path)))
 
     def describe(self, field: TracedField) -> Said:
-        """Say what a field is: its type, a time, or what its number stands for."""
         name = str(field.path[-1])
         if name == "undecoded":
             return Said(self.error or "", "record-malformed")
@@ -136,10 +132,6 @@ def payload_of(
     """Return the fields of a key or value, None if it is the user's own.
 
     Args:
-        space: where it lies.
-        part: the key or the value.
-        key: the record's key.
-        batch: its batch.
         kind: how records of its topic are read.
     """
     found = Payload()

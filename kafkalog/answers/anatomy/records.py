@@ -129,7 +129,6 @@ def _record_words(trace: Trace, batch: Batch) -> str:
 def _record(
     space: Bytes, batch: Batch, trace: Trace, prefix: str, kind: PayloadKind | None
 ) -> Iterator[Item]:
-    """Yield the fields of a record, keys and values of Kafka's own topics opened."""
     own: list[TracedField] = []
     key = next((one.value for one in trace.fields if one.path == ("key",)), None)
     describe = partial(_describe_record, batch=batch)
@@ -206,7 +205,6 @@ def checksum_words(
     algorithm: str, first: str, stored: int, computed: int, start: int, end: int,
     damage: str = "batch-crc-mismatch",
 ) -> Said:  # fmt: skip
-    """Say what a checksum covers, and whether it holds."""
     covers = f"{algorithm} of positions {start} to {end - 1}, {first} to the end"
     if stored == computed:
         return Said(f"{covers}: it holds")

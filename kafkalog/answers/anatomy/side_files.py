@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     Pieces = Iterator[tuple[str, str, str]]
 
-
 _SCHEMAS: Final = {
     FileKind.OFFSET_INDEX: OffsetIndexEntry,
     FileKind.TIME_INDEX: TimeIndexEntry,
@@ -66,7 +65,6 @@ class _Log:
     base_offset: int
 
     def at_position(self, position: int) -> Said:
-        """Say what an offset index's position points to."""
         if self.opened is None:
             return Said("position of the batch in the .log, which is not here")
         source = self.opened.source
@@ -78,7 +76,6 @@ class _Log:
         return Said(f"position of the batch with {_offsets(found)}")
 
     def at_offset(self, offset: int) -> str:
-        """Say which batch has an offset."""
         if self.opened is None:
             return "the .log is not here"
         with suppress(DataError):
@@ -168,7 +165,6 @@ def _entry(space: Bytes, number: int, trace: Trace, log: _Log) -> Iterator[Item]
 
 
 def _segment_of(entry: FileEntry) -> Segment | None:
-    """Return the segment that an index belongs to, None if its log is not beside it."""
     with suppress(DataError):
         _, around = segments_of(entry)
         return next((one for one in around.segments if one.base_offset == entry.name.offset), None)
@@ -176,7 +172,6 @@ def _segment_of(entry: FileEntry) -> Segment | None:
 
 
 def snapshot_items(source: Source, entry: FileEntry, limit: int) -> Iterator[Item]:
-    """Yield the fields of a producer snapshot or of one of remote log metadata."""
     space, kind = Bytes(source, 0, source.size_bytes), entry.name.kind
     trace = Tracer(_SNAPSHOTS[kind], limit).trace(Stream(source, 0, source.size_bytes))
     describe = partial(_describe_snapshot, space=space)
@@ -307,7 +302,6 @@ def _named_pieces(_entry: FileEntry, _number: int, line: Any, prefix: str, _coun
 
 
 def _members(text: str) -> Iterator[tuple[str, Pieces]]:
-    """Yield the members of a JSON object, which its schema has parsed."""
     decoder = json.JSONDecoder()
     position = 0
 

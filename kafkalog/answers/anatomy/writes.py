@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import PartitionDir
 
-
 _FIEMAP: Final = 0xC020660B  # FS_IOC_FIEMAP
 _REQUEST: Final = struct.Struct("=QQIIII")  # start, length, flags, mapped, room, reserved
 _EVERYTHING: Final = 2**64 - 1  # FIEMAP_MAX_OFFSET
@@ -56,10 +55,7 @@ class SegmentWrites:
     """How a segment was written.
 
     Attributes:
-        path: its `.log`.
-        base_offset: the offset in its name.
         size_bytes: its length.
-        batches: number of batches.
         in_order: number of batches whose offsets are above those of the one before; the first
             counts.
         in_time: number of batches whose largest timestamp is not below that of the one before.

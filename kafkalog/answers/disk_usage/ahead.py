@@ -82,7 +82,6 @@ def _add(hours: list[int], opened: OpenSegment, start: int, largest: int) -> Non
 
 
 def _end_of(opened: OpenSegment) -> int:
-    """Return the end of the last batch, before any preallocated room."""
     entry = opened.index_entry(INT64_MAX)
     position = entry.position if entry is not None else 0
     for found in scan_batches(opened.source, position):
@@ -98,7 +97,6 @@ def _add_undated(hours: list[int], segment: Segment, start: int) -> None:
 
 
 def _bytes_up_to(opened: OpenSegment, timestamp: int) -> int:
-    """Return the size of the batches before the first one that is later than a time."""
     position = 0
     times = opened.time_index
     entry = None if times is None or not times.entry_count else times.lookup(timestamp)
@@ -203,8 +201,6 @@ class Ahead:
     """What lies ahead of all partitions.
 
     Attributes:
-        now_ms: the clock.
-        outlooks: one per partition with a log.
         over: those above their limits.
     """
 
@@ -259,8 +255,6 @@ def look_ahead(
     """Return what lies ahead of the partitions of targets.
 
     Args:
-        targets: log directories and partitions.
-        now_ms: the clock.
         until_ms: the end of what is counted as freed later.
         configs: as for `simulate_retention`.
         listener: receives the failure of a partition, which is left out.

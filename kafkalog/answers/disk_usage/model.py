@@ -91,7 +91,6 @@ class Usage:
         return sum(self.growth) // len(self.growth) if self.growth else None
 
     def add(self, other: Usage) -> None:
-        """Add another sum."""
         self.disk_bytes += other.disk_bytes
         self.size_bytes += other.size_bytes
         self.leftover_bytes += other.leftover_bytes
@@ -113,7 +112,6 @@ class Share:
         by: `topic`, `partition`, `day` or `kind`.
         name: the topic, the directory's name, the day or the kind; None for files of a log
             directory itself, or without a day.
-        usage: the sum.
         topic, partition, directory: of a single partition directory, else None.
     """
 
@@ -130,8 +128,6 @@ class OverLimit:
     """A partition that is larger or older than its retention allows, and why it still is.
 
     Attributes:
-        path: the directory.
-        topic, partition: its name.
         bytes_over: how many bytes are above the limit.
         why: what keeps them.
     """
@@ -148,7 +144,6 @@ class Disk:
     """A disk, or what stands for one, and when it is full.
 
     Attributes:
-        directories: the log directories on it.
         used_bytes: blocks that they occupy.
         free_bytes: what is free; None if unknown.
         growth_per_hour: how fast they grow.

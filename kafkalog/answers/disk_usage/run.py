@@ -111,7 +111,6 @@ class Walk:
             yield Entry("", status.st_blocks * BLOCK_SIZE, 0)
 
     def _entry(self, path: str, name: str) -> Iterator[Entry]:
-        """Yield a file, or a directory with all that is in it."""
         try:
             status = file_system.stat(path) if is_object(path) else tried(path, os.lstat, path)
         except FileNotFoundError:  # a broker renames files to `.deleted` before it deletes them
@@ -163,7 +162,6 @@ class Walk:
 
 
 def _scanned(path: str) -> list[tuple[str, os.stat_result]]:
-    """Return path and status of all that is in a directory, links not followed."""
     scanned = []
     with os.scandir(path) as found:
         for one in found:
@@ -183,7 +181,6 @@ class Forecast:
     """How far a run looks ahead, and what it supposes.
 
     Attributes:
-        now_ms: the clock.
         until_ms: the end of what is counted as freed later.
         configs: the configs of topics by name, or their sources; None for those of the directory.
         disk_bytes: size of the disk of each log directory; None for what its file system says.
@@ -214,7 +211,6 @@ class _Sums:
             self._share(place, None).usage.replicas += 1
 
     def add_outlook(self, log_dir: str, path: str, outlook: Outlook) -> None:
-        """Add what lies ahead of a partition."""
         place = Place(path, log_dir, outlook.topic, outlook.partition, None, ())
         self._share(place, None).usage.add(outlook.usage)
 
@@ -258,7 +254,6 @@ class _Sums:
         yield from parts.items()
 
     def _days(self, place: Place) -> dict[int | None, str | None]:
-        """Return the day of the latest record of each segment, by its base offset."""
         if place.topic is None:
             return {}
         days: dict[int | None, str | None] = {}
@@ -366,7 +361,6 @@ def _parsed(name: str, *, with_offset: bool) -> FileName:
 
 
 def _day(timestamp_ms: int, zone: tzinfo) -> str | None:
-    """Return the day of a timestamp, None if no calendar has it."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, zone).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -41,7 +41,6 @@ def charts_of(report: Report) -> dict[str, dict[str, Any]]:
 
 
 def _sizes(report: Report) -> dict[str, Any] | None:
-    """Return the treemap: topics, partitions in them, segments in those."""
     if not report.size_bytes:
         return None
     nodes = list(_nodes(report))
@@ -174,7 +173,6 @@ def _segment_name(base_offset: int | None) -> str:
 
 
 def codecs_of(partitions: Iterable[PartitionFacts]) -> dict[str, tuple[int, int]]:
-    """Return the batches with data, and their bytes, by codec."""
     batches: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for one in partitions:
@@ -186,7 +184,6 @@ def codecs_of(partitions: Iterable[PartitionFacts]) -> dict[str, tuple[int, int]
 
 
 def _codecs(report: Report) -> dict[str, Any] | None:
-    """Return the bytes of each codec in the largest topics."""
     values: list[tuple[str, str, int]] = []
     sizes = []
     for topic in topics_by_size(report)[:_CODEC_TOPICS]:

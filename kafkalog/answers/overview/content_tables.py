@@ -15,6 +15,7 @@ from kafkalog.answers.overview.html import (
     share_cell,
     size_cell,
     size_text,
+    table_of,
     text_cell,
     time_cell,
     topics_by_size,
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.answers.overview.gathering import Report
-    from kafkalog.answers.overview.model import PartitionFacts
+    from kafkalog.answers.overview.model import GroupFacts, PartitionFacts
     from kafkalog.tables.profiles.model import Profile
 
 
 def codec_table(report: Report) -> Table:
-    """Return codecs and batch fill by topic."""
     by_topic: defaultdict[str, list[PartitionFacts]] = defaultdict(list)
     for one in report.partitions:
         by_topic[one.listed.topic].append(one)
@@ -75,32 +75,22 @@ def _by_topic(report: Report) -> Iterator[Profile]:
 
 
 def profile_table(report: Report) -> Table:
-    """Return what the records of each topic say."""
-    rows = [
-        (
-            text_cell(one.topic, "k"),
-            number_cell(one.records),
-            number_cell(one.tombstones),
-            share_cell(one.tombstones / one.records if one.records else 0),
-            number_cell(one.null_keys),
-            number_cell(one.keys),
-            size_cell(one.data_bytes),
-            number_cell(one.defects),
-        )
-        for one in _by_topic(report)
-    ]
-    columns = (
-        ("Topic", "Topic"), ("Records", "That a consumer gets"),
-        ("Tombstones", "Records with a key and no value"), ("Share", "Share of the records"),
-        ("Null keys", "Records without a key"), ("Keys", "Distinct keys, an estimate"),
-        ("Data", "Keys, values and headers, uncompressed"),
-        ("Skipped", "Defects that were passed over"),
+    return table_of(
+        "profile-table", "Records by topic", _by_topic(report),
+        ("Topic", "Topic", lambda one: text_cell(one.topic, "k")),
+        ("Records", "That a consumer gets", lambda one: number_cell(one.records)),
+        ("Tombstones", "Records with a key and no value", lambda one: number_cell(one.tombstones)),
+        ("Share", "Share of the records",
+         lambda one: share_cell(one.tombstones / one.records if one.records else 0)),
+        ("Null keys", "Records without a key", lambda one: number_cell(one.null_keys)),
+        ("Keys", "Distinct keys, an estimate", lambda one: number_cell(one.keys)),
+        ("Data", "Keys, values and headers, uncompressed", lambda one: size_cell(one.data_bytes)),
+        ("Skipped", "Defects that were passed over", lambda one: number_cell(one.defects)),
+        order=(1, "desc"),
     )  # fmt: skip
-    return Table("profile-table", "Records by topic", columns, rows, (1, "desc"))
 
 
 def hot_key_table(report: Report) -> Table:
-    """Return the most frequent keys of each topic."""
     rows = [
         (
             text_cell(one.topic, "k"),
@@ -125,61 +115,47 @@ _OFFSETS_MAX: Final = 2000
 
 
 def group_table(report: Report) -> Table:
-    """Return the groups by lag."""
-    rows = [
-        (
-            text_cell(one.group.name, "k"),
-            text_cell(one.group.kind),
-            text_cell(one.group.state),
-            number_cell(len(one.group.members)),
-            number_cell(sum(not offset.commit.is_pending for offset in one.offsets)),
-            number_cell(one.lag),
-            time_cell(max((offset.commit.committed_ms for offset in one.offsets), default=None)),
-        )
-        for one in report.groups
-    ]
-    columns = (
-        ("Group", "Group id"), ("Type", "classic, consumer, share or streams"),
-        ("State", "As an admin client sees it"), ("Members", "Members"),
-        ("Offsets", "Committed offsets"), ("Lag", "Records up to the high watermarks"),
-        ("Last commit", "When it committed last"),
+    def last_commit(one: GroupFacts) -> Cell:
+        return time_cell(max((each.commit.committed_ms for each in one.offsets), default=None))
+
+    return table_of(
+        "group-table", "Groups", report.groups,
+        ("Group", "Group id", lambda one: text_cell(one.group.name, "k")),
+        ("Type", "classic, consumer, share or streams", lambda one: text_cell(one.group.kind)),
+        ("State", "As an admin client sees it", lambda one: text_cell(one.group.state)),
+        ("Members", "Members", lambda one: number_cell(len(one.group.members))),
+        ("Offsets", "Committed offsets",
+         lambda one: number_cell(sum(not each.commit.is_pending for each in one.offsets))),
+        ("Lag", "Records up to the high watermarks", lambda one: number_cell(one.lag)),
+        ("Last commit", "When it committed last", last_commit),
+        order=(5, "desc"),
     )  # fmt: skip
-    return Table("group-table", "Groups", columns, rows, (5, "desc"))
 
 
 def lag_table(report: Report) -> Table:
-    """Return the committed offsets by lag."""
     offsets = sorted(
         (offset for one in report.groups for offset in one.offsets),
         key=lambda one: -(-1 if one.lag is None else one.lag),  # unknown lags last
     )
-    rows = [
-        (
-            text_cell(one.commit.group, "k"),
-            text_cell(one.commit.topic, "k"),
-            number_cell(one.commit.partition),
-            number_cell(one.commit.offset),
-            number_cell(one.end_offset),
-            number_cell(one.lag),
-            time_cell(one.commit.committed_ms),
-            text_cell("open transaction" if one.commit.is_pending else ""),
-        )
-        for one in offsets[:_OFFSETS_MAX]
-    ]
-    columns = (
-        ("Group", "Group id"), ("Topic", "Topic"), ("Partition", "Partition"),
-        ("Offset", "The next offset to read"), ("End", "High watermark of the partition"),
-        ("Lag", "Records from offset to end"), ("Committed", "By the coordinator's clock"),
-        ("Notes", "Whether it counts yet"),
-    )  # fmt: skip
     caption = "Committed offsets"
     if len(offsets) > _OFFSETS_MAX:
         caption += f": {_OFFSETS_MAX} of {len(offsets)}, those with the largest lag"
-    return Table("lag-table", caption, columns, rows, (5, "desc"))
+    return table_of(
+        "lag-table", caption, offsets[:_OFFSETS_MAX],
+        ("Group", "Group id", lambda one: text_cell(one.commit.group, "k")),
+        ("Topic", "Topic", lambda one: text_cell(one.commit.topic, "k")),
+        ("Partition", "Partition", lambda one: number_cell(one.commit.partition)),
+        ("Offset", "The next offset to read", lambda one: number_cell(one.commit.offset)),
+        ("End", "High watermark of the partition", lambda one: number_cell(one.end_offset)),
+        ("Lag", "Records from offset to end", lambda one: number_cell(one.lag)),
+        ("Committed", "By the coordinator's clock", lambda one: time_cell(one.commit.committed_ms)),
+        ("Notes", "Whether it counts yet",
+         lambda one: text_cell("open transaction" if one.commit.is_pending else "")),
+        order=(5, "desc"),
+    )  # fmt: skip
 
 
 def open_table(report: Report) -> Table:
-    """Return the open transactions, hanging ones first."""
     rows = []
     for one in report.open_transactions:
         abort = ""
@@ -207,20 +183,14 @@ def open_table(report: Report) -> Table:
 
 
 def transactional_id_table(report: Report) -> Table:
-    rows = [
-        (
-            text_cell(one.name, "k"),
-            text_cell(one.state),
-            number_cell(one.producer_id),
-            number_cell(one.producer_epoch),
-            time_cell(one.updated_ms),
-            number_cell(len(one.partitions)),
-        )
-        for one in report.transactional_ids
-    ]
-    columns = (
-        ("Transactional id", "transactional.id"), ("State", "At its coordinator"),
-        ("Producer", "Producer id"), ("Epoch", "Producer epoch"),
-        ("Last change", "When its state changed"), ("Partitions", "That its transaction wrote to"),
+    return table_of(
+        "transactional-id-table", "Transactional ids", report.transactional_ids,
+        ("Transactional id", "transactional.id", lambda one: text_cell(one.name, "k")),
+        ("State", "At its coordinator", lambda one: text_cell(one.state)),
+        ("Producer", "Producer id", lambda one: number_cell(one.producer_id)),
+        ("Epoch", "Producer epoch", lambda one: number_cell(one.producer_epoch)),
+        ("Last change", "When its state changed", lambda one: time_cell(one.updated_ms)),
+        ("Partitions", "That its transaction wrote to",
+         lambda one: number_cell(len(one.partitions))),
+        order=(4, "desc"),
     )  # fmt: skip
-    return Table("transactional-id-table", "Transactional ids", columns, rows, (4, "desc"))

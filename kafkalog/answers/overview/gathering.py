@@ -127,17 +127,7 @@ FINDINGS_MAX: Final = 1000
 
 
 class Gathering:
-    """One run that gathers the facts.
-
-    Args:
-        paths: log directories and partitions.
-        level: how much the checks read.
-        sources: the configs of topics.
-        now_ms: the clock.
-        threads: of the checks.
-        failed: called with what stops the work on one thing; the others are reported.
-        progress: called with numbers of bytes as they are read.
-    """
+    """One run that gathers the facts."""
 
     def __init__(
         self,
@@ -166,11 +156,7 @@ class Gathering:
         self._views: dict[str, PartitionDir] = {}
 
     def report(self, profiles: Callable[[], Sequence[Profile]] | None) -> Report:
-        """Gather everything.
-
-        Args:
-            profiles: counts records; None if they are not wanted.
-        """
+        """Gather everything."""
         for target in open_targets(self._paths, hear=self._hear):
             if isinstance(target, FileEntry):
                 self._failed(_no_file(target.path))
@@ -219,7 +205,6 @@ class Gathering:
             self._failed(event)
 
     def _failed(self, error: KafkaLogError) -> None:
-        """Report an error once, and name it on the page."""
         where = error.path
         if (where, error.message) in self._told:
             return
@@ -383,7 +368,6 @@ class _Selected:
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Take the next finding."""
         key = defect.path, defect.reference
         self._alike[key] += 1
         kept = self._kept[defect.severity]
@@ -391,11 +375,7 @@ class _Selected:
             kept.append(defect)
 
     def listed(self, directories: set[str]) -> Iterator[Finding]:
-        """Yield the findings, most severe first.
-
-        Args:
-            directories: paths of the partitions.
-        """
+        """Yield the findings, most severe first."""
         found = [defect for severity in Severity for defect in self._kept[severity]]
         last = {(defect.path, defect.reference): defect for defect in found}
         for defect in found[:FINDINGS_MAX]:

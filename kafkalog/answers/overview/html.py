@@ -6,16 +6,16 @@ import html
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.io.wording import printable, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.answers.overview.gathering import Report
 
-
+T = TypeVar("T")
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024
 _SECONDS: Final = len("2026-11-23T00:00:00")
@@ -50,7 +50,6 @@ def unit_of(size_bytes: float) -> tuple[int, str]:
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size for people."""
     factor, unit = unit_of(abs(size_bytes))
     value = size_bytes / factor
     return f"{value:.0f} {unit}" if factor == 1 or value >= 100 else f"{value:.1f} {unit}"
@@ -64,7 +63,6 @@ def time_text(timestamp_ms: int | None) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """Return a duration in its largest unit."""
     for name, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if duration_ms >= unit_ms:
             return f"{duration_ms / unit_ms:.3g} {name}"
@@ -107,7 +105,6 @@ def time_cell(timestamp_ms: int | None) -> Cell:
 
 
 def share_cell(share: float) -> Cell:
-    """Return a cell of a share of 1, with a bar."""
     return Cell(
         f'<meter min="0" max="1" value="{share:.4f}"></meter> {share * 100:.1f} %',
         round(share, 6),
@@ -116,7 +113,6 @@ def share_cell(share: float) -> Cell:
 
 
 def badge(word: str) -> Cell:
-    """Return a cell of a word that has a meaning."""
     return Cell(f'<span class="badge {escaped(word)}">{escaped(word)}</span>')
 
 
@@ -125,10 +121,8 @@ class Table:
     """A table that a reader can sort and filter.
 
     Attributes:
-        name: id of the element.
         caption: what its rows are.
         columns: titles, each with what it means.
-        rows: cells.
         order: column to sort by at first, and the direction; None for the order given.
     """
 
@@ -139,7 +133,6 @@ class Table:
     order: tuple[int, str] | None = None
 
     def html(self) -> str:
-        """Return the element with its heading; a sentence if there are no rows."""
         if not self.rows:
             return f'<p class="none" id="{self.name}">{escaped(self.caption)}: none.</p>'
         titles = "".join(
@@ -155,6 +148,19 @@ class Table:
         )
 
 
+def table_of(
+    name: str,
+    caption: str,
+    items: Iterable[T],
+    *columns: tuple[str, str, Callable[[T], Cell]],
+    order: tuple[int, str] | None = None,
+) -> Table:
+    """Return a table with a row per item; columns have a title, what it means, and the cells."""
+    titles = [(title, meaning) for title, meaning, _ in columns]
+    rows = [[cell(one) for _, _, cell in columns] for one in items]
+    return Table(name, caption, titles, rows, order)
+
+
 def section(name: str, title: str, *parts: str) -> str:
     inner = "\n".join(part for part in parts if part)
     return (
@@ -164,7 +170,6 @@ def section(name: str, title: str, *parts: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """Return a paragraph of plain text."""
     return f"<p>{escaped(text)}</p>"
 
 
@@ -212,7 +217,6 @@ def colors_of(topics: Iterable[str]) -> dict[str, str]:
 
 
 def topics_by_size(report: Report) -> list[str]:
-    """Return the topics, largest first."""
     sizes: Counter[str] = Counter()
     for one in report.partitions:
         sizes[one.listed.topic] += one.listed.size_bytes

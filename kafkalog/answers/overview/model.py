@@ -45,11 +45,9 @@ class SegmentContents:
     """What the batch headers of a segment say.
 
     Attributes:
-        base_offset: of the segment.
         batches, records: batches with data, and the records in them.
         size_bytes: size of these batches.
         batch_size_max: size of the largest one.
-        control_batches: number of control batches.
         first_timestamp, last_timestamp: the smallest and the largest `max_timestamp`; None without
             any.
         codecs: batches with data by codec.
@@ -110,7 +108,6 @@ class Finding:
     """A finding.
 
     Attributes:
-        defect: what was found.
         alike: how many more of its kind in the same file are not listed.
         command: the next command line: what repairs, or explains.
     """
@@ -133,11 +130,7 @@ _MINUTES_MAX: Final = 4096  # per segment: more come from damaged or made-up tim
 
 
 class Contents:
-    """What the batch headers of logs say, as the checks read them.
-
-    Args:
-        threads: as for `batch_columns`.
-    """
+    """What the batch headers of logs say, as the checks read them."""
 
     def __init__(self, threads: int | None) -> None:
         self._threads = threads
@@ -183,7 +176,6 @@ class _Counts:
         self._minutes_per_slot = 1
 
     def add(self, headers: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
-        """Add batches: a header table."""
         # Before version 2 the attributes have neither flag, and a batch is one record or a set of
         # them.
         flags = np.where(headers[h.MAGIC] >= 2, headers[h.ATTRIBUTES], 0)

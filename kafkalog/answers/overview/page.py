@@ -116,7 +116,6 @@ def _contained(script: str) -> str:
 
 
 def licences() -> str:
-    """Return the licences of what the page contains, folded."""
     text = files("kafkalog.answers.overview").joinpath("licences.txt").read_text(encoding="utf-8")
     return f"<details><summary>Licences</summary><pre>{escaped(text)}</pre></details>"
 
@@ -198,7 +197,6 @@ def _heading(report: Report) -> str:
 
 
 def _tiles(report: Report) -> str:
-    """Return the most important numbers, each a link to its section."""
     partitions = report.partitions
     topics = {one.listed.topic for one in partitions}
     defects = report.checked.defects
@@ -239,8 +237,6 @@ def _tiles(report: Report) -> str:
 
 
 def _sections(report: Report, drawn: Collection[str]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the sections: name, heading and contents."""
-
     def place(name: str, label: str) -> str:
         return chart(name, label) if name in drawn else ""
 

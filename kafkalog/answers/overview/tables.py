@@ -17,6 +17,7 @@ from kafkalog.answers.overview.html import (
     share_cell,
     size_cell,
     size_text,
+    table_of,
     text_cell,
     time_cell,
     topics_by_size,
@@ -30,11 +31,11 @@ from kafkalog.node.recovery.model import Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.answers.disk_usage.model import Disk
     from kafkalog.answers.overview.gathering import Report
     from kafkalog.answers.overview.model import Finding, PartitionFacts
     from kafkalog.change.retention.partition import PartitionRetention
     from kafkalog.node.recovery import NextStart
-
 
 _ASSUMPTIONS_MAX: Final = 200
 _STARTS_MAX: Final = 1000
@@ -57,7 +58,6 @@ def _place(path: str, *, has_several: bool) -> str:
 
 
 def findings_table(report: Report) -> Table:
-    """Return the findings, most severe first."""
     rows = []
     for one in report.findings:
         defect = one.defect
@@ -90,7 +90,6 @@ def findings_table(report: Report) -> Table:
 
 
 def meaning_table(report: Report) -> Table:
-    """Return what the kinds of findings mean, in the order of the findings."""
     counts: Counter[str] = Counter()
     for one in report.findings:
         counts[one.defect.reference] += 1 + one.alike
@@ -112,36 +111,30 @@ def meaning_table(report: Report) -> Table:
 
 
 def next_start_table(report: Report) -> Table:
-    """Return what the next start does, worst first."""
     worst = {verdict: number for number, verdict in enumerate(Verdict)}
 
     def rank(one: NextStart) -> tuple[int, int, str]:
         return (-worst[one.verdict], -one.records_lost, one.path)
 
-    rows = [
-        (
-            text_cell(os.path.basename(file_system.absolute(one.path)), "k"),
-            # The worst sorts first.
-            Cell(badge(one.verdict).shown, f"{len(worst) - worst[one.verdict]} {one.verdict}"),
-            text_cell(one.mode),
-            number_cell(one.truncate_to),
-            number_cell(one.records_lost),
-            size_cell(one.bytes_lost),
-            text_cell("; ".join(_acts_of(one)), "w"),
-        )
-        for one in sorted(report.next_starts, key=rank)[:_STARTS_MAX]
-    ]  # fmt: skip
-    columns = (
-        ("Where", "Partition or log directory"), ("Outcome", "The most serious thing it does"),
-        ("Mode", "How the broker starts on it"),
-        ("Truncates to", "Log end offset after the log is cut"),
-        ("Records lost", "Records that are cut off"), ("Bytes lost", "Bytes that are cut off"),
-        ("What it does", "In one line"),
-    )  # fmt: skip
+    def outcome(one: NextStart) -> Cell:
+        # The worst sorts first.
+        return Cell(badge(one.verdict).shown, f"{len(worst) - worst[one.verdict]} {one.verdict}")
+
     caption = "Directories on which a start acts"
     if len(report.next_starts) > _STARTS_MAX:
         caption += f": {_STARTS_MAX} of {len(report.next_starts)}, those with the worst outcome"
-    return Table("next-start-table", caption, columns, rows)
+    return table_of(
+        "next-start-table", caption, sorted(report.next_starts, key=rank)[:_STARTS_MAX],
+        ("Where", "Partition or log directory",
+         lambda one: text_cell(os.path.basename(file_system.absolute(one.path)), "k")),
+        ("Outcome", "The most serious thing it does", outcome),
+        ("Mode", "How the broker starts on it", lambda one: text_cell(one.mode)),
+        ("Truncates to", "Log end offset after the log is cut",
+         lambda one: number_cell(one.truncate_to)),
+        ("Records lost", "Records that are cut off", lambda one: number_cell(one.records_lost)),
+        ("Bytes lost", "Bytes that are cut off", lambda one: size_cell(one.bytes_lost)),
+        ("What it does", "In one line", lambda one: text_cell("; ".join(_acts_of(one)), "w")),
+    )  # fmt: skip
 
 
 def _acts_of(start: NextStart) -> Sequence[str]:
@@ -150,7 +143,6 @@ def _acts_of(start: NextStart) -> Sequence[str]:
 
 
 def assumption_table(report: Report) -> Table:
-    """Return what predictions assume, and what a start would not notice, once for all."""
     counts: Counter[tuple[str, str]] = Counter()
     for one in report.next_starts:
         counts.update(("assumed", text) for text in one.assumptions)
@@ -172,43 +164,34 @@ def _growth_cell(partitions: Sequence[PartitionFacts]) -> Cell:
 
 
 def disk_table(report: Report) -> Table:
-    """Return the disks, and when they are full."""
-    rows = [
-        (
-            text_cell(", ".join(one.directories), "k"),
-            size_cell(one.used_bytes),
-            size_cell(one.free_bytes),
-            size_cell(one.growth_per_hour),
-            Cell("not in ten years", -2) if one.full_at is None else time_cell(one.full_at),
-        )
-        for one in report.disks
-    ]
-    columns = (
-        ("Log directories", "On one file system"), ("Used", "By these log directories"),
-        ("Free", "On the file system, on the machine that made this page"),
-        ("Growth per hour", "Mean of the last 24 hours, by the timestamps of batches"),
-        ("Full", "If it grows on like this, and retention deletes as predicted"),
+    def full(one: Disk) -> Cell:
+        return Cell("not in ten years", -2) if one.full_at is None else time_cell(one.full_at)
+
+    return table_of(
+        "disk-table", "Disks", report.disks,
+        ("Log directories", "On one file system",
+         lambda one: text_cell(", ".join(one.directories), "k")),
+        ("Used", "By these log directories", lambda one: size_cell(one.used_bytes)),
+        ("Free", "On the file system, on the machine that made this page",
+         lambda one: size_cell(one.free_bytes)),
+        ("Growth per hour", "Mean of the last 24 hours, by the timestamps of batches",
+         lambda one: size_cell(one.growth_per_hour)),
+        ("Full", "If it grows on like this, and retention deletes as predicted", full),
     )  # fmt: skip
-    return Table("disk-table", "Disks", columns, rows)
 
 
 def over_table(report: Report) -> Table:
-    """Return the partitions above their retention, the largest excess first."""
-    rows = [
-        (
-            text_cell(os.path.basename(one.path), "k"),
-            size_cell(one.bytes_over),
-            text_cell(one.why, "w"),
-        )
-        for one in report.over
-    ]
-    columns = (("Partition", "Topic and partition"), ("Above", "Bytes above the limit"),
-               ("Why", "What keeps them"))  # fmt: skip
-    return Table("over-table", "Above their limit", columns, rows, (1, "desc"))
+    return table_of(
+        "over-table", "Above their limit", report.over,
+        ("Partition", "Topic and partition",
+         lambda one: text_cell(os.path.basename(one.path), "k")),
+        ("Above", "Bytes above the limit", lambda one: size_cell(one.bytes_over)),
+        ("Why", "What keeps them", lambda one: text_cell(one.why, "w")),
+        order=(1, "desc"),
+    )  # fmt: skip
 
 
 def topic_table(report: Report) -> Table:
-    """Return the topics by size."""
     by_topic: defaultdict[str, list[PartitionFacts]] = defaultdict(list)
     for one in report.partitions:
         by_topic[one.listed.topic].append(one)
@@ -244,7 +227,6 @@ def _name(one: PartitionFacts, report: Report) -> Cell:
 
 
 def partition_table(report: Report) -> Table:
-    """Return the partitions by size."""
     has_several = len({os.path.dirname(one.listed.path) for one in report.partitions}) > 1
     rows = []
     for one in report.partitions:
@@ -275,23 +257,17 @@ def partition_table(report: Report) -> Table:
 
 
 def log_dir_table(report: Report) -> Table:
-    rows = [
-        (
-            text_cell(one.path, "k"),
-            text_cell("–" if one.meta is None else one.meta.node_id),
-            text_cell("–" if one.meta is None else one.meta.cluster_id, "k"),
-            text_cell("clean" if one.clean_shutdown else "no mark of a clean shutdown"),
-            number_cell(one.partition_count),
-            size_cell(one.size_bytes),
-        )
-        for one in report.log_dirs
-    ]
-    columns = (
-        ("Log directory", "Path"), ("Node", "node.id"), ("Cluster", "cluster.id"),
-        ("Shutdown", "Whether the broker was shut down cleanly"),
-        ("Partitions", "Partition directories"), ("Size", "All files"),
+    return table_of(
+        "log-dir-table", "Log directories", report.log_dirs,
+        ("Log directory", "Path", lambda one: text_cell(one.path, "k")),
+        ("Node", "node.id", lambda one: text_cell("–" if one.meta is None else one.meta.node_id)),
+        ("Cluster", "cluster.id",
+         lambda one: text_cell("–" if one.meta is None else one.meta.cluster_id, "k")),
+        ("Shutdown", "Whether the broker was shut down cleanly",
+         lambda one: text_cell("clean" if one.clean_shutdown else "no mark of a clean shutdown")),
+        ("Partitions", "Partition directories", lambda one: number_cell(one.partition_count)),
+        ("Size", "All files", lambda one: size_cell(one.size_bytes)),
     )  # fmt: skip
-    return Table("log-dir-table", "Log directories", columns, rows)
 
 
 def _limit_text(found: PartitionRetention) -> str:
@@ -309,7 +285,6 @@ def _limit_text(found: PartitionRetention) -> str:
 
 
 def retention_table(report: Report) -> Table:
-    """Return what retention deletes, now and next."""
     rows = []
     for one in report.partitions:
         found = one.retention
@@ -339,7 +314,6 @@ def retention_table(report: Report) -> Table:
 
 
 def cleaning_table(report: Report) -> Table:
-    """Return the compacted partitions, the dirtiest first."""
     rows = []
     for one in report.partitions:
         found = one.cleaning
@@ -370,6 +344,5 @@ def cleaning_table(report: Report) -> Table:
 
 
 def gap_table(report: Report) -> Table:
-    """Return what could not be answered."""
     rows = [(text_cell(one.about, "k"), text_cell(one.why, "w")) for one in report.gaps]
     return Table("gap-table", "Questions without an answer", (("What", ""), ("Why", "")), rows)

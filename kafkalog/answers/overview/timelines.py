@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kafkalog.answers.overview.model import PartitionFacts
     from kafkalog.change.retention.model import Verdict
 
-
 BARS_MAX: Final = 4000
 """About how many segments are drawn: neighbours are drawn together where there are more."""
 DAY_MS: Final = 86_400_000
@@ -74,7 +73,6 @@ class Mark:
 
 
 def fate_of(verdict: Verdict, now_ms: int) -> str:
-    """Return what retention does to a segment, in a few words."""
     if verdict.is_deleted:
         return "deleted now"
     if verdict.reason == Reason.BLOCKED:
@@ -88,7 +86,6 @@ def bars_of(partition: PartitionFacts, now_ms: int, count_max: int) -> Iterator[
     """Yield the bars of a partition; segments without a usable timestamp have none.
 
     Args:
-        partition: the partition.
         now_ms: the clock; timestamps more than a day later are not usable.
         count_max: about how many bars at most.
     """
@@ -107,7 +104,6 @@ def bars_of(partition: PartitionFacts, now_ms: int, count_max: int) -> Iterator[
 
 
 def _placed(partition: PartitionFacts, now_ms: int) -> Iterator[tuple[int, int, Verdict]]:
-    """Yield the segments with the times at which they begin and end."""
     if partition.retention is None:
         return
     contents = {one.base_offset: one for one in partition.contents}
@@ -143,9 +139,7 @@ def marks_of(
     An offset within a segment is placed in proportion, between its first and last timestamp.
 
     Args:
-        partition: the partition.
         findings: path of a file to the references of its findings.
-        now_ms: the clock.
     """
     placed = list(_placed(partition, now_ms))
     if not placed:
@@ -227,7 +221,6 @@ def window_of(report: Report) -> tuple[int, int] | None:
 
 
 def growth_chart(report: Report) -> dict[str, Any] | None:
-    """Return bytes by time, the largest topics on top of each other."""
     window = window_of(report)
     if window is None:
         return None

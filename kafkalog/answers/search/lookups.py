@@ -111,7 +111,6 @@ class _Logs:
         self._logs: dict[int, UnifiedLog] = {}  # each keeps its partition, and so its id
 
     def of(self, partition: PartitionDir) -> UnifiedLog:
-        """Return the log of a listing."""
         if id(partition) not in self._logs:
             mark, start = self._bounds
             log = UnifiedLog(partition, high_watermark=mark, log_start_offset=start)

@@ -89,7 +89,6 @@ class Search:
 
     @cached_property
     def bulk(self) -> bool:
-        """Whether the kernels are used."""
         return is_bulk(self.logs)
 
     def found(self) -> Iterator[Found | Defect]:

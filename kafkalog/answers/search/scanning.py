@@ -71,7 +71,6 @@ class Occurrence:
 
     @property
     def counts(self) -> bool:
-        """Whether it changed the key's value for consumers of committed records."""
         return self.transaction in (None, "committed")
 
 
@@ -86,10 +85,7 @@ def logs_of(
     """Return the logs to search, by topic, partition and path.
 
     Args:
-        targets: log directories, partition directories, and single logs, which are read as they
-            are.
         view: what of a partition directory is read.
-        topics: only these; None for all.
         replicas: how several copies of a partition are handled.
         listener: hears of what cannot be listed.
 
@@ -132,8 +128,6 @@ def plans_of(target: Target, wanted: Selection, listener: Listener) -> Iterator[
     """Yield the plans to read what is wanted of a log; of several copies there are many.
 
     Args:
-        target: the log.
-        wanted: which of its records.
         listener: as for `sound_parts`.
 
     Raises:

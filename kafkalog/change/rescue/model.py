@@ -30,8 +30,14 @@ class Fate(StrEnum):
 class CopiedRange:
     """Consecutive batches that were copied byte for byte, or one whose header was corrected.
 
-    `path` is their log, `position` their place in it, `to_position` their place in the new log. All
-    `records` were decoded. `corrected` is what was wrong in a corrected header; None for others.
+    Attributes:
+        path: in the source.
+        position: in that log.
+        to_position: in the new log.
+        base_offset: of the first batch.
+        last_offset: of the last batch.
+        records: each was decoded.
+        corrected: what was wrong in its header.
     """
 
     path: str
@@ -47,21 +53,21 @@ class CopiedRange:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Bytes between two copied batches, or between one and an end of the log.
+    """Bytes between copied batches, or before or after them.
+
+    Copied and lost ranges cover a log without a gap.
 
     Attributes:
-        path: the log they are from.
-        position: where they begin.
-        size_bytes: their number.
-        file: where they are now; None if all are zero.
-        reference: kind of the first defect there.
-        detail: description of that defect.
-        defects: number of defects there.
-        first_offset: first offset that no copied batch around the range has; None if the
-            batches around it leave none out.
-        last_offset: last of these offsets; None if there are none, and at the end of a log
-            whose end is unknown.
-        lent: whether other copies have lent all of it.
+        path: in the source.
+        position: in that log.
+        file: relative to the new directory; None if all bytes are zero.
+        reference: kind of the first defect.
+        defects: batches, and ranges without one.
+        first_offset: first that no copied batch around it has, so that may be lost; None if they
+            leave none out.
+        last_offset: last that may be lost; None at the end of a log if no checkpoint notes where
+            it ended.
+        lent: whether other copies have all of it.
     """
 
     path: str
@@ -83,10 +89,18 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedSegment:
-    """A log file and what was copied of it; its copied and lost ranges come before.
+    """A log, after its ranges: `size_copied` and `size_lost` together are `size`.
 
-    `target` is None if nothing of the log is left. The checksums are the CRC-32C of whole files:
-    the source and the new log; None if nothing was written.
+    Attributes:
+        path: in the source.
+        target: relative to the new directory; None if nothing of the log is left.
+        topic: from the directory's name.
+        partition: None if the directory's name has none.
+        base_offset: in the file's name.
+        size_bytes: of the source's log.
+        batches, records: copied.
+        crc: of the source's log; None unless it was read whole.
+        crc_copied: of the new log.
     """
 
     path: str
@@ -105,9 +119,15 @@ class SalvagedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedFile:
-    """A file or directory that did not become a log of the result, and what happened to it.
+    """A file or directory other than a salvaged log.
 
-    `target` is None if it was skipped. `records` is the number of readable records in a log.
+    Indexes and producer snapshots of the source are not listed: they are rebuilt.
+
+    Attributes:
+        path: in the source; None if rebuilt.
+        target: relative to the new directory; None if skipped.
+        fate: `copied`, `rebuilt`, `lost` (to `lost+found`) or `skipped`.
+        records: in a skipped log, by batch headers.
     """
 
     path: str | None
@@ -119,17 +139,16 @@ class SalvagedFile:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedPartition:
-    """A partition of the result, after its segments and files.
+    """A partition, after its logs and files.
 
     Attributes:
-        path: the directory of the source.
-        target: the new directory.
-        topic: name of the topic.
-        partition: number; None if the directory's name has none.
-        log_start_offset: log start offset of the new log.
-        log_end_offset: log end offset of the new log, which the next record gets.
-        first_unstable_offset: first offset of a transaction that has no marker in the new log; None
-            if there is none, or if nothing was written.
+        path: in the source.
+        target: relative to the new directory.
+        topic: from the directory's name.
+        partition: None if the directory's name has none.
+        log_start_offset: of the new log.
+        log_end_offset: offset of the next record.
+        first_unstable_offset: first of an open transaction; None in a dry run.
     """
 
     path: str
@@ -143,9 +162,11 @@ class SalvagedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FailedPartition:
-    """A partition that is missing from the result because the work on it failed.
+    """A partition that was not copied because the work on it failed.
 
-    `reference` is the kind of the error that ended it, `detail` its message.
+    Attributes:
+        path: in the source.
+        reference: kind of the error, as on stderr.
     """
 
     path: str
@@ -155,15 +176,22 @@ class FailedPartition:
 
 @dataclass
 class SalvageSummary:
-    """Totals of a run.
+    """The last object: totals.
 
-    `size_bytes` is the size of the logs: copied and lost bytes together. `offsets_lost` counts the
-    offsets of lost ranges with known ends; some may never have had a record, as after compaction.
-    `batches_corrected` counts those whose headers were corrected. `lost_ranges` excludes
-    preallocated zeros and what copies lent. `records_skipped` are in logs that were left where they
-    are, because others have replaced them. `findings` is what `verify` reports about the result.
-    `left_over_removed`: whether the leftover of a killed run for the same destination was
-    removed.
+    Attributes:
+        destination: as given.
+        segments: logs.
+        size_bytes: of the source's logs.
+        batches, records: copied.
+        lost_ranges: without preallocated zeros, and what copies have.
+        offsets_lost: in ranges with known ends; some may never have had a record, as after
+            compaction.
+        batches_corrected: with a corrected header.
+        records_skipped: in logs that others have replaced.
+        files: by fate.
+        findings: of `verify` about the result, except notes.
+        partitions_failed: not copied because the work failed.
+        left_over_removed: the leftover of a killed run was removed.
     """
 
     destination: str

@@ -104,20 +104,21 @@ class ResurrectedPartition:
     """A partition of the new log directory.
 
     Attributes:
-        path: its directory in the source; None if there is none.
-        target: the new directory, relative to the one around everything; None if there is none.
-        topic, partition, topic_id: what it is now.
-        how: `reflink`, `copied` or `salvaged`; `there` if an earlier run did it; `empty` or
-            `offline` if it is missing.
-        log_start_offset, log_end_offset: of the new log.
-        records: by the headers of its batches.
+        path: in the source; None if there is no directory.
+        target: relative to DIR or LOG_DIR.
+        topic: its name now.
+        how: `reflink` (shared blocks), `copied` or `salvaged`; `there` (by an earlier run); `empty`
+            or `offline` (no directory).
+        log_start_offset: of the new log.
+        log_end_offset: offset of the next record.
+        records: by batch headers, control records included.
         size_bytes: of its logs.
-        leader_epoch: what its leader begins with.
-        bytes_cut: of an incomplete batch at the end, which a start would cut off, too.
-        first_unstable_offset: of the first transaction without an end; None if there is none.
-        losers: the other copies.
-        remote_from: where the old log started, if offsets from there to the log start offset were
-            left in remote storage; None if none were.
+        leader_epoch: in the metadata.
+        bytes_cut: of an incomplete batch at the end.
+        first_unstable_offset: first of an open transaction.
+        losers: other copies: `path`, `leader_epoch`, `log_end_offset`, `differs_from` (where a
+            follower would cut it; None if the same), `why`.
+        remote_from: start of the old log, if offsets were left in remote storage.
     """
 
     path: str | None
@@ -139,19 +140,19 @@ class ResurrectedPartition:
 
 @dataclass(slots=True)
 class ResurrectedTopic:
-    """A topic of the new cluster.
+    """A topic, after its partitions.
 
     Attributes:
-        topic, topic_id: its name and its id.
-        old_name: its name in the source.
-        partitions: how many it has.
-        missing: those without a directory.
-        records, size_bytes: of its partitions.
-        log_start_offset, log_end_offset: the lowest and the highest of its partitions.
-        sources: the log directories that its partitions come from.
-        configs: its configs.
-        replaced: the configs of the source that it does not have now.
-        notes: what someone should know.
+        topic: its name now.
+        old_name: in the source.
+        missing: numbers of those without a directory.
+        size_bytes: their logs.
+        log_start_offset: the lowest.
+        log_end_offset: the highest.
+        sources: log directories of its partitions.
+        configs: its own.
+        replaced: of the source, but not of the new topic.
+        notes: what an operator should know.
     """
 
     topic: str
@@ -171,7 +172,11 @@ class ResurrectedTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutDirectory:
-    """A directory that was not taken, and why."""
+    """A directory that was not taken.
+
+    Attributes:
+        path: in the source.
+    """
 
     path: str
     why: str
@@ -179,12 +184,12 @@ class LeftOutDirectory:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """A record of `bootstrap.checkpoint`.
+    """A record of the new `bootstrap.checkpoint`.
 
     Attributes:
-        name, version: of its message.
-        fields: by Kafka's names.
-        evidence: where that comes from.
+        name: Kafka's name.
+        fields: by Kafka's names; secrets of credentials are None in `data`.
+        evidence: where it comes from.
     """
 
     name: str
@@ -205,27 +210,23 @@ def _shown(value: Any) -> Any:
 
 @dataclass
 class ResurrectSummary:
-    """Totals of a run.
+    """The last object: totals.
 
     Attributes:
-        destination: the new directory, as given.
-        log_dir: the log directory in it.
-        dry_run: whether nothing was written.
-        cluster_id, directory_id, node_id: the new ids.
-        metadata_version: feature level of `metadata.version`.
-        metadata_from: the log directories whose metadata logs were read.
-        topics, partitions, records, size_bytes: what the new log directory has.
-        missing: partitions without a directory.
-        reflinked: partitions that share blocks with the source.
-        salvaged: partitions that are salvaged.
-        shortened: partitions of which offsets were left in remote storage.
-        losers: copies that were not taken.
-        left_out: directories that were not taken.
-        next_producer_id: the first id that the new cluster gives; None if no producer was seen.
-        metadata_records: records of `bootstrap.checkpoint`.
-        start_command: the command that starts Kafka on it.
-        notes: what someone should know.
-        left_over_removed: whether the leftover of a killed run was removed.
+        destination: as given.
+        metadata_version: feature level.
+        metadata_from: log directories.
+        partitions: missing ones included.
+        missing: without a directory.
+        reflinked, salvaged: partitions.
+        shortened: partitions with offsets left in remote storage.
+        losers: copies not taken.
+        left_out: directories not taken.
+        next_producer_id: the first that the new cluster gives; None if no producer was seen.
+        metadata_records: in `bootstrap.checkpoint`.
+        start_command: empty with `--into`.
+        notes: what an operator should know.
+        left_over_removed: the leftover of a killed run was removed.
     """
 
     destination: str

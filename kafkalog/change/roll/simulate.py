@@ -119,14 +119,12 @@ class Trial:
         partition: the directory.
         configs: the configs that affect the result.
         replay: the resulting segments.
-        topic_configs: all configs of the topic.
     """
 
     name: str
     partition: PartitionDir
     configs: tuple[ConfigValue, ...]
     replay: RollReplay
-    topic_configs: TopicConfigs
 
 
 def simulate_roll(
@@ -164,12 +162,11 @@ def simulate_roll(
     found = {name: one.in_log_dir(around) for name, one in sources.items()}
     for event in found["present"].events():
         (listener or Listener()).hear(event)
-    topics = {name: one.of_topic(partition.topic) for name, one in found.items()}
-    settings = {name: roll_settings(one) for name, one in topics.items()}
+    settings = {name: roll_settings(one.of_topic(partition.topic)) for name, one in found.items()}
     replays = replay_partition(
         partition, [one for one, _ in settings.values()], seed=seed, progress=progress
     )
     return [
-        Trial(name, partition, used, replay, topics[name])
+        Trial(name, partition, used, replay)
         for (name, (_, used)), replay in zip(settings.items(), replays, strict=True)
     ]

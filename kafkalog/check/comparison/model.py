@@ -41,7 +41,6 @@ class Side:
     """One of two copies.
 
     Attributes:
-        path: its directory.
         log_start_offset: its first readable offset.
         log_end_offset: the offset that its next record would get.
         high_watermark: from the checkpoint; None if it has no entry.

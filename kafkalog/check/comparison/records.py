@@ -77,7 +77,6 @@ class _Rows:
         return int(pc.max(self._rows["offset"]).as_py())
 
     def take(self, edge: int) -> Any:
-        """Return the rows up to an offset."""
         if self._rows is None:
             return schema_of(_COLUMNS).empty_table()
         offsets = self._rows["offset"].to_numpy()
@@ -147,7 +146,6 @@ def fits_compaction(left: View, right: View, start: int) -> bool:
 
 
 def _batches(log: View, start: int) -> Any:
-    """Return the headers of the batches from an offset on."""
     columns = ["base_offset", *_KEPT, "max_timestamp", "count", "magic"]
     plan = plan_reading(log, Selection(from_offset=start))
     found = list(scan(plan, columns=columns, batches=True, defects=lambda _: None))

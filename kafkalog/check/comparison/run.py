@@ -67,10 +67,8 @@ class Comparer:
     """Compares pairs of partition directories.
 
     Attributes:
-        view: what of a partition directory is compared.
         listener: hears of defects, of views that differ from files, and of copies that cannot be
             read.
-        progress: called with numbers of bytes as they are read.
     """
 
     view: LogView = LogView.STARTED
@@ -202,7 +200,6 @@ class Comparer:
     def _verdict(
         self, sides: tuple[Side, Side], one: View, other: View, prefix: Prefix, start: int
     ) -> Verdict:
-        """Return how two logs relate that have no different records at one offset."""
         from kafkalog.check.comparison.records import fits_compaction, same_latest_records
 
         first = prefix.first
@@ -230,7 +227,6 @@ def _as_now(pair: Pair) -> Pair:
 
 
 def _start_of(found: Comparison) -> int:
-    """Return the offset from which two logs are compared record by record."""
     starts = [side.log_start_offset for side in (found.left, found.right) if side is not None]
     return max(starts) if found.identical_up_to is None else found.identical_up_to
 

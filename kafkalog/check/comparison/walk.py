@@ -70,7 +70,6 @@ class _Log:
 
     @property
     def left(self) -> int:
-        """Number of batches that are left in the chunk."""
         return 0 if self.chunk is None else self.chunk.count - self.ordinal
 
     def fill(self) -> bool:
@@ -94,7 +93,6 @@ class _Log:
         return np.append(starts, starts[-1] + headers[k.SIZE, -1])
 
     def batch(self) -> Batch | None:
-        """Return the next batch; None at the end."""
         return None if not self.left or self.chunk is None else self.chunk.batch(self.ordinal)
 
     def _read(self, segments: Sequence[Segment], start: int) -> Iterator[Chunk]:
@@ -141,7 +139,6 @@ def _one_batch(
 
 
 def _is_end(reference: str, segment: Segment) -> bool:
-    """Return whether a defect is what a log may end with."""
     return reference == "zero-tail" or (reference == "torn-tail" and segment.is_active)
 
 
@@ -162,7 +159,6 @@ def common_prefix(
     """Compare two logs from an offset on, up to the first difference.
 
     Args:
-        left, right: their segments, in order.
         start: batches below are not compared.
         progress: called with numbers of bytes, those of both logs.
 

@@ -221,15 +221,6 @@ class TopicConfigs:
         """Return whether any source sets it."""
         return self[name].source != DEFAULT_SOURCE
 
-    def shadowed(self, name: str) -> ConfigValue | None:
-        """Return a topic's own value that another source overrides, None if none."""
-        definition = DEFINITIONS[name]
-        for number, layer in enumerate(self._layers):
-            if layer.is_of_topic and (own := _look_up(layer, definition)):
-                others = (_look_up(other, definition) for other in self._layers[:number])
-                return own if any(others) else None
-        return None
-
 
 def _look_up(layer: _Layer, definition: Definition) -> ConfigValue | None:
     for name in names_of(definition) if layer.settings else ():
@@ -254,9 +245,7 @@ class ConfigSources:
 
     Args:
         given: name to text, as `--config`; broker-level names and units are understood, too.
-        properties: path of a broker's properties file.
-        topic_first: whether a topic's own configs override the properties file, as they do in a
-            broker; otherwise the file overrides them.
+        properties: path of a broker's properties file; a topic's own configs override it.
 
     Attributes:
         node_id: the id of the node in the properties file, None if it has none.
@@ -271,10 +260,8 @@ class ConfigSources:
         given: Mapping[str, str] | None = None,
         properties: str | None = None,
         *,
-        topic_first: bool = False,
         metadata_dir: str | None = None,
     ) -> None:
-        self._topic_first = topic_first
         self._metadata_dir = metadata_dir
         self._given = _checked_options(given or {})
         self._properties = {} if properties is None else _read_properties(properties)
@@ -301,12 +288,11 @@ class ConfigSources:
             self._metadata_dir or metadata_dir or path,
             self._given,
             self._properties,
-            topic_first=self._topic_first,
         )
 
     def without_given(self) -> ConfigSources:
         """Return the same sources without options and properties file."""
-        return ConfigSources(topic_first=self._topic_first, metadata_dir=self._metadata_dir)
+        return ConfigSources(metadata_dir=self._metadata_dir)
 
 
 class LogDirConfigs:
@@ -316,7 +302,6 @@ class LogDirConfigs:
         path: the log directory whose metadata log is read.
         given: settings that override all others.
         properties: settings of a properties file.
-        topic_first: as for `ConfigSources`.
     """
 
     def __init__(
@@ -324,13 +309,10 @@ class LogDirConfigs:
         path: str,
         given: Mapping[str, Setting],
         properties: Mapping[str, Setting],
-        *,
-        topic_first: bool,
     ) -> None:
         self.path = path
         self._given = given
         self._properties = properties
-        self._topic_first = topic_first
 
     @cached_property
     def metadata(self) -> MetadataConfigs | None:
@@ -365,12 +347,12 @@ class LogDirConfigs:
         if self.metadata is not None:
             own = _named(self.metadata.of_topic(topic))
             dynamic = _named(self.metadata.of_broker(self._node_id))
-        layers = [_Layer(own, is_of_topic=True), _Layer(dynamic)]
-        # A broker takes a topic's own config first, then dynamic ones, then its file.
-        layers.insert(2 if self._topic_first else 0, _Layer(self._properties))
         created = _INTERNAL.get(topic, {})
         implied = {name: Setting(text, INTERNAL_SOURCE) for name, text in created.items()}
-        return TopicConfigs([_Layer(self._given), *layers, _Layer(implied)])
+        of_topic = _Layer(own, is_of_topic=True)
+        # A broker takes a topic's own config first, then dynamic ones, then its file.
+        others = [_Layer(one) for one in (dynamic, self._properties, implied)]
+        return TopicConfigs([_Layer(self._given), of_topic, *others])
 
 
 def _named(settings: Mapping[str, Setting]) -> dict[str, Setting]:

@@ -52,10 +52,6 @@ class _Words(logging.Handler):
 class Cluster:
     """A cluster.
 
-    Args:
-        bootstrap: `HOST:PORT,…`.
-        config: properties of librdkafka, such as those of SASL and TLS.
-
     Attributes:
         id: identity of the cluster.
 
@@ -184,11 +180,7 @@ class Cluster:
             RefusedError: it has members.
             ClusterError: the cluster refuses.
         """
-        from confluent_kafka import (
-            ConsumerGroupTopicPartitions,
-            KafkaException,
-            TopicPartition,
-        )
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
         # Again: members may have come since the run began.
         if self.active_groups([group]):
@@ -253,7 +245,6 @@ _HINTS: Final = {
 
 
 def failed(what: str, error: KafkaError, note: str | None = None) -> ClusterError:
-    """Return the error for an answer of a cluster."""
     words = error.str().rstrip(".") or error.name()
     hint = _HINTS.get(error.name()) or ("Is it the address of a broker?" if note else None)
     if "AUTHENTICATION" in error.name():

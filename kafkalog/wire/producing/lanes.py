@@ -34,11 +34,7 @@ class Lane:
     """One log on its way.
 
     Args:
-        index: of the log in the run.
-        route: the log, and where it goes.
-        request: which records.
         place: how far an earlier run came; None at the beginning.
-        listener: hears of defects.
         advanced: called with numbers of bytes as they are read.
         bulk: whether the kernels are used.
     """
@@ -69,7 +65,6 @@ class Lane:
 
     @property
     def place(self) -> Place:
-        """How far it has come."""
         return Place(self._next_offset, self.done.records_before + self.done.records)
 
     def next(self) -> Piece | None:
@@ -132,8 +127,6 @@ class Lanes:
     """The logs of a run, from a position on.
 
     Args:
-        routes: the logs.
-        request: which records.
         position: how far an earlier run came.
         listener: hears of defects, and of the errors of logs that cannot be read.
         advanced: called with numbers of bytes as they are read, once all that was given before is
@@ -170,7 +163,6 @@ class Lanes:
 
     @property
     def done(self) -> list[Replayed]:
-        """What was done with each log, in their order."""
         lanes = sorted([*self._ended, *self._active], key=lambda lane: lane.index)
         return [lane.done for lane in lanes]
 
@@ -194,12 +186,10 @@ class Lanes:
                     yield lane, piece
 
     def count(self, lane: Lane, piece: Piece, zeros: int) -> None:
-        """Count a piece, or a part of it; `zeros` of its messages have the timestamp 0."""
         lane.count(piece, zeros)
         self._records += len(piece.messages)
 
     def _stick(self, index: int, place: Place, error: KafkaLogError) -> None:
-        """Keep the place of a log that cannot be read now, and report why."""
         self._stuck[index] = place
         self._listener.hear(error)
         if len(self._stuck) > _STUCK_MAX:

@@ -60,13 +60,7 @@ class Piece:
 def pieces_of(
     plan: ReadPlan, progress: Callable[[int], None] | None, *, bulk: bool
 ) -> Iterator[Piece | Defect]:
-    """Yield the wanted records of a plan, and defects, in order. Raises as `read_records`.
-
-    Args:
-        plan: what to read.
-        progress: called with numbers of bytes as they are read.
-        bulk: whether the kernels are used.
-    """
+    """Yield the wanted records of a plan, and defects, in order. Raises as `read_records`."""
     if not bulk:
         yield from _collected(planned_records(plan, progress))
         return
@@ -98,7 +92,6 @@ class _Messages:
         return
 
     def of_rows(self, rows: Rows, _chunk: Chunk) -> Iterator[Part]:
-        """Yield parts of bounded size."""
         for first, last in ranges_of(rows):
             yield _part(_of_rows(replace(rows, table=rows.table[:, first:last])))
 
@@ -152,7 +145,6 @@ def _of_records(records: Sequence[Record]) -> Piece:
 
 
 def _of_rows(rows: Rows) -> Piece:
-    """Copy the bytes of some rows out of the arena."""
     table = rows.table
     counts = table[k.HEADERS_COUNT]
     pairs = np.empty((4, int(counts.sum())), np.int64)

@@ -99,7 +99,6 @@ class Route:
     """A log, and where its records go.
 
     Attributes:
-        target: the log.
         path: its directory, or its file.
         topic, partition: of the log; None if the directory's name has no number.
         to_topic: topic in the cluster.
@@ -146,7 +145,6 @@ class Replayed:
     """What was done with one log, or would be.
 
     Attributes:
-        route: the log, and where its records go.
         records: number of records that this run produced.
         tombstones: those of them without a value.
         size_bytes: of their keys, values and headers.
@@ -187,10 +185,6 @@ class TranslatedOffset:
     """A committed offset of a group, and the offset in the cluster that means the same.
 
     Attributes:
-        group: the group.
-        topic, partition: those in the files.
-        offset: the committed offset.
-        to_topic: topic in the cluster.
         to_offset: where the first replayed record at or after `offset` is; after the last one if
             there is none. None if nothing was replayed.
     """

@@ -131,7 +131,6 @@ class ProgressFile:
         self._noted.append(row)
 
     def complete(self) -> None:
-        """Note that all is done."""
         self._append({"complete": True})
         self.is_complete = True
 

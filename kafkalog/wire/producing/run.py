@@ -67,12 +67,9 @@ class ReplaySummary:
 class Replay:
     """A replay, planned.
 
-    Args:
-        targets: log directories, partition directories, and single logs.
-        request: which records, and how.
-        listener: receives what is reported besides the results.
-
     Attributes:
+        request: which records, and how.
+        listener: who hears of what is reported besides the results.
         routes: the logs, and where they go.
         left_out: number of internal partitions that are left out.
 
@@ -84,16 +81,16 @@ class Replay:
         self, targets: Sequence[Target], request: Request, listener: ReplayListener
     ) -> None:
         self._targets = targets
-        self._request = request
-        self._listener = listener
+        self.request = request
+        self.listener = listener
         self.routes, self.left_out = routes_of(targets, request, listener)
 
     def ends(self) -> list[PartitionOffsets]:
         """Return the bounds of the logs, if they decide which records are replayed."""
         rows = Rows(
-            isolation=self._request.reading.isolation,
-            end=self._request.end,
-            view=self._request.selection.view,
+            isolation=self.request.reading.isolation,
+            end=self.request.end,
+            view=self.request.selection.view,
         )
         logs = [one.target for one in self.routes if not one.target.is_file]
         # What cannot be read fails again, and is reported, when its turn comes.
@@ -101,17 +98,16 @@ class Replay:
 
     def count(self) -> ReplaySummary:
         """Read all that would be replayed, and count it; no cluster is asked."""
-        lanes = Lanes(self.routes, self._request, Position(), self._listener)
+        lanes = Lanes(self.routes, self.request, Position(), self.listener)
         for lane, piece in lanes.pieces():
             zeros = sum(not timestamp for _, _, _, timestamp, _ in piece.messages)
-            lanes.count(lane, piece, zeros if self._request.keep_timestamps else 0)
+            lanes.count(lane, piece, zeros if self.request.keep_timestamps else 0)
         return ReplaySummary(lanes.done)
 
     def perform(self, cluster: Cluster, progress: str) -> ReplaySummary:
         """Produce what is not in the cluster yet.
 
         Args:
-            cluster: where to.
             progress: the progress file; given again, a run that was stopped goes on.
 
         Raises:
@@ -126,7 +122,7 @@ class Replay:
             (file_system.absolute(route.path), route.topic, route.partition)
             for route in self.routes
         ]
-        with ProgressFile(progress, self._request.identity(), logs) as file:
+        with ProgressFile(progress, self.request.identity(), logs) as file:
             if file.cluster not in (None, cluster.id):
                 raise RefusedError(
                     "The file has the progress of a run in another cluster.", path=progress
@@ -136,15 +132,15 @@ class Replay:
                 return summary
             # Before a topic is created: a refusal changes nothing in the cluster.
             committed = self._committed(cluster)
-            summary.created = require_topics_in(cluster, self.routes, self._request, self._targets)
+            summary.created = require_topics_in(cluster, self.routes, self.request, self._targets)
             configs = cluster.configs(sorted({route.to_topic for route in self.routes}))
             self._warn(configs)
             topic = file.topic or min(route.to_topic for route in self.routes)
             with Sending(
-                cluster, file.run, topic, configs, transactional=self._request.transactions
+                cluster, file.run, topic, configs, transactional=self.request.transactions
             ) as sending:
                 _begin(file, sending, cluster, topic, progress)
-                path = self._request.refused_file
+                path = self.request.refused_file
                 listed = None if path is None else AppendedFile(path, (REFUSED_BEGIN,))
                 try:
                     with listed or nullcontext():
@@ -161,10 +157,9 @@ class Replay:
         return summary
 
     def _committed(self, cluster: Cluster) -> dict[int, list[GroupOffset]]:
-        """Return the offsets to translate, of groups that are not active in the cluster."""
-        if not self._request.commit_offsets:
+        if not self.request.commit_offsets:
             return {}
-        found = committed_offsets(self._targets, self.routes, self._listener)
+        found = committed_offsets(self._targets, self.routes, self.listener)
         names = sorted({one.group for some in found.values() for one in some})
         if busy := cluster.active_groups(names):
             raise active(*busy)
@@ -176,7 +171,6 @@ class Replay:
         committed: Mapping[int, Sequence[GroupOffset]],
         offsets: OffsetMap | None,
     ) -> list[TranslatedOffset]:
-        """Commit the translated offsets, group by group; return all of them."""
         if offsets is None:
             return []
         found = list(translations(committed, self.routes, offsets))
@@ -189,24 +183,13 @@ class Replay:
         return found
 
     def _warn(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Warn of topics that give records other timestamps."""
-        if not self._request.keep_timestamps:
+        if not self.request.keep_timestamps:
             return
         for topic, own in configs.items():
             if own.get("message.timestamp.type") == "LogAppendTime":
                 words = f"{topic} has message.timestamp.type=LogAppendTime"
                 note = Note(f"{words}: records get the time of the replay.", is_warning=True)
-                self._listener.hear(note)
-
-    @property
-    def request(self) -> Request:
-        """Which records, and how."""
-        return self._request
-
-    @property
-    def listener(self) -> ReplayListener:
-        """Who hears of what is reported besides the results."""
-        return self._listener
+                self.listener.hear(note)
 
 
 def _committed_words(sending: Sending) -> str:
@@ -276,12 +259,10 @@ class _Work:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a log could not be read to its end."""
         return self._lanes.has_failed
 
     @property
     def logs(self) -> list[Replayed]:
-        """What was done with each log."""
         return self._lanes.done
 
     def run(self) -> None:
@@ -316,7 +297,6 @@ class _Work:
         return piece.without(refused)
 
     def _send(self, lane: Lane, piece: Piece) -> int:
-        """Send a piece; return how many records have the timestamp 0."""
         if self.offsets is None:
             return self._sending.send(lane.done.route, piece.messages, keeps_time=self._keeps_time)
         parts = self.offsets.parts(lane.index, piece.messages)

@@ -65,7 +65,6 @@ def producer_config(
 
 
 def _numbers(topics: Mapping[str, Mapping[str, str]], name: str) -> list[int]:
-    """Return the values of a config of all topics."""
     return [int(one[name]) for one in topics.values() if one.get(name, "").isdigit()]
 
 
@@ -73,10 +72,8 @@ class Sending:
     """Sends messages and commits progress; use it as a context manager.
 
     Args:
-        cluster: where to.
         run: the identity of the run.
         topic: the topic for whose partition 0 progress is committed.
-        configs: the configs of the topics.
         transactional: whether transactions are used.
 
     Attributes:
@@ -147,9 +144,6 @@ class Sending:
         librdkafka takes 0 for "now".
 
         Args:
-            route: where to.
-            messages: what.
-            keeps_time: whether they keep their timestamps.
             told: called with the last one when it is delivered.
 
         Raises:
@@ -194,7 +188,6 @@ class Sending:
         self._require_sound()
 
     def flush(self) -> None:
-        """Wait until all that was sent is delivered, or has failed."""
         while self._producer.flush(_STEP_S):
             self._require_sound()
         self._require_sound()
@@ -234,7 +227,6 @@ class Sending:
         return TopicPartition(self._topic, 0, position.records, metadata=text)
 
     def _committed(self) -> Position | None:
-        """Return the committed position, once no transaction can change it any more."""
         from confluent_kafka import KafkaException, TopicPartition
 
         def answer() -> TopicPartition:

@@ -11,14 +11,12 @@ from kafkalog.wire.server.model import Api
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kafkalog.wire.server.model import Client, Handler
+    from kafkalog.wire.server.model import Client, Fields, Handler
 
 _REFUSED: Final = ErrorCode.POLICY_VIOLATION
-_TRANSACTIONS_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def api_table(offered: Iterable[Api]) -> dict[int, Api]:
-    """Return all APIs by key: those that are offered, ApiVersions, and refused ones."""
     table = {api.key: api for api in offered}
     for name in REFUSALS:
         api = Api(name, _refuse(name))
@@ -29,7 +27,7 @@ def api_table(offered: Iterable[Api]) -> dict[int, Api]:
 
 
 def _api_versions(table: Mapping[int, Api]) -> Handler:
-    async def answer(request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+    async def answer(request: Fields, version: int, client: Client) -> Fields:
         if version >= 3:
             name, release = request["clientSoftwareName"], request["clientSoftwareVersion"]
             client.software = f"{name} {release}"
@@ -43,7 +41,7 @@ def _api_versions(table: Mapping[int, Api]) -> Handler:
 
 
 def _refuse(name: str) -> Handler:
-    async def answer(request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+    async def answer(request: Fields, version: int, client: Client) -> Fields:
         # A producer that wants no answer would take one for that of its next request.
         if name == "Produce" and request["acks"] == 0:
             return NO_ANSWER
@@ -53,15 +51,14 @@ def _refuse(name: str) -> Handler:
 
 
 def read_only_text() -> str:
-    """Return the answer to a client that wants to write."""
     return "read-only: these are files of a log directory, served by kafkalog"
 
 
-def _error(**fields: Any) -> dict[str, Any]:
+def _error(**fields: Any) -> Fields:
     return {"errorCode": _REFUSED, "errorMessage": read_only_text(), **fields}
 
 
-def _produce(request: dict[str, Any]) -> dict[str, Any]:
+def _produce(request: Fields) -> Fields:
     return {"responses": [
         {"name": topic["name"], "topicId": topic["topicId"], "partitionResponses": [
             {**_error(), "index": one["index"], "baseOffset": -1}
@@ -70,41 +67,25 @@ def _produce(request: dict[str, Any]) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
-def _named(results: str, items: str, name: str, as_name: str = "") -> Callable[..., dict[str, Any]]:
+def _named(results: str, items: str, name: str) -> Callable[..., Fields]:
     """Answer each item of a request with its name and the error."""
 
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
+    def answer(request: Fields) -> Fields:
         return {results: [
-            _error(**{as_name or name: one if isinstance(one, str) else one[name]})
+            _error(**{name: one if isinstance(one, str) else one[name]})
             for one in request[items] or ()
         ]}  # fmt: skip
 
     return answer
 
 
-def _delete_topics(request: dict[str, Any]) -> dict[str, Any]:
+def _delete_topics(request: Fields) -> Fields:
     # Older versions name topics in a field of their own.
     named = request["topics"] or [{"name": name} for name in request["topicNames"]]
     return {"responses": [_error(**one) for one in named]}
 
 
-def _of_partitions(
-    results: str, topics: str, topic: str, partitions: str, inner: str, index: str
-) -> Callable[..., dict[str, Any]]:
-    """Answer each partition of each topic with the error."""
-
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return {"errorCode": ErrorCode.NONE, results: [
-            {topic: one[topic], partitions: [
-                _error(**{index: found if isinstance(found, int) else found[index]})
-                for found in one[inner]
-            ]} for one in request[topics] or ()
-        ]}  # fmt: skip
-
-    return answer
-
-
-def _delete_records(request: dict[str, Any]) -> dict[str, Any]:
+def _delete_records(request: Fields) -> Fields:
     return {"topics": [
         {"name": one["name"], "partitions": [
             {"partitionIndex": found["partitionIndex"], "lowWatermark": -1, "errorCode": _REFUSED}
@@ -113,84 +94,27 @@ def _delete_records(request: dict[str, Any]) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
-def _configs(request: dict[str, Any]) -> dict[str, Any]:
+def _configs(request: Fields) -> Fields:
     return {"responses": [
         _error(resourceType=one["resourceType"], resourceName=one["resourceName"])
         for one in request["resources"]
     ]}  # fmt: skip
 
 
-def _whole(**fields: Any) -> Callable[..., dict[str, Any]]:
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return {"errorCode": _TRANSACTIONS_REFUSED, "errorMessage": read_only_text(), **fields}
-
-    return answer
+def _init_producer_id(_request: Fields) -> Fields:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return {"errorCode": code, "producerId": -1, "producerEpoch": -1}
 
 
-def _add_partitions(request: dict[str, Any]) -> dict[str, Any]:
-    def refused(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [
-            {"name": one["name"], "resultsByPartition": [
-                {"partitionIndex": index, "partitionErrorCode": _TRANSACTIONS_REFUSED}
-                for index in one["partitions"]
-            ]} for one in topics
-        ]  # fmt: skip
-
-    return {
-        "resultsByTransaction": [
-            {"transactionalId": one["transactionalId"], "topicResults": refused(one["topics"])}
-            for one in request["transactions"]
-        ],
-        "resultsByTopicV3AndBelow": refused(request["v3AndBelowTopics"]),
-    }
-
-
-def _move_replicas(request: dict[str, Any]) -> dict[str, Any]:
-    return {"results": [
-        {"topicName": topic["name"], "partitions": [
-            {"partitionIndex": index, "errorCode": _TRANSACTIONS_REFUSED}
-            for index in topic["partitions"]
-        ]} for one in request["dirs"] for topic in one["topics"]
-    ]}  # fmt: skip
-
-
-def _each(results: str, items: str, **fields: Any) -> Callable[..., dict[str, Any]]:
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return {results: [_error(**fields) for _ in request[items]]}
-
-    return answer
-
-
-def _quotas(request: dict[str, Any]) -> dict[str, Any]:
-    return {"entries": [_error(entity=one["entity"]) for one in request["entries"]]}
-
-
-REFUSALS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+REFUSALS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "Produce": _produce,
     "CreateTopics": _named("topics", "topics", "name"),
     "DeleteTopics": _delete_topics,
     "DeleteRecords": _delete_records,
-    "InitProducerId": _whole(producerId=-1, producerEpoch=-1),
-    "AddPartitionsToTxn": _add_partitions,
-    "AddOffsetsToTxn": _whole(),
-    "EndTxn": _whole(),
-    "TxnOffsetCommit": _of_partitions(
-        "topics", "topics", "name", "partitions", "partitions", "partitionIndex"
-    ),
-    "CreateAcls": _each("results", "creations"),
-    "DeleteAcls": _each("filterResults", "filters", matchingAcls=[]),
+    "InitProducerId": _init_producer_id,
     "AlterConfigs": _configs,
-    "AlterReplicaLogDirs": _move_replicas,
     "CreatePartitions": _named("results", "topics", "name"),
     "DeleteGroups": _named("results", "groupsNames", "groupId"),
-    "ElectLeaders": _of_partitions(
-        "replicaElectionResults", "topicPartitions", "topic", "partitionResult", "partitions",
-        "partitionId",
-    ),
     "IncrementalAlterConfigs": _configs,
-    "AlterPartitionReassignments": _whole(responses=[]),
-    "OffsetDelete": _whole(topics=[]),
-    "AlterClientQuotas": _quotas,
-    "UpdateFeatures": _whole(results=[]),
-}  # fmt: skip
-"""How each API is refused that would write."""
+}
+"""How each API is refused that would write; clients learn that others are not supported."""

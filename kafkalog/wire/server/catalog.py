@@ -65,8 +65,6 @@ class ServedPartition:
     """A partition, and the directories that hold copies of it.
 
     Attributes:
-        topic: name of the topic.
-        index: number of the partition.
         paths: the directories; none if all that is left is in remote storage.
         remote: the directories in tiers that hold its part in remote storage.
         epoch: the last leader epoch of the log, once it was asked for.
@@ -86,7 +84,6 @@ class Topic:
     """A topic and those of its partitions that are served.
 
     Attributes:
-        name: name for clients.
         is_leftover: whether it is made of directories that are no partitions any more.
         partitions: the partitions by number, ascending.
         id: the topic id, 22 characters, once it was asked for.
@@ -130,8 +127,6 @@ class Catalog:
     Args:
         paths: log directories, partition directories, parents of log directories, and tiers, whose
             logs are the older parts of local ones.
-        options: what of it is served, and how.
-        listener: hears what cannot be served.
 
     Raises:
         UsageError: a topic is wanted that is not there.
@@ -210,7 +205,6 @@ class Catalog:
         self.topics, self._by_id = topics, None
 
     def metadata_logs(self) -> list[PartitionDir]:
-        """List the metadata logs that are there."""
         found: list[PartitionDir] = []
         for path in self._quorums:
             with contained(path, lambda _: None):
@@ -230,7 +224,6 @@ class Catalog:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions are served."""
         return sum(len(topic.partitions) for topic in self.topics.values())
 
     @property
@@ -340,7 +333,6 @@ class Catalog:
         return (partition.topic, partition.index) in self._logs
 
     def opened(self, partition: ServedPartition) -> ServedLog | None:
-        """Return the log of a partition if it is open."""
         return self._logs.get((partition.topic, partition.index))
 
     def log(self, partition: ServedPartition) -> ServedLog:
@@ -434,7 +426,6 @@ class Catalog:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _directories(self) -> Iterator[tuple[str, DirectoryName | None]]:
-        """Yield the partition directories at the paths, with their parsed names."""
         errors: list[KafkaLogError] = []
 
         def hear(event: Event) -> None:

@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
+from kafkalog.wire.server.model import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Respond = Callable[[dict[str, Any]], None]
+Respond = Callable[[Fields], None]
 """Answers a request, at once or when the group is so far."""
 
 MEMBER_OVERHEAD: Final = 1024
@@ -41,7 +42,7 @@ class State(StrEnum):
     STABLE = "Stable"
 
 
-def protocols_of(request: dict[str, Any]) -> dict[str, bytes]:
+def protocols_of(request: Fields) -> dict[str, bytes]:
     """Return the protocols that a JoinGroup request offers, in the member's order of preference."""
     found: dict[str, bytes] = {}
     for one in request["protocols"]:
@@ -54,9 +55,6 @@ class GroupMember:
     """A member, and the requests of it that wait for an answer.
 
     Attributes:
-        member_id, instance_id: its names; `instance_id` is that of a static member.
-        client_id, client_host: who it is.
-        rebalance_timeout_ms, session_timeout_ms: its timeouts.
         protocol_type: what all members of a group share.
         protocols: name to metadata, preferred ones first.
         assignment: what the leader gave it.
@@ -83,16 +81,15 @@ class GroupMember:
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     def offers(self, protocols: dict[str, bytes]) -> bool:
-        """Return whether these are its protocols, in the same order."""
         return list(self.protocols.items()) == list(protocols.items())
 
-    def answer_join(self, response: dict[str, Any]) -> None:
+    def answer_join(self, response: Fields) -> None:
         """Answer its JoinGroup request, if it waits for one."""
         respond, self.join = self.join, None
         if respond is not None:
             respond(response)
 
-    def answer_sync(self, response: dict[str, Any]) -> bool:
+    def answer_sync(self, response: Fields) -> bool:
         """Answer its SyncGroup request; return whether it waited for one."""
         respond, self.sync = self.sync, None
         if respond is not None:
@@ -125,7 +122,6 @@ class ClassicGroup:
     """A group.
 
     Attributes:
-        name: its id.
         generation: counts rebalances.
         state, previous_state: its state, and the one before.
         protocol_type: what its members share; None if it never had any.
@@ -174,7 +170,6 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of its members."""
         return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
 
     @property
@@ -182,7 +177,6 @@ class ClassicGroup:
         return self.state in _MAY_FOLLOW[State.PREPARING_REBALANCE]
 
     def turn(self, state: State) -> None:
-        """Go to another state."""
         assert self.state in _MAY_FOLLOW[state], f"{self.state} to {state}"
         self.previous_state, self.state = self.state, state
 
@@ -271,7 +265,6 @@ class ClassicGroup:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Return whether a member with these protocols can join."""
         if self.state == State.EMPTY:
             return bool(protocol_type) and bool(list(protocols))
         if self.protocol_type != protocol_type:
@@ -301,11 +294,10 @@ class ClassicGroup:
 
     def joined(
         self, member_id: str, *, skip_assignment: bool = False, leader: str | None = None
-    ) -> dict[str, Any]:
+    ) -> Fields:
         """Return the answer that tells a member of the generation, and the leader of all members.
 
         Args:
-            member_id: of the member.
             skip_assignment: whether the leader need not assign.
             leader: the one to name, if that is not the present one.
         """
@@ -327,8 +319,7 @@ class ClassicGroup:
             "members": members if is_leader else [],
         }
 
-    def described(self) -> dict[str, Any]:
-        """Return what DescribeGroups says of it."""
+    def described(self) -> Fields:
         is_stable = self.state == State.STABLE
         name = self.protocol_name or ""
         return {
@@ -350,7 +341,7 @@ class ClassicGroup:
         }
 
 
-def join_response(member_id: str, code: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+def join_response(member_id: str, code: ErrorCode = ErrorCode.NONE) -> Fields:
     """Return an answer to JoinGroup that has no generation."""
     return {
         "throttleTimeMs": 0,
@@ -365,7 +356,7 @@ def join_response(member_id: str, code: ErrorCode = ErrorCode.NONE) -> dict[str,
     }
 
 
-def sync_response(code: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+def sync_response(code: ErrorCode = ErrorCode.NONE) -> Fields:
     """Return an answer to SyncGroup that has no assignment."""
     return {
         "throttleTimeMs": 0,

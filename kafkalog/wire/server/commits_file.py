@@ -73,7 +73,6 @@ class CommitsFile:
         self._opened.close()
 
     def read(self) -> Iterator[Committed]:
-        """Yield the commits, the earliest first."""
         data = read_file(self.path, _FILE_SIZE_MAX)
         for number, line in enumerate(data.splitlines(), start=1):
             try:
@@ -94,7 +93,6 @@ class CommitsFile:
         """Append a commit, durably.
 
         Args:
-            committed: the commit.
             all_of_them: what counts, this commit included, for a file that has grown too long.
         """
         line = _line(committed)

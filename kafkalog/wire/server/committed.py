@@ -131,7 +131,6 @@ class CommittedOffsets:
         """Return the committed offsets of a group, by topic and partition.
 
         Args:
-            group: its name.
             wanted: topics and partitions; None for all.
         """
         found = {}
@@ -156,7 +155,6 @@ class CommittedOffsets:
     # Commits
 
     def has_room(self, group: str, offsets: Sequence[tuple[str, int, Commit]]) -> bool:
-        """Return whether these offsets can be held."""
         more = _COMMIT_OVERHEAD + len(group) + sum(map(_cost, offsets))
         return self._size + more <= self._size_max
 

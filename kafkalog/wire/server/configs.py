@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.errors import CorruptDataError, DataError
@@ -18,7 +18,7 @@ from kafkalog.wire.server.model import NODE_ID
 if TYPE_CHECKING:
     from kafkalog.node.configs import LogDirConfigs
     from kafkalog.wire.server.catalog import Catalog
-    from kafkalog.wire.server.model import Client, ServeListener
+    from kafkalog.wire.server.model import Client, Fields, ServeListener
 
 _OF_TOPIC, _OF_ALL_BROKERS, _DEFAULT = 1, 3, 5
 """`ConfigSource`: who set a config."""
@@ -30,12 +30,7 @@ _REPLACEMENTS: Final = {one.replaced_by: one for one in DEFINITIONS.values() if 
 
 
 class Configs:
-    """Answers DescribeConfigs; nothing can be altered.
-
-    Args:
-        catalog: the topics that are served.
-        listener: hears why the metadata log cannot be read.
-    """
+    """Answers DescribeConfigs; nothing can be altered."""
 
     def __init__(self, catalog: Catalog, listener: ServeListener) -> None:
         self._catalog = catalog
@@ -43,10 +38,7 @@ class Configs:
         self._configs: LogDirConfigs | None = None
         self._reading = asyncio.Lock()
 
-    async def describe_configs(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Describe the configs of topics, and of the broker."""
+    async def describe_configs(self, request: Fields, version: int, client: Client) -> Fields:
         async with self._reading:
             if self._configs is None:
                 self._configs = await asyncio.to_thread(self._read)
@@ -63,7 +55,7 @@ class Configs:
         newest = newest_metadata(self._catalog.metadata_logs())
         first = [] if newest is None else [newest.log_dir]
         for log_dir in dict.fromkeys([*first, *self._catalog.log_dirs]):
-            configs = ConfigSources(topic_first=True).in_log_dir(log_dir)
+            configs = ConfigSources().in_log_dir(log_dir)
             try:
                 if configs.metadata is not None:
                     return configs  # a broker without metadata on its disk has none
@@ -73,9 +65,7 @@ class Configs:
             found = found or configs
         return found or ConfigSources().in_log_dir("")
 
-    def _described(
-        self, resource: dict[str, Any], configs: LogDirConfigs, *, synonyms: bool
-    ) -> dict[str, Any]:
+    def _described(self, resource: Fields, configs: LogDirConfigs, *, synonyms: bool) -> Fields:
         kind, name = resource["resourceType"], resource["resourceName"]
         answer = {"errorCode": ErrorCode.NONE, "errorMessage": None, "resourceType": kind,
                   "resourceName": name, "configs": []}  # fmt: skip
@@ -101,7 +91,6 @@ class Configs:
 
 
 def _of_topic(configs: LogDirConfigs, topic: str) -> list[tuple[ConfigValue, int]]:
-    """Return all configs of a topic, and who set them."""
     of_topic = configs.of_topic(topic)
     own = {} if configs.metadata is None else configs.metadata.of_topic(topic)
     found = []
@@ -133,7 +122,7 @@ def _of_broker(configs: LogDirConfigs) -> list[tuple[ConfigValue, int]]:
     ]
 
 
-def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> dict[str, Any]:
+def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> Fields:
     definition = DEFINITIONS.get(value.name) or _REPLACEMENTS.get(value.name)
     is_known = value.name in KNOWN_NAMES  # others may be passwords
     text = value_text(value.value) if is_known else None

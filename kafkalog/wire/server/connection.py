@@ -11,7 +11,7 @@ import asyncio
 import struct
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
@@ -24,7 +24,7 @@ from kafkalog.wire.server.sending import Sender
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from kafkalog.wire.server.model import Answer, Api
+    from kafkalog.wire.server.model import Answer, Api, Fields
     from kafkalog.wire.server.pace import Pace
     from kafkalog.wire.server.room import Room
     from kafkalog.wire.server.security import SaslPlain
@@ -56,10 +56,6 @@ class Connection:
     """Answers the requests of one client until it goes away.
 
     Args:
-        reader, writer: the streams.
-        apis: what is answered, by API key.
-        pace: limits how fast bytes are sent.
-        room: what larger requests take memory from.
         strangers_room: the same, for those of clients that have not authenticated.
         identified: called once, when the client has said who it is.
         known: called once, when it has authenticated, or was answered where nobody has to.
@@ -113,7 +109,6 @@ class Connection:
         return self._guard is None or self._guard.knows(self.client)
 
     async def _answer_one(self) -> bool:
-        """Answer the next request; return whether there may be more."""
         try:
             async with asyncio.timeout(
                 _IDLE_SECONDS_MAX if self._is_known else _STRANGER_SECONDS_MAX
@@ -145,7 +140,6 @@ class Connection:
     async def _received(
         self, begin: bytes, is_stranger: bool, task: asyncio.Task[object], room: Room
     ) -> bytes:
-        """Return a request that has begun, without its size."""
         try:
             async with asyncio.timeout(
                 _STRANGER_SECONDS_MAX if is_stranger else _REQUEST_SECONDS_MAX
@@ -240,7 +234,7 @@ class Connection:
         finally:
             timer.cancel()
 
-    def _begin(self, api: Api, version: int, correlation: int, response: dict[str, Any]) -> Begun:
+    def _begin(self, api: Api, version: int, correlation: int, response: Fields) -> Begun:
         """Encode a response and begin to send it, in any thread."""
         output = Output()
         output.buffer += _SIZES.pack(0, correlation)
@@ -254,9 +248,8 @@ class Connection:
         return Begun(self._sender.begin(parts), size)
 
     async def _send(
-        self, api: Api, version: int, correlation: int, response: dict[str, Any] | Begun
+        self, api: Api, version: int, correlation: int, response: Fields | Begun
     ) -> int:
-        """Send a response; return its size."""
         if not isinstance(response, Begun):
             response = self._begin(api, version, correlation, response)
         await self._sender.send(response.left)
@@ -269,5 +262,5 @@ def _client_id(source: Input) -> str | None:
     return None if size < 0 else source.take(size).decode("utf-8", "replace")
 
 
-NO_ANSWER: Final[dict[str, Any]] = {}
+NO_ANSWER: Final[Fields] = {}
 """What a handler returns if the client waits for no response: Produce with acks=0."""

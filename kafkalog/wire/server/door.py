@@ -36,7 +36,6 @@ class Visit:
     """A connection.
 
     Attributes:
-        socket: what was accepted.
         reader, writer: the streams, after the handshake of TLS.
         is_shut_out: whether it ends because others need its place.
     """
@@ -52,7 +51,6 @@ class Door:
 
     Args:
         serve: answers a connection until it ends; called in a task of its own.
-        connections_max: how many there may be.
         tls: how they are encrypted; None for not at all.
         hear: called with a warning, once for each kind of trouble.
     """
@@ -97,13 +95,11 @@ class Door:
         return int(self._listening[0].getsockname()[1])
 
     def open(self) -> None:
-        """Begin to accept."""
         for listening in self._listening:
             listening.listen(_BACKLOG)
         self._go_on()
 
     def close(self) -> None:
-        """Accept no more."""
         self._is_closed = True
         for listening in self._listening:
             if listening.fileno() >= 0:

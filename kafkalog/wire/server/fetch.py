@@ -11,14 +11,14 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError, ReplacedError
 from kafkalog.model import Isolation
 from kafkalog.wire.server.catalog import epoch_end_served
-from kafkalog.wire.server.model import NODE_ID, Api, Begun, FileRange, nothing
+from kafkalog.wire.server.model import NODE_ID, Api, Begun, Fields, FileRange, nothing
 from kafkalog.wire.server.offsets import isolation_of
 from kafkalog.wire.server.served_log import DamagedError, InvalidSizeError, OutOfRangeError
 
@@ -42,15 +42,14 @@ _STORE_SECONDS: Final = 3
 _WITH_IDS: Final = 13  # KIP-516: ids of topics in place of names
 _WITH_LEADERS: Final = 16  # KIP-951: where the leader is
 
-
-_Wanted = tuple[dict[str, Any], "ServedPartition | None"]
+_Wanted = tuple[Fields, "ServedPartition | None"]
 
 
 @dataclass(slots=True)
 class _Gathered:
     """What a response has so far."""
 
-    topics: list[dict[str, Any]]
+    topics: list[Fields]
     ranges: list[tuple[ServedLog, FileRange]] = field(default_factory=list)
     size: int = 0
     answers_now: bool = False
@@ -61,9 +60,6 @@ class Fetch:
     """Answers Fetch.
 
     Args:
-        catalog: what is served.
-        address: what clients connect to.
-        options: how.
         reached: called with each partition whose end a client has reached.
     """
 
@@ -82,7 +78,7 @@ class Fetch:
     def apis(self) -> list[Api]:
         return [Api("Fetch", self.fetch)]
 
-    async def fetch(self, request: dict[str, Any], version: int, client: Client) -> Answer:
+    async def fetch(self, request: Fields, version: int, client: Client) -> Answer:
         """Answer Fetch: at once if there is enough, else when the time of the request is over."""
         # There are no sessions: the client sends its next request whole.
         if request["sessionEpoch"] > 0:
@@ -94,7 +90,7 @@ class Fetch:
         deadline = time.monotonic() + wait
         enough = min(request["minBytes"], request["maxBytes"], FETCH_SIZE_MAX)
 
-        def answer() -> tuple[dict[str, Any] | Begun, _Gathered, bool]:
+        def answer() -> tuple[Fields | Begun, _Gathered, bool]:
             found = self._gather(request, version)
             response = self._response(found)
             if found.answers_now or found.size >= enough or time.monotonic() >= deadline:
@@ -114,13 +110,13 @@ class Fetch:
                 return response
             await asyncio.sleep(min(left, _LOOK_AGAIN_SECONDS))
 
-    def _response(self, found: _Gathered) -> dict[str, Any]:
+    def _response(self, found: _Gathered) -> Fields:
         answer = {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
         if found.names_leader:
             answer["nodeEndpoints"] = [self._endpoint]
         return answer
 
-    def _gather(self, request: dict[str, Any], version: int) -> _Gathered:
+    def _gather(self, request: Fields, version: int) -> _Gathered:
         found = _Gathered([], answers_now=not request["topics"])
         isolation = isolation_of(request)
         left = min(request["maxBytes"], FETCH_SIZE_MAX)
@@ -189,13 +185,13 @@ class Fetch:
         self._catalog.together(read, wanted, _STORE_SECONDS)
 
     def _wanted(
-        self, request: dict[str, Any], version: int
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[_Wanted]]]:
+        self, request: Fields, version: int
+    ) -> Iterator[tuple[Fields, Fields, list[_Wanted]]]:
         """Yield each topic as it was named, the answer for what it lacks, and its partitions.
 
         A partition that is named twice is answered once.
         """
-        topics: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+        topics: dict[tuple[str, str], dict[int, Fields]] = {}
         for topic in request["topics"]:
             # Until version 12 topics have names here, then ids.
             partitions = topics.setdefault((topic["topic"], topic["topicId"]), {})
@@ -213,11 +209,11 @@ class Fetch:
     def _partition(
         self,
         partition: ServedPartition,
-        wanted: dict[str, Any],
+        wanted: Fields,
         size: int,
         isolation: Isolation,
         at_least_one: bool,
-    ) -> dict[str, Any] | None:
+    ) -> Fields | None:
         """Return the answer for a partition; None if the topic is another one now."""
         believed = max(wanted["currentLeaderEpoch"], NO_EPOCH)
         try:
@@ -244,11 +240,11 @@ class Fetch:
         self,
         partition: ServedPartition,
         log: ServedLog,
-        wanted: dict[str, Any],
+        wanted: Fields,
         size: int,
         isolation: Isolation,
         at_least_one: bool,
-    ) -> dict[str, Any]:
+    ) -> Fields:
         start, stable, end = log.bounds(Isolation.READ_COMMITTED)
         offsets = {
             "highWatermark": log.bounds(Isolation.READ_UNCOMMITTED)[1],
@@ -286,14 +282,14 @@ def _check_ahead(ranges: Iterable[tuple[ServedLog, FileRange]]) -> None:
         log.check_ahead(sent)
 
 
-def _unknown(version: int) -> dict[str, Any]:
+def _unknown(version: int) -> Fields:
     """Return the answer for what is not there, by its id where requests name that."""
     is_by_id = version >= _WITH_IDS
     error = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {**_answer(error), "abortedTransactions": []}
 
 
-def _answer(error: ErrorCode) -> dict[str, Any]:
+def _answer(error: ErrorCode) -> Fields:
     return {
         "errorCode": error,
         "highWatermark": -1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.node.targets import open_targets
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkalog.node.state.model import Groups
     from kafkalog.wire.server.catalog import Catalog
-    from kafkalog.wire.server.model import Client, ServeListener, ServeOptions
+    from kafkalog.wire.server.model import Client, Fields, ServeListener, ServeOptions
 
 _NULLABLE_PROTOCOL: Final = 7
 """From this version of JoinGroup on, a response may have no protocol."""
@@ -38,14 +38,7 @@ Rows = list[tuple[str, int, Commit]]
 
 
 class GroupApis:
-    """Answers the requests of groups.
-
-    Args:
-        coordinator: who is in which group.
-        committed: their offsets.
-        catalog: the topics that are served.
-        read_only: whether commits are refused.
-    """
+    """Answers the requests of groups."""
 
     def __init__(
         self,
@@ -74,14 +67,10 @@ class GroupApis:
 
     # Members
 
-    async def join_group(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def join_group(self, request: Fields, version: int, client: Client) -> Fields:
         """Answer when the join phase has ended."""
-        try:
-            await self._committed.ready()
-        except RequestError as error:
-            return join_response(request["memberId"], error.code)
+        if code := await self._loading():
+            return join_response(request["memberId"], code)
         caller = Caller(client.client_id or "", f"/{client.host}")  # as Java prints an address
         answer, respond = _later()
         self._coordinator.join(request, version, caller, respond)
@@ -93,37 +82,25 @@ class GroupApis:
             response["protocolName"] = ""
         return response
 
-    async def sync_group(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def sync_group(self, request: Fields, version: int, client: Client) -> Fields:
         """Answer when the leader has assigned."""
-        try:
-            await self._committed.ready()
-        except RequestError as error:
-            return sync_response(error.code)
+        if code := await self._loading():
+            return sync_response(code)
         answer, respond = _later()
         self._coordinator.sync(request, respond)
         del request
         client.forget_request()
         return await answer
 
-    async def heartbeat(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Note that a member lives; tell it of a rebalance."""
+    async def heartbeat(self, request: Fields, version: int, client: Client) -> Fields:
         return {"throttleTimeMs": 0, "errorCode": self._coordinator.heartbeat(request)}
 
-    async def leave_group(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Remove members."""
+    async def leave_group(self, request: Fields, version: int, client: Client) -> Fields:
         return self._coordinator.leave(request, version)
 
     # Groups
 
-    async def describe_groups(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def describe_groups(self, request: Fields, version: int, client: Client) -> Fields:
         code = await self._loading()
         wants_operations = request.get("includeAuthorizedOperations")
         operations = _READ_AND_DESCRIBE if wants_operations else _NOT_ASKED
@@ -143,10 +120,7 @@ class GroupApis:
             found.append(one)
         return {"throttleTimeMs": 0, "groups": found}
 
-    async def list_groups(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """List all groups, or those in some states."""
+    async def list_groups(self, request: Fields, version: int, client: Client) -> Fields:
         code = await self._loading()
         states = {one.strip().lower() for one in request.get("statesFilter") or ()}
         types = {one.lower() for one in request.get("typesFilter") or ()}
@@ -171,9 +145,7 @@ class GroupApis:
 
     # Offsets
 
-    async def offset_commit(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def offset_commit(self, request: Fields, version: int, client: Client) -> Fields:
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED if self._read_only else ErrorCode.NONE
         if not code:
             try:
@@ -199,7 +171,7 @@ class GroupApis:
                 answer["errorCode"] = answer["errorCode"] or error
         return {"throttleTimeMs": 0, "topics": topics}
 
-    def _judge(self, name: str | None, one: dict[str, Any], version: int) -> ErrorCode:
+    def _judge(self, name: str | None, one: Fields, version: int) -> ErrorCode:
         if name not in self._catalog.topics:
             by_id = version >= _TOPIC_IDS
             return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -216,25 +188,22 @@ class GroupApis:
             return error.code
         return ErrorCode.NONE
 
-    def _name_of(self, topic: dict[str, Any], version: int) -> str | None:
+    def _name_of(self, topic: Fields, version: int) -> str | None:
         """Return the name of a topic in a request, None for an id that is not known."""
         if version < _TOPIC_IDS:
             return str(topic["name"])
         found = self._catalog.topic_by_id(topic["topicId"])
         return None if found is None else found.name
 
-    async def offset_fetch(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def offset_fetch(self, request: Fields, version: int, client: Client) -> Fields:
         if version >= _SEVERAL_GROUPS:
             groups = [await self._fetch(one, version) for one in request["groups"]]
             return {"throttleTimeMs": 0, "groups": groups}
         return {"throttleTimeMs": 0, **await self._fetch(request, version)}
 
-    async def _fetch(self, request: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return the committed offsets of one group."""
+    async def _fetch(self, request: Fields, version: int) -> Fields:
         group, topics = request["groupId"], request["topics"]
-        answer: dict[str, Any] = {"groupId": group, "errorCode": ErrorCode.NONE, "topics": []}
+        answer: Fields = {"groupId": group, "errorCode": ErrorCode.NONE, "topics": []}
         code = await self._loading()
         if topics is None:
             if not code and self._committed.is_unreadable(group):
@@ -266,9 +235,9 @@ class GroupApis:
             answer["topics"].append({**one, "partitions": partitions})
         return answer
 
-    async def _fetch_all(self, group: str, version: int) -> list[dict[str, Any]]:
+    async def _fetch_all(self, group: str, version: int) -> list[Fields]:
         """Return all offsets of a group; those of unknown topics have no id."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        found: dict[str, list[Fields]] = {}
         for (topic, index), commit in (await self._committed.of(group)).items():
             found.setdefault(topic, []).append(_fetched(index, commit, ErrorCode.NONE))
         if version < _TOPIC_IDS:
@@ -281,7 +250,7 @@ class GroupApis:
         ]
 
 
-def _fetched(index: int, commit: Commit | None, error: ErrorCode) -> dict[str, Any]:
+def _fetched(index: int, commit: Commit | None, error: ErrorCode) -> Fields:
     """Return the answer for one partition; without a commit that is offset -1, or an error."""
     offset, epoch, metadata = (-1, -1, "") if commit is None else commit
     return {
@@ -293,11 +262,11 @@ def _fetched(index: int, commit: Commit | None, error: ErrorCode) -> dict[str, A
     }
 
 
-def _later() -> tuple[asyncio.Future[dict[str, Any]], Callable[[dict[str, Any]], None]]:
+def _later() -> tuple[asyncio.Future[Fields], Callable[[Fields], None]]:
     """Return an answer to wait for, and what gives it; whoever has gone by then is not told."""
-    answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
 
-    def respond(response: dict[str, Any]) -> None:
+    def respond(response: Fields) -> None:
         if not answer.done():
             answer.set_result(response)
 
@@ -365,7 +334,6 @@ class LoopTimers:
             waiting.cancel()
 
     def close(self) -> None:
-        """Forget all actions."""
         for waiting in self._waiting.values():
             waiting.cancel()
         self._waiting.clear()

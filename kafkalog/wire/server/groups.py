@@ -7,7 +7,7 @@ limited in all that clients can make it hold. It knows no clock: timers are give
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from formats.error_codes import ErrorCode
 from kafkalog.wire.server.classic_group import (
@@ -24,6 +24,8 @@ from kafkalog.wire.server.rebalances import Limits, Rebalances, Timers, assigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from kafkalog.wire.server.model import Fields
 
 _KNOWS_MEMBER_ID: Final = 4
 """From this version of JoinGroup on, a new member first gets an id, then joins."""
@@ -55,9 +57,7 @@ class GroupCoordinator:
     """Coordinates groups.
 
     Args:
-        timers: the clock.
         known: groups besides those that were joined.
-        limits: what clients may make it hold.
     """
 
     def __init__(self, timers: Timers, known: Known, limits: Limits | None = None) -> None:
@@ -67,11 +67,9 @@ class GroupCoordinator:
 
     @property
     def member_count(self) -> int:
-        """Number of members in all groups."""
         return sum(len(one.members) for one in self._rebalances.groups.values())
 
     def all(self) -> Iterator[ClassicGroup]:
-        """Yield all groups, by name."""
         for name in sorted({*self._rebalances.groups, *self._known.names()}):
             group = self.find(name)
             if group is not None:
@@ -95,7 +93,7 @@ class GroupCoordinator:
 
     # Join
 
-    def join(self, request: dict[str, Any], version: int, caller: Caller, respond: Respond) -> None:
+    def join(self, request: Fields, version: int, caller: Caller, respond: Respond) -> None:
         """Handle JoinGroup; `respond` is called now, or when the join phase ends."""
         name, member_id = request["groupId"], request["memberId"]
         told_id = member_id
@@ -144,7 +142,7 @@ class GroupCoordinator:
     def _has_room(self, *pieces: bytes | str) -> bool:
         return self._rebalances.used + sum(map(len, pieces)) <= self._limits.bytes
 
-    def _accepts(self, group: ClassicGroup, member_id: str, request: dict[str, Any]) -> bool:
+    def _accepts(self, group: ClassicGroup, member_id: str, request: Fields) -> bool:
         """Return whether there is room for a member, as `acceptJoiningMember`, and memory."""
         protocols = protocols_of(request)
         if not self._has_room(*protocols, *protocols.values()):
@@ -161,7 +159,7 @@ class GroupCoordinator:
         return member is not None or len(group.members) < most
 
     def _join_anew(
-        self, group: ClassicGroup, request: dict[str, Any], version: int, caller: Caller,
+        self, group: ClassicGroup, request: Fields, version: int, caller: Caller,
         respond: Respond,
     ) -> None:  # fmt: skip
         instance_id = request.get("groupInstanceId")
@@ -177,7 +175,7 @@ class GroupCoordinator:
             self._add(group, new_id, request, caller, respond)
 
     def _join_again(
-        self, group: ClassicGroup, request: dict[str, Any], caller: Caller, respond: Respond
+        self, group: ClassicGroup, request: Fields, caller: Caller, respond: Respond
     ) -> None:
         member_id, instance_id = request["memberId"], request.get("groupInstanceId")
         if member_id in group.pending_joins:
@@ -198,7 +196,7 @@ class GroupCoordinator:
             respond(group.joined(member_id))
 
     def _add(
-        self, group: ClassicGroup, member_id: str, request: dict[str, Any], caller: Caller,
+        self, group: ClassicGroup, member_id: str, request: Fields, caller: Caller,
         respond: Respond,
     ) -> None:  # fmt: skip
         member = GroupMember(
@@ -220,7 +218,7 @@ class GroupCoordinator:
         self._rebalances.expect_heartbeat(group, member_id, self._limits.new_member_ms)
         self._rebalances.begin_or_complete(group)
 
-    def _set(self, member: GroupMember, request: dict[str, Any], respond: Respond) -> None:
+    def _set(self, member: GroupMember, request: Fields, respond: Respond) -> None:
         member.protocols = protocols_of(request)
         member.rebalance_timeout_ms = request["rebalanceTimeoutMs"]
         member.session_timeout_ms = request["sessionTimeoutMs"]
@@ -229,16 +227,15 @@ class GroupCoordinator:
         member.join = respond
 
     def _update(
-        self, group: ClassicGroup, member: GroupMember, request: dict[str, Any], respond: Respond
+        self, group: ClassicGroup, member: GroupMember, request: Fields, respond: Respond
     ) -> None:
         self._set(member, request, respond)
         self._rebalances.begin_or_complete(group)
 
     def _replace_static(
-        self, group: ClassicGroup, new_id: str, request: dict[str, Any], version: int,
+        self, group: ClassicGroup, new_id: str, request: Fields, version: int,
         respond: Respond,
     ) -> None:  # fmt: skip
-        """Give a static member a new id: its process has restarted."""
         leader = group.leader
         member = group.replace_static(request["groupInstanceId"], new_id)
         self._rebalances.expect_heartbeat(group, new_id, member.session_timeout_ms)
@@ -259,7 +256,7 @@ class GroupCoordinator:
 
     # Sync, heartbeat, leave
 
-    def sync(self, request: dict[str, Any], respond: Respond) -> None:
+    def sync(self, request: Fields, respond: Respond) -> None:
         """Handle SyncGroup; `respond` is called now, or when the leader has assigned."""
         try:
             group = self._required(request["groupId"])
@@ -268,7 +265,7 @@ class GroupCoordinator:
             respond(sync_response(error.code))
         self._rebalances.account(request["groupId"])
 
-    def _sync(self, group: ClassicGroup, request: dict[str, Any], respond: Respond) -> None:
+    def _sync(self, group: ClassicGroup, request: Fields, respond: Respond) -> None:
         member_id = request["memberId"]
         if group.state == State.EMPTY:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -301,7 +298,7 @@ class GroupCoordinator:
             self._rebalances.answer_syncs(group)
             group.turn(State.STABLE)
 
-    def heartbeat(self, request: dict[str, Any]) -> ErrorCode:
+    def heartbeat(self, request: Fields) -> ErrorCode:
         try:
             group = self._required(request["groupId"])
             member_id = request["memberId"]
@@ -317,8 +314,7 @@ class GroupCoordinator:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def leave(self, request: dict[str, Any], version: int) -> dict[str, Any]:
-        """Handle LeaveGroup."""
+    def leave(self, request: Fields, version: int) -> Fields:
         members = request.get("members", ())
         if version < _MEMBERS_LEAVE:
             members = [{"memberId": request["memberId"]}]
@@ -369,7 +365,7 @@ class GroupCoordinator:
 
     # Commit
 
-    def require_commit(self, request: dict[str, Any], version: int) -> None:
+    def require_commit(self, request: Fields, version: int) -> None:
         """Raise unless offsets may be committed; a commit of a member shows that it lives.
 
         Raises:

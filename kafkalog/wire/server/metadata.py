@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from formats.file_names import LOG, is_topic
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.wire.server.catalog import Catalog, ServedPartition, Topic
-    from kafkalog.wire.server.model import Address, Client
+    from kafkalog.wire.server.model import Address, Client, Fields
 
 _NO_ID: Final = "A" * 22  # `Uuid.ZERO_UUID`
 _NO_NODE: Final = -1
@@ -28,12 +28,7 @@ _BROKERS: Final = 1  # the endpoint type
 
 
 class Metadata:
-    """Answers what is asked about the cluster.
-
-    Args:
-        catalog: what is served.
-        address: what clients connect to.
-    """
+    """Answers what is asked about the cluster."""
 
     def __init__(self, catalog: Catalog, address: Address) -> None:
         self._catalog = catalog
@@ -48,9 +43,7 @@ class Metadata:
             Api("DescribeLogDirs", self.describe_log_dirs),
         ]
 
-    async def metadata(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def metadata(self, request: Fields, version: int, client: Client) -> Fields:
         wants_operations = request["includeTopicAuthorizedOperations"]
         wanted = request["topics"]
         error = _error_of(wanted or (), version)
@@ -61,7 +54,7 @@ class Metadata:
             ]}  # fmt: skip
         # In version 0 an empty list asks for all topics, later only null does.
         if wanted is None or (version == 0 and not wanted):
-            found: Iterable[Topic | dict[str, Any]] = self._catalog.topics.values()
+            found: Iterable[Topic | Fields] = self._catalog.topics.values()
         else:
             found = await asyncio.to_thread(self._named, wanted, wants_operations)
         topics = await asyncio.to_thread(self._topics, list(found), wants_operations)
@@ -75,11 +68,8 @@ class Metadata:
             ),
         }
 
-    def _named(
-        self, wanted: list[dict[str, Any]], wants_operations: bool
-    ) -> list[Topic | dict[str, Any]]:
-        """Return the wanted topics, or what to say about those that are not served."""
-        found: list[Topic | dict[str, Any]] = []
+    def _named(self, wanted: list[Fields], wants_operations: bool) -> list[Topic | Fields]:
+        found: list[Topic | Fields] = []
         # One that is named twice is answered once, and names are passed over if there is an id.
         named = dict.fromkeys((one["name"], one["topicId"]) for one in wanted)
         by_id = dict.fromkeys((None, topic_id) for _, topic_id in named if topic_id != _NO_ID)
@@ -102,15 +92,13 @@ class Metadata:
             })  # fmt: skip
         return found
 
-    def _topics(
-        self, found: list[Topic | dict[str, Any]], wants_operations: bool
-    ) -> list[dict[str, Any]]:
+    def _topics(self, found: list[Topic | Fields], wants_operations: bool) -> list[Fields]:
         self._catalog.identify(one for one in found if not isinstance(one, dict))
         return [
             one if isinstance(one, dict) else self._topic(one, wants_operations) for one in found
         ]
 
-    def _topic(self, topic: Topic, wants_operations: bool) -> dict[str, Any]:
+    def _topic(self, topic: Topic, wants_operations: bool) -> Fields:
         return {
             "errorCode": ErrorCode.NONE,
             "name": topic.name,
@@ -120,7 +108,7 @@ class Metadata:
             "topicAuthorizedOperations": self._operations(wants_operations),
         }
 
-    def _partition(self, partition: ServedPartition) -> dict[str, Any]:
+    def _partition(self, partition: ServedPartition) -> Fields:
         return {
             "errorCode": ErrorCode.NONE,
             "partitionIndex": partition.index,
@@ -134,12 +122,10 @@ class Metadata:
     def _operations(self, wanted: bool) -> int:
         return _READ_ONLY_OPERATIONS if wanted else _UNKNOWN_OPERATIONS
 
-    def _node(self, id_name: str) -> dict[str, Any]:
+    def _node(self, id_name: str) -> Fields:
         return {id_name: NODE_ID, "host": self.address.host, "port": self.address.port}
 
-    async def find_coordinator(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def find_coordinator(self, request: Fields, version: int, client: Client) -> Fields:
         """Answer FindCoordinator: this node is the coordinator of every group."""
         node = self._node("nodeId")
         if version < 4:
@@ -149,10 +135,7 @@ class Metadata:
             {"key": key, "errorCode": ErrorCode.NONE, "errorMessage": "", **node} for key in keys
         ]}  # fmt: skip
 
-    async def describe_cluster(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Answer DescribeCluster."""
+    async def describe_cluster(self, request: Fields, version: int, client: Client) -> Fields:
         if version > 0 and request["endpointType"] != _BROKERS:
             return {
                 "errorCode": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -170,17 +153,17 @@ class Metadata:
         }
 
     async def describe_topic_partitions(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+        self, request: Fields, version: int, client: Client
+    ) -> Fields:
         """Answer DescribeTopicPartitions: topics by name, in pieces of some partitions."""
         return await asyncio.to_thread(self._topic_partitions, request)
 
-    def _topic_partitions(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _topic_partitions(self, request: Fields) -> Fields:
         names = sorted({one["name"] for one in request["topics"]} or self._catalog.topics)
         is_all = not request["topics"]
         cursor = request["cursor"] or {"topicName": "", "partitionIndex": 0}
         left = max(min(request["responsePartitionLimit"], _PARTITIONS_MAX), 1)
-        topics: list[dict[str, Any]] = []
+        topics: list[Fields] = []
         for name in names[bisect.bisect_left(names, cursor["topicName"]) :]:
             topic = self._catalog.topics.get(name)
             if topic is None:
@@ -208,15 +191,12 @@ class Metadata:
             left -= len(indexes)
         return {"topics": topics, "nextCursor": None}
 
-    async def describe_log_dirs(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Answer DescribeLogDirs: the directories that hold what is served, and its size."""
+    async def describe_log_dirs(self, request: Fields, version: int, client: Client) -> Fields:
         return await asyncio.to_thread(self._log_dirs, request["topics"])
 
-    def _log_dirs(self, wanted: list[dict[str, Any]] | None) -> dict[str, Any]:
+    def _log_dirs(self, wanted: list[Fields] | None) -> Fields:
         named = None if wanted is None else {one["topic"]: {*one["partitions"]} for one in wanted}
-        found: dict[str, dict[str, list[dict[str, Any]]]]
+        found: dict[str, dict[str, list[Fields]]]
         found = {path: {} for path in self._catalog.log_dirs}
         for topic in self._catalog.topics.values():
             if named is not None and topic.name not in named:
@@ -240,8 +220,7 @@ class Metadata:
         ]}  # fmt: skip
 
 
-def _error_of(wanted: Sequence[dict[str, Any]], version: int) -> ErrorCode:
-    """Return what is wrong with the topics of a Metadata request."""
+def _error_of(wanted: Sequence[Fields], version: int) -> ErrorCode:
     without_name = any(one["name"] is None for one in wanted)
     has_ids = any(one["topicId"] != _NO_ID for one in wanted)
     if version < _WITH_IDS and (without_name or has_ids):
@@ -265,7 +244,6 @@ def _size_of(path: str) -> int:
 
 
 def _room(path: str) -> dict[str, int]:
-    """Return the size and the free room of the disk of a log directory."""
     try:
         status = os.statvfs(path)
     except OSError:

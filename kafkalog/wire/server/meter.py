@@ -46,9 +46,6 @@ class Meter:
 class PrometheusMeter(Meter):
     """Counts, and shows it at `http://HOST:PORT/metrics`.
 
-    Args:
-        address: where to listen.
-
     Raises:
         UnsupportedError: prometheus_client is missing.
         UsageError: it cannot listen there.
@@ -88,7 +85,6 @@ class PrometheusMeter(Meter):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return int(self._server.server_port)
 
     def connected(self) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 NODE_ID: Final = 0
 """The only broker there is."""
 
+Fields = dict[str, Any]
+"""A request, a response or a part of one, by the names of `formats/requests.txt`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -35,10 +38,10 @@ class Begun:
     size: int
 
 
-Answer = dict[str, Any] | Begun | None
-"""A response by the names of `formats/requests.txt`; None ends the connection without one."""
+Answer = Fields | Begun | None
+"""A response; None ends the connection without one."""
 
-Handler = Callable[[dict[str, Any], int, "Client"], Awaitable[Answer]]
+Handler = Callable[[Fields, int, "Client"], Awaitable[Answer]]
 """Answers a request of a version."""
 
 
@@ -164,7 +167,7 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def as_it_is(response: dict[str, Any]) -> dict[str, Any] | Begun:
+def as_it_is(response: Fields) -> Fields | Begun:
     """Return a response that is sent later."""
     return response
 
@@ -174,7 +177,6 @@ class Client:
     """One connection.
 
     Attributes:
-        host, port: where it comes from.
         client_id: what it calls itself, as of its last request.
         software: name and version of its library, if it sent them.
         principal: the user who authenticated; `ANONYMOUS` without SASL.
@@ -191,7 +193,7 @@ class Client:
     principal: str = "ANONYMOUS"
     state: dict[str, Any] = field(default_factory=dict)
     forget_request: Callable[[], None] = nothing
-    begin: Callable[[dict[str, Any]], dict[str, Any] | Begun] = as_it_is
+    begin: Callable[[Fields], Fields | Begun] = as_it_is
 
 
 @dataclass(frozen=True)
@@ -208,24 +210,20 @@ class Api:
 
     @property
     def key(self) -> int:
-        """The number of the API."""
         key = self._message.api_key
         assert key is not None, "each request has one"
         return key
 
     @property
     def request(self) -> str:
-        """Name of the request's message."""
         return f"{self.name}Request"
 
     @property
     def response(self) -> str:
-        """Name of the response's message."""
         return f"{self.name}Response"
 
     @property
     def versions(self) -> range:
-        """The versions that are answered."""
         return self._message.versions
 
     @cached_property
@@ -245,8 +243,6 @@ class FileRange:
 
     Attributes:
         source: the open file.
-        position: where they begin.
-        size: how many there are.
         owner: what keeps the file open as long as this lives.
         held: the bytes, if they were in memory anyway.
     """

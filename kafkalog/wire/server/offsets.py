@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
@@ -21,7 +21,7 @@ from kafkalog.wire.server.model import Api
 
 if TYPE_CHECKING:
     from kafkalog.wire.server.catalog import Catalog, ServedPartition
-    from kafkalog.wire.server.model import Client
+    from kafkalog.wire.server.model import Client, Fields
 
 _LATEST, _EARLIEST, _MAX, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _TIERED: Final = {
@@ -35,16 +35,12 @@ _DEBUGGING_CLIENT: Final = -2
 _NOTHING: Final = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
 
 
-def isolation_of(request: dict[str, Any]) -> Isolation:
+def isolation_of(request: Fields) -> Isolation:
     return Isolation.READ_COMMITTED if request["isolationLevel"] else Isolation.READ_UNCOMMITTED
 
 
 class Offsets:
-    """Answers where offsets are.
-
-    Args:
-        catalog: what is served.
-    """
+    """Answers where offsets are."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -55,13 +51,10 @@ class Offsets:
             Api("OffsetForLeaderEpoch", self.offset_for_leader_epoch),
         ]
 
-    async def list_offsets(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Answer ListOffsets."""
+    async def list_offsets(self, request: Fields, version: int, client: Client) -> Fields:
         return await asyncio.to_thread(self._list_offsets, request, version)
 
-    def _list_offsets(self, request: dict[str, Any], version: int) -> dict[str, Any]:
+    def _list_offsets(self, request: Fields, version: int) -> Fields:
         isolation = isolation_of(request)
         # `ListOffsetsRequest.DEBUGGING_REPLICA_ID`: it sees what consumers do not yet.
         if request["replicaId"] == _DEBUGGING_CLIENT:
@@ -73,7 +66,7 @@ class Offsets:
         )
         asked = (self._catalog.partition(name, index) for name, index in times)
         self._catalog.together(self._catalog.log, [one for one in asked if one is not None])
-        topics: dict[str, dict[int, dict[str, Any]]] = {}
+        topics: dict[str, dict[int, Fields]] = {}
         for topic in request["topics"]:
             name = topic["name"]
             answers = topics.setdefault(name, {})
@@ -88,9 +81,7 @@ class Offsets:
             {"name": name, "partitions": [*answers.values()]} for name, answers in topics.items()
         ]}  # fmt: skip
 
-    def _offset(
-        self, topic: str, wanted: dict[str, Any], isolation: Isolation, version: int
-    ) -> dict[str, Any]:
+    def _offset(self, topic: str, wanted: Fields, isolation: Isolation, version: int) -> Fields:
         partition = self._catalog.partition(topic, wanted["partitionIndex"])
         timestamp = wanted["timestamp"]
         if timestamp < _PENDING_UPLOAD or version < _SINCE.get(timestamp, 0):
@@ -105,9 +96,7 @@ class Offsets:
         except KafkaLogError as failure:
             return _error(self._catalog.failed(partition, failure))
 
-    def _found(
-        self, partition: ServedPartition, timestamp: int, isolation: Isolation
-    ) -> dict[str, Any]:
+    def _found(self, partition: ServedPartition, timestamp: int, isolation: Isolation) -> Fields:
         served = self._catalog.log(partition)
         log = served.log
         is_tiered = log.partition.tier is not None or log.partition.is_remote
@@ -137,9 +126,8 @@ class Offsets:
         }
 
     async def offset_for_leader_epoch(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Answer OffsetForLeaderEpoch: where the log of an epoch ends."""
+        self, request: Fields, version: int, client: Client
+    ) -> Fields:
         return await asyncio.to_thread(
             lambda: {"topics": [
                 {"topic": topic["topic"], "partitions": [
@@ -149,7 +137,7 @@ class Offsets:
             ]}
         )  # fmt: skip
 
-    def _epoch_end(self, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    def _epoch_end(self, topic: str, wanted: Fields) -> Fields:
         partition = self._catalog.partition(topic, wanted["partition"])
         if partition is None:
             return {"errorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -168,5 +156,5 @@ class Offsets:
         return {"errorCode": ErrorCode.NONE, "leaderEpoch": epoch, "endOffset": end}
 
 
-def _error(code: ErrorCode) -> dict[str, Any]:
+def _error(code: ErrorCode) -> Fields:
     return {"errorCode": code, **_NOTHING}

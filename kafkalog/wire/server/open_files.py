@@ -73,7 +73,6 @@ class ServedSegment(OpenSegment):
         return self.source.read(position, size) if held is None else held
 
     def __del__(self) -> None:
-        """Close the files."""
         self._files.close()
 
 

@@ -22,7 +22,6 @@ class Pace:
         return self._rate is not None
 
     async def take(self, size: int) -> None:
-        """Wait until as many bytes may have passed."""
         if self._rate is None:
             return
         now = time.monotonic()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from formats.error_codes import ErrorCode
 from kafkalog.wire.server.classic_group import (
@@ -20,6 +20,8 @@ from kafkalog.wire.server.classic_group import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kafkalog.wire.server.model import Fields
 
 
 class Timers(Protocol):
@@ -60,12 +62,7 @@ _SHORTEST_WAIT_MS: Final = 100
 class Rebalances:
     """The groups that were joined, and what happens to them as time passes.
 
-    Args:
-        timers: the clock.
-        limits: what clients may make it hold.
-
     Attributes:
-        groups: by name.
         used: bytes that their members cost, about.
     """
 
@@ -124,7 +121,6 @@ class Rebalances:
         self._timers.cancel(("sync", group.name))
 
     def stop_heartbeat(self, group: ClassicGroup, member_id: str) -> None:
-        """Wait no longer for a sign of life of a member."""
         self._timers.cancel(("heartbeat", group.name, member_id))
 
     def _accounted(self, group: ClassicGroup, action: Callable[[], None]) -> Callable[[], None]:
@@ -178,7 +174,6 @@ class Rebalances:
         self._timers.schedule(("sync", group.name), group.rebalance_timeout_ms, expire)
 
     def _expire_syncs(self, group: ClassicGroup, generation: int) -> None:
-        """Remove members that have not asked for their assignment in time."""
         if generation != group.generation or not group.pending_syncs or not group.can_rebalance:
             return
         for member_id in list(group.pending_syncs):
@@ -221,8 +216,7 @@ class Rebalances:
         group.remove(member.member_id)
 
 
-def assigned(group: ClassicGroup, member: GroupMember) -> dict[str, Any]:
-    """Return the assignment that SyncGroup sends to a member."""
+def assigned(group: ClassicGroup, member: GroupMember) -> Fields:
     return {
         "protocolType": group.protocol_type,
         "protocolName": group.protocol_name,

@@ -45,11 +45,7 @@ class Arrivals:
 
 
 class Room:
-    """Memory for what requests say, and where their bytes wait for it.
-
-    Args:
-        size: how many bytes there are.
-    """
+    """Memory for what requests say, and where their bytes wait for it."""
 
     def __init__(self, size: int = SIZE) -> None:
         self.arrivals = Arrivals(size // 2)

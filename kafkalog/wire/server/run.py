@@ -7,7 +7,7 @@ import contextlib
 import errno
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.wire.server.catalog import ServedPartition
     from kafkalog.wire.server.configs import Configs
     from kafkalog.wire.server.door import Visit
-    from kafkalog.wire.server.model import Answer, Client
+    from kafkalog.wire.server.model import Answer, Client, Fields
 
 _LAST_RESPONSE_SECONDS: Final = 1
 _CLIENTS_NAMED_MAX: Final = 1000
@@ -53,14 +53,7 @@ class AddressInUseError(DestinationExistsError):
 
 
 class Server:
-    """Serves what a catalog lists. Nothing is written.
-
-    Args:
-        catalog: what is served.
-        options: how.
-        listener: hears what happens.
-        meter: counts what happens.
-    """
+    """Serves what a catalog lists. Nothing is written."""
 
     def __init__(
         self,
@@ -151,9 +144,7 @@ class Server:
             self._door.close()
             await self._door.end_all()
 
-    async def _describe_configs(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> Answer:
+    async def _describe_configs(self, request: Fields, version: int, client: Client) -> Answer:
         """Answer DescribeConfigs; what that needs is loaded when somebody asks."""
         if self._configs is None:
             from kafkalog.wire.server.configs import Configs
@@ -162,7 +153,6 @@ class Server:
         return await self._configs.describe_configs(request, version, client)
 
     def _identified(self, client: Client) -> None:
-        """Name a client, once: it has several connections."""
         who = (client.host, client.client_id, client.software)
         if who not in self._clients and len(self._clients) < _CLIENTS_NAMED_MAX:
             self._clients.add(who)
@@ -176,7 +166,6 @@ class Server:
                 self._loop.call_soon_threadsafe(self._stop_soon)
 
     def _stop_soon(self) -> None:
-        """Stop once the last response is on its way."""
         self._loop.call_later(_LAST_RESPONSE_SECONDS, self.stop)
 
     async def _serve(self, visit: Visit) -> None:
@@ -248,7 +237,6 @@ def serve(
 
 
 def _reachable(host: str) -> str:
-    """Return what clients can connect to if the server listens on a host."""
     import socket
 
     return socket.gethostname() if host in _WILDCARDS else host

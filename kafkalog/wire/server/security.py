@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 import ssl
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.errors import UnreadableError, UsageError
@@ -20,7 +20,7 @@ from kafkalog.wire.server.model import Api
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.wire.server.model import Client
+    from kafkalog.wire.server.model import Client, Fields
 
 BEFORE_AUTHENTICATION: Final = {17: "SaslHandshake", 18: "ApiVersions", 36: "SaslAuthenticate"}
 """The APIs that are answered before a client has authenticated."""
@@ -34,11 +34,7 @@ _USERS_SIZE_MAX: Final = 1 << 20
 
 
 class SaslPlain:
-    """Lets clients in that know the password of a user.
-
-    Args:
-        users: name to password.
-    """
+    """Lets clients in that know the password of a user."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._digests = {name: _digest(password) for name, password in users.items()}
@@ -74,7 +70,6 @@ class SaslPlain:
         return [Api("SaslHandshake", self.handshake), Api("SaslAuthenticate", self.authenticate)]
 
     def knows(self, client: Client) -> bool:
-        """Return whether a client has authenticated."""
         return client.state.get(_STEP) == _DONE
 
     def permits(self, api_key: int, client: Client) -> bool:
@@ -82,10 +77,7 @@ class SaslPlain:
         step = client.state.get(_STEP)
         return step == _DONE or (step != _FAILED and api_key in BEFORE_AUTHENTICATION)
 
-    async def handshake(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
-        """Agree on the mechanism."""
+    async def handshake(self, request: Fields, version: int, client: Client) -> Fields:
         code = ErrorCode.NONE
         # Before it, bare tokens of SASL would follow.
         if version < _SASL_AUTHENTICATE:
@@ -98,9 +90,7 @@ class SaslPlain:
             client.state[_STEP] = _HANDSHAKE
         return {"errorCode": code, "mechanisms": [_MECHANISM]}
 
-    async def authenticate(
-        self, request: dict[str, Any], version: int, client: Client
-    ) -> dict[str, Any]:
+    async def authenticate(self, request: Fields, version: int, client: Client) -> Fields:
         """Check user and password; a client that fails is answered late, and then no more."""
         if client.state.get(_STEP) != _HANDSHAKE:
             return _failed(ErrorCode.ILLEGAL_SASL_STATE, "There was no SaslHandshake request.")
@@ -132,7 +122,7 @@ def _digest(password: str) -> bytes:
     return hashlib.sha256(password.encode()).digest()
 
 
-def _failed(code: ErrorCode, text: str | None) -> dict[str, Any]:
+def _failed(code: ErrorCode, text: str | None) -> Fields:
     return {"errorCode": code, "errorMessage": text, "authBytes": b"", "sessionLifetimeMs": 0}
 
 

@@ -41,8 +41,6 @@ class Sender:
     """Sends responses on one connection, each after the one before it; a context manager.
 
     Args:
-        writer: the stream.
-        pace: limits how fast bytes are sent.
         by_kernel: whether the kernel may send bytes of files; else they pass through memory.
     """
 
@@ -115,7 +113,6 @@ class Sender:
         return left
 
     def _send_some(self, target: socket.socket, part: Any, *, is_last: bool) -> list[Any]:
-        """Send some of a part; return what is left of it."""
         if not isinstance(part, FileRange):
             waits = len(part) <= _HEAD_SIZE_MAX and not is_last
             sent = target.send(part, _MORE if waits else 0)
@@ -177,7 +174,6 @@ class Sender:
 
 
 def _in_memory(part: Any) -> Any:
-    """Return the bytes of a range if they are held, else what was given."""
     return part.held if isinstance(part, FileRange) and part.held is not None else part
 
 
@@ -186,7 +182,6 @@ def _descriptor(part: FileRange) -> int:
 
 
 def _after(part: FileRange, size: int) -> list[FileRange]:
-    """Return what follows the first bytes of a range."""
     if size == part.size:
         return []
     return [replace(part, position=part.position + size, size=part.size - size)]

@@ -54,7 +54,6 @@ _HEADER: Final = RECORD_BATCH_HEADER.part(
     "last_offset_delta",
 )
 
-
 _windows = threading.local()
 
 
@@ -97,9 +96,6 @@ class ServedLog:
     """The log of a partition, opened.
 
     Args:
-        directory: the copy that is served.
-        options: how it is served.
-        listener: hears of damage.
         files: what keeps segments open.
         copies: directories of other copies, which help where this one is damaged.
 
@@ -199,9 +195,7 @@ class ServedLog:
         """Return the bytes that answer a fetch.
 
         Args:
-            offset: the first offset that is wanted.
             size: how many bytes at most; the last batch may be cut.
-            isolation: how far into the log the fetch may look.
             at_least_one: whether the first batch is returned whole, however large.
 
         Raises:
@@ -342,7 +336,6 @@ class ServedLog:
                 yield found
 
     def _stop_position(self, opened: ServedSegment, end: int) -> int:
-        """Return the position in the segment from which on nothing may be read."""
         following = opened.segment.next_base_offset
         size = opened.source.size_bytes
         # A broker may have appended since the log end was read.
@@ -551,5 +544,4 @@ def _segment_of(sent: FileRange) -> ServedSegment:
 
 
 def _end_ahead(sent: FileRange, opened: ServedSegment) -> int:
-    """Return where the next fetch ends if it is as large."""
     return min(sent.position + 2 * sent.size, opened.source.size_bytes)

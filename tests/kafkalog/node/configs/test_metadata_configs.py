@@ -153,7 +153,7 @@ def test_configs_are_those_a_broker_described(name: str, corpus_dir: Path, tmp_p
     lines = [f"{key}={value}\n" for key, value in facts.get("brokerProperties", {}).items()]
     properties.write_text("".join(lines))
     for log_dir in found.log_dirs:
-        sources = ConfigSources(properties=str(properties), topic_first=True)
+        sources = ConfigSources(properties=str(properties))
         configs = sources.in_log_dir(str(log_dir))
         for topic_name, described in facts.get("topics", {}).items():
             for key, text in described["configs"].items():

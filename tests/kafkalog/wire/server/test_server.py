@@ -119,42 +119,16 @@ REFUSED: dict[str, dict[str, Any]] = {
         {"partitionIndex": 0, "offset": 1}]}], "timeoutMs": 1},
     "InitProducerId": {"transactionalId": None, "transactionTimeoutMs": 1, "producerId": -1,
                        "producerEpoch": -1},
-    "AddPartitionsToTxn": {"v3AndBelowTransactionalId": "t", "v3AndBelowProducerId": 1,
-                           "v3AndBelowProducerEpoch": 0, "v3AndBelowTopics": [
-                               {"name": "txn", "partitions": [0]}]},
-    "AddOffsetsToTxn": {"transactionalId": "t", "producerId": 1, "producerEpoch": 0,
-                        "groupId": "g"},
-    "EndTxn": {"transactionalId": "t", "producerId": 1, "producerEpoch": 0, "committed": True},
-    "TxnOffsetCommit": {"transactionalId": "t", "groupId": "g", "producerId": 1,
-                        "producerEpoch": 0, "generationId": 1, "memberId": "",
-                        "groupInstanceId": None, "topics": [{"name": "txn", "partitions": [
-                            {"partitionIndex": 0, "committedOffset": 1,
-                             "committedLeaderEpoch": 0, "committedMetadata": None}]}]},
-    "CreateAcls": {"creations": [{"resourceType": 2, "resourceName": "txn",
-                                  "resourcePatternType": 3, "principal": "User:a", "host": "*",
-                                  "operation": 3, "permissionType": 3}]},
-    "DeleteAcls": {"filters": [{"resourceTypeFilter": 2, "resourceNameFilter": None,
-                                "patternTypeFilter": 3, "principalFilter": None,
-                                "hostFilter": None, "operation": 3, "permissionType": 3}]},
     "AlterConfigs": {"resources": [{"resourceType": 2, "resourceName": "txn", "configs": []}],
                      "validateOnly": False},
-    "AlterReplicaLogDirs": {"dirs": [{"path": "/d", "topics": [
-        {"name": "txn", "partitions": [0]}]}]},
     "CreatePartitions": {"topics": [{"name": "txn", "count": 9, "assignments": None}],
                          "timeoutMs": 1, "validateOnly": False},
     "DeleteGroups": {"groupsNames": ["g"]},
-    "ElectLeaders": {"electionType": 0, "topicPartitions": [{"topic": "txn", "partitions": [0]}],
-                     "timeoutMs": 1},
     "IncrementalAlterConfigs": {"resources": [{"resourceType": 2, "resourceName": "txn",
                                                "configs": []}], "validateOnly": False},
-    "AlterPartitionReassignments": {"timeoutMs": 1, "topics": []},
-    "OffsetDelete": {"groupId": "g", "topics": []},
-    "AlterClientQuotas": {"entries": [{"entity": [], "ops": []}], "validateOnly": False},
-    "UpdateFeatures": {"timeoutMs": 1, "featureUpdates": []},
 }  # fmt: skip
 REFUSED_VERSIONS = {
-    "Produce": 9, "DeleteTopics": 5, "AddPartitionsToTxn": 3, "UpdateFeatures": 0,
-    "AlterPartitionReassignments": 0,
+    "Produce": 9, "DeleteTopics": 5,
 }  # fmt: skip
 
 
