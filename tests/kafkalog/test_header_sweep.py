@@ -421,6 +421,8 @@ COMMANDS: Final = {
     "sql": ('select count(*), sum("offset") from records', "PATH"),
     "profile": ("PATH", "--format", "json"),
     "lookup-offset": ("PATH", "OFFSET"),
+    "replay": ("PATH", "--dry-run", "--format", "ndjson"),
+    "simulate-roll": ("PATH", "--config", "segment.bytes=300", "--format", "ndjson"),
 }
 
 
@@ -453,10 +455,11 @@ def test_each_command_has_all_records_and_says_which_batch_is_displaced(
         assert rows[0] == rows[1] == [n for one in parts for n in range(one.first, one.last + 1)]
     elif command in ("sql", "lookup-offset"):
         assert hurt.stdout == sound.stdout
-    elif command in ("dump-segment", "find"):
+    elif command in ("dump-segment", "find", "simulate-roll"):
+        field = "base_offset" if command == "simulate-roll" else "offset"
         numbers = [
-            [row["offset"] for row in map(json.loads, answer.stdout.splitlines())
-             if row.get("type") != "defect" and "offset" in row and "reference" not in row]
+            [row[field] for row in map(json.loads, answer.stdout.splitlines())
+             if row.get("type") != "defect" and field in row and "reference" not in row]
             for answer in answers
         ]  # fmt: skip
         assert numbers[0] == numbers[1] != []

@@ -308,8 +308,11 @@ def _copies(side: Sequence[Target], topics: Collection[str] | None) -> Copies:
                 "Files are not compared.", path=target.path, hint="Name its partition directory."
             )
         is_listed = isinstance(target, LogDirListing)
-        partitions = (*target.partitions, *target.unlisted) if is_listed else (target,)
-        for partition in partitions:
+        for partition in (
+            (*target.partitions, *target.unlisted)
+            if isinstance(target, LogDirListing)
+            else (target,)
+        ):
             if is_listed and (
                 partition.state != DirectoryState.LIVE
                 or is_staging(os.path.basename(partition.path))
