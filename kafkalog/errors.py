@@ -363,25 +363,3 @@ class Deaf(Listener):
 
     def hear(self, event: Event) -> None:
         """Ignore an event."""
-
-
-class Events(Listener):
-    """Keeps the events that it hears of.
-
-    Attributes:
-        heard: the events, in order.
-    """
-
-    def __init__(self) -> None:
-        self.heard: list[Event] = []
-
-    def hear(self, event: Event) -> None:
-        """Keep an event."""
-        self.heard.append(event)
-
-    @property
-    def defects(self) -> list[Defect]:
-        """The defects among them."""
-        from kafkalog.model import Defect
-
-        return [one for one in self.heard if isinstance(one, Defect)]

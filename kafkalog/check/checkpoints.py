@@ -116,7 +116,8 @@ def checkpoints_fit_logs(
             directory.state == DirectoryState.FUTURE and key not in by_key
         ):
             by_key[key] = partition
-    logs = {key: _log(partition) for key, partition in by_key.items()}
+    logs: dict[_Key, _Log | None] = {(one.topic, one.partition): None for one in log_dir.unlisted}
+    logs |= {key: _log(partition) for key, partition in by_key.items()}
     for name in OFFSET_CHECKPOINTS:
         file = log_dir.file(name)
         if file is None or file.error is not None:

@@ -113,14 +113,12 @@ def with_nodes(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) -
     # Left over: unremarkable by themselves, so no prediction was kept of them.
     for path, (partition, reason) in strays.items():
         found.append(NextStart.of_stray(partition.directory, _mode_around(path), reason))
-    kept = {start.path for start in found}
-    found += [
-        NextStart.of_promoted(partition, _mode_around(partition.path))
-        for node in nodes
-        for partition in node.promoted
-        if partition.path not in kept
+    promoted = {start.path: start for node in nodes for start in NextStart.of_promoted(node)}
+    found = [
+        start if start.path not in promoted else start.followed_by(promoted.pop(start.path))
+        for start in found
     ]
-    return found
+    return [*found, *promoted.values()]
 
 
 def _mode_around(path: str) -> StartMode:

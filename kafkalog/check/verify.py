@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.check.moments import SeenPartition
     from kafkalog.check.walk import ReadColumns, RemoteWalk, Walk, Walked, Watch
     from kafkalog.files.log_dir import AnyPath, Target
-    from kafkalog.node.configs import LogDirConfigs, TopicConfigs
+    from kafkalog.node.configs import ConfigsAround, TopicConfigs
     from kafkalog.node.recovery import NextStart
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Verification:
         self._read = read
         self._remote = remote
         self._log_dirs: list[CheckedLogDir] = []
-        self._configs: dict[str, LogDirConfigs] = {}
+        self._configs: ConfigsAround | None = None
         self._partitions: list[CheckedLogDir] = []  # those that were given individually
 
     def verify(self, *targets: AnyPath) -> Iterator[Defect]:
@@ -254,14 +254,14 @@ class Verification:
         return partition
 
     def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
-        """Return the configs of a topic; each log directory's metadata log is read once."""
-        from kafkalog.node.configs import ConfigSources
+        """Return the configs of a topic; each metadata log is read once."""
+        from kafkalog.node.configs import ConfigsAround, ConfigSources
 
-        around = os.path.dirname(file_system.absolute(directory.path))
-        if around not in self._configs:
-            self._configs[around] = ConfigSources().in_log_dir(around)
+        if self._configs is None:
+            paths = (one.path for one in self.schedule.targets)
+            self._configs = ConfigsAround(ConfigSources(), paths)
         try:
-            return self._configs[around].of_topic(directory.topic)
+            return self._configs.of_log_dir_of(directory.path).of_topic(directory.topic)
         except DataError:
             return None  # the metadata log's defects are reported by its own checks
 

@@ -260,6 +260,11 @@ class LogDirListing:
     errors: dict[str, DataError] = field(default_factory=dict)
     passed_over: tuple[str, ...] = ()
 
+    @property
+    def unlisted(self) -> tuple[PartitionDir, ...]:
+        """The partition directories that could not be listed, as empty ones."""
+        return tuple(PartitionDir(path, partition_of(path), ()) for path in self.errors)
+
     def file(self, name: str) -> FileEntry | None:
         """Return the file with a name at the top of the directory, or None."""
         return next((entry for entry in self.files if entry.name.name == name), None)

@@ -281,8 +281,8 @@ def passed_over(target: Target) -> Iterator[PartitionDir]:
 def unlisted_of(targets: Iterable[Target]) -> Iterator[tuple[PartitionDir, DataError]]:
     """Yield the partition directories that cannot be listed, as empty ones, and why."""
     for target in targets:
-        for path, error in target.errors.items() if isinstance(target, LogDirListing) else ():
-            yield PartitionDir(path, partition_of(path), ()), error
+        if isinstance(target, LogDirListing):
+            yield from zip(target.unlisted, target.errors.values(), strict=True)
 
 
 def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> None:

@@ -13,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import Events, OffsetsMissingError, UsageError
+from kafkalog.errors import OffsetsMissingError, UsageError
 from kafkalog.files.offsets import PartitionOffsets
 from kafkalog.io.paths import file_system
+from kafkalog.log.defects import Events
 from kafkalog.model import present_ms
 from kafkalog.node.lookup import lookup_timestamp
 from kafkalog.tables.listeners import LOSS_HINT

@@ -209,7 +209,7 @@ def print_going(plans: Sequence[RecoveryPlan], style: Style) -> None:
 def note_recovery(nodes: Sequence[NodeStart], plans: list[RecoveryPlan]) -> None:
     """Report what nodes as a whole do, and each note once, however many partitions it concerns."""
     for node in nodes:
-        for start in NextStart.of_node(node):
+        for start in (*NextStart.of_node(node), *NextStart.of_promoted(node)):
             show_note(f"{start.path}: the next start would {start.detail}")
     places: dict[str, list[str]] = {}
     for plan in plans:

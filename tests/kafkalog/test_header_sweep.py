@@ -20,10 +20,11 @@ import pytest
 from formats.constants import NO_EPOCH
 from kafkalog.answers.search.run import Search
 from kafkalog.change.rescue import CopiedRange, LostRange, salvage
-from kafkalog.errors import CorruptDataError, Events, Listener
+from kafkalog.errors import CorruptDataError, Listener
 from kafkalog.files.log_dir import open_partition
 from kafkalog.log.batches.selection import Selection, planned_records
 from kafkalog.log.columns.pipeline import Restored, read_contents
+from kafkalog.log.defects import Events
 from kafkalog.model import Defect, Isolation, Record, Replicas, Severity
 from kafkalog.node.lookup import lookup_offset
 from kafkalog.node.reader import plan_reading
@@ -421,6 +422,8 @@ COMMANDS: Final = {
     "sql": ('select count(*), sum("offset") from records', "PATH"),
     "profile": ("PATH", "--format", "json"),
     "lookup-offset": ("PATH", "OFFSET"),
+    "replay": ("PATH", "--dry-run", "--format", "ndjson"),
+    "simulate-roll": ("PATH", "--config", "segment.bytes=300", "--format", "ndjson"),
 }
 
 
@@ -453,10 +456,11 @@ def test_each_command_has_all_records_and_says_which_batch_is_displaced(
         assert rows[0] == rows[1] == [n for one in parts for n in range(one.first, one.last + 1)]
     elif command in ("sql", "lookup-offset"):
         assert hurt.stdout == sound.stdout
-    elif command in ("dump-segment", "find"):
+    elif command in ("dump-segment", "find", "simulate-roll"):
+        field = "base_offset" if command == "simulate-roll" else "offset"
         numbers = [
-            [row["offset"] for row in map(json.loads, answer.stdout.splitlines())
-             if row.get("type") != "defect" and "offset" in row and "reference" not in row]
+            [row[field] for row in map(json.loads, answer.stdout.splitlines())
+             if row.get("type") != "defect" and field in row and "reference" not in row]
             for answer in answers
         ]  # fmt: skip
         assert numbers[0] == numbers[1] != []

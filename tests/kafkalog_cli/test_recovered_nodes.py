@@ -185,3 +185,12 @@ def test_an_id_that_is_not_certain_is_not_written(why: str, node: Path, kafkalog
     (directory / "partition.metadata").unlink()
     done = kafkalog("recover", *words, *IN_PLACE)
     assert not (directory / "partition.metadata").exists(), done.stdout
+
+
+def test_a_future_copy_that_becomes_the_partition(node: Path, kafkalog: Run) -> None:
+    """`recover` and `verify` say the same of it."""
+    STATES["future copy alone"].change(node)
+    for command in ("recover", "verify"):
+        done = kafkalog(command, node)
+        said = done.stderr + done.stdout.decode()
+        assert "rename the directory to payments-0: the partition is assigned here" in said, command

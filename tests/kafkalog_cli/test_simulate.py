@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkalog as library
 from docgen import output
 from docgen.pages import ROOT
 from kafkalog.files.log_dir import open_partition, open_path
 from tests.conftest import STATES_43, Result, State, state
+from tests.nodes import METADATA, write_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,3 +229,43 @@ def test_damage_is_told_and_passed_over(kafkalog: Run) -> None:
     assert result.status == 1
     assert of_type(rows(result), "defect")
     assert of_type(rows(result), "roll")
+
+
+def test_all_directories_of_a_node_have_its_configs(tmp_path: Path, kafkalog: Run) -> None:
+    """The metadata are in one of them; of another node they say nothing."""
+    node = write_node(tmp_path / "node")
+    options = ("--now", "2100-01-01", "--format", "ndjson")
+
+    def retention(*paths: Path) -> set[tuple[str, int]]:
+        """Return where the retention of `orders` in the second directory is from."""
+        found = rows(kafkalog("simulate-retention", *paths, *options))
+        found = of_type(found, "retention_partition")
+        [configs] = [one["configs"] for one in found if one["path"].endswith("d2/orders-1")]
+        return {(one["source"], one["value"]) for one in configs if one["name"] == "retention.ms"}
+
+    d1, d2 = node / "d1", node / "d2"
+    set_there = {(f"{METADATA} offset 8", -1)}
+    by_default = {("default", 7 * 86_400_000)}
+    for paths in ((node,), (d1, d2), (d2, d1), (d2 / "orders-1", d1 / "orders-0")):
+        assert retention(*paths) == set_there, paths
+    assert retention(d2) == by_default
+    [judged] = [
+        one.retention
+        for one in library.report(d1, d2).partitions
+        if one.listed.path.endswith("d2/orders-1")
+    ]
+    assert judged is not None
+    assert ("retention.ms", -1) in {(one.name, one.value) for one in judged.configs}
+    properties = d2 / "meta.properties"
+    properties.write_text(properties.read_text().replace("node.id=1", "node.id=2"))
+    assert retention(d1, d2) == by_default
+
+
+def test_configs_before_the_first_snapshot_are_not_known(tmp_path: Path, kafkalog: Run) -> None:
+    """Where the metadata log begins late, defaults are no more than assumed."""
+    d1 = write_node(tmp_path / "node") / "d1"
+    for path in (d1 / METADATA).iterdir():
+        if path.name.startswith(f"{0:020}.") or path.suffix == ".checkpoint":
+            path.unlink()
+    result = kafkalog("simulate-retention", d1, "--format", "ndjson")
+    assert "has no snapshot of what was set before offset 8" in result.stderr

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import PARTLY_DONE
+from tests.nodes import write_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +42,15 @@ WRITERS = ("salvage", "export", "append")
 
 def unlistable(partition: Path, patch: pytest.MonkeyPatch) -> None:
     """Refuse to list the directory, as one of mode 000 refuses all but root."""
-    for name in ("listdir", "scandir"):
-        real = getattr(os, name)
+    for name in ("listdir", "scandir", "stat", "lstat", "open"):
+        real, lists = getattr(os, name), name in ("listdir", "scandir")
 
-        def refuses(path: Any = ".", real: Callable[..., Any] = real) -> Any:
-            if str(path) == str(partition):
+        def refuses(
+            path: Any = ".", *args: Any, real: Any = real, lists: bool = lists, **options: Any
+        ) -> Any:
+            if str(path if lists else os.path.dirname(str(path))) == str(partition):
                 raise PermissionError(13, "Permission denied", path)
-            return real(path)
+            return real(path, *args, **options)
 
         patch.setattr(os, name, refuses)
 
@@ -224,3 +227,30 @@ def test_a_source_of_a_resurrection_that_cannot_be_read(
         assert not (tmp_path / "to").exists()
         done = kafkalog("resurrect", log_dir, "--to", tmp_path / "to", "--topic", "orders", *more)
     assert done.status == 0, done
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("verify {d1} {d2}", 1),
+        ("verify {d1} {d2} --topic payments", 3),
+        ("recover {d1} {d2}", 3),
+        ("diff {copy} {node}", 3),
+        ("export {d1} {d2} --engine local --file-format ndjson --to {to}", PARTLY_DONE),
+    ],
+)
+def test_nothing_is_said_of_what_is_in_it(
+    line: str, status: int, tmp_path: Path, kafkalog: Run
+) -> None:
+    """It is there: no start would create it, make a stray of it or lack it."""
+    node = write_node(tmp_path.resolve() / "node")
+    copy = shutil.copytree(node, tmp_path / "copy")
+    words = line.format(node=node, d1=node / "d1", d2=node / "d2", copy=copy, to=tmp_path / "to")
+    with pytest.MonkeyPatch.context() as patch:
+        unlistable(node / "d2" / "payments-0", patch)
+        done = kafkalog(*words.split())
+    assert done.status == status, done
+    said = done.stderr + done.stdout.decode()
+    assert f"{node}/d2/payments-0" in said
+    for claim in ("create", "stray", "checkpoint-entry-left", "only in"):
+        assert claim not in said, done

@@ -20,10 +20,10 @@ from kafkalog.check.verdict import verdict
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
 from kafkalog.files.log_dir import FileEntry
 from kafkalog.files.offsets import LeftOut
-from kafkalog.io.paths import file_system
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.log.living import answered, listed_now
 from kafkalog.model import Severity
+from kafkalog.node.configs import ConfigsAround
 from kafkalog.node.inventory import list_log_dirs, list_partitions
 from kafkalog.node.state.groups import EndOffsets, read_groups
 from kafkalog.node.state.model import total_lag
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Event
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect, Level, LogView
-    from kafkalog.node.configs import ConfigSources, LogDirConfigs
+    from kafkalog.node.configs import ConfigSources, TopicConfigs
     from kafkalog.node.inventory import LogDirRow
     from kafkalog.node.outcome import View
     from kafkalog.node.recovery import NextStart
@@ -148,7 +148,6 @@ class Gathering:
         self._failed_once = failed
         self._progress = progress
         self._told: set[tuple[str | None, str]] = set()
-        self._configs: dict[str, LogDirConfigs] = {}
         self._gaps: dict[Gap, None] = {}
         self._targets: list[Target] = []
         self._contents = Contents(threads)
@@ -162,6 +161,7 @@ class Gathering:
                 self._failed(_no_file(target.path))
             else:
                 self._targets.append(target)
+        self._configs = ConfigsAround(self._sources, (one.path for one in self._targets))
         checks = Findings(
             *self._targets,
             level=self._level,
@@ -236,17 +236,14 @@ class Gathering:
         self._views[directory.path] = shown.partition
         return shown
 
-    def _configs_around(self, directory: PartitionDir) -> LogDirConfigs:
-        around = os.path.dirname(file_system.absolute(directory.path))
-        if around not in self._configs:
-            self._configs[around] = self._sources.in_log_dir(around)
-        return self._configs[around]
+    def _configs_of(self, directory: PartitionDir) -> TopicConfigs:
+        return self._configs.of_log_dir_of(directory.path).of_topic(directory.topic)
 
     def _retention(self, directory: PartitionDir) -> PartitionRetention | None:
         found = None
         if directory.segments:
             with contained(directory.path, self._failed):
-                configs = self._configs_around(directory).of_topic(directory.topic)
+                configs = self._configs_of(directory)
                 found = _asked(lambda one: judge_partition(one, configs, self._now_ms), directory)
         return found
 
@@ -279,7 +276,7 @@ class Gathering:
         found = None
         if not is_staging(os.path.basename(directory.path)):
             with contained(directory.path, self._failed):
-                configs = self._configs_around(directory).of_topic(directory.topic)
+                configs = self._configs_of(directory)
                 request = CompactionRequest(self._now_ms)
                 found = _asked(lambda one: find_candidate(one, configs, request), directory)
         return found

@@ -48,6 +48,7 @@ from kafkalog.answers.overview.tables import (
     topic_table,
 )
 from kafkalog.errors import UnsupportedError
+from kafkalog.io.jit.fast_path import require_address_space
 from kafkalog.io.wording import counted
 from kafkalog.model import Severity
 from kafkalog.node.recovery.model import Verdict
@@ -58,19 +59,24 @@ if TYPE_CHECKING:
     from kafkalog.answers.overview.gathering import Report
 
 
+# Below 1.9 GiB, the JavaScript engine of vl_convert ended in SIGABRT, or could not be loaded.
+_ADDRESS_SPACE_MIN: Final = 2048 << 20
+
 # The bundle keeps its exports to itself otherwise.
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
 
 
 def require_libraries() -> None:
-    """Check that the libraries are there.
+    """Check that the libraries are there, and have room.
 
     Raises:
         UnsupportedError: one is missing.
+        OutOfMemoryError: the address space of this process is too small for them.
     """
     for name in ("vl_convert", "itables"):
         if find_spec(name) is None:
             raise _missing(name)
+    require_address_space("A report", _ADDRESS_SPACE_MIN)
 
 
 def _missing(name: str) -> UnsupportedError:

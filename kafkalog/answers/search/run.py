@@ -18,19 +18,11 @@ from kafkalog.answers.search.scanning import (
     plans_of,
     records_of,
 )
-from kafkalog.errors import (
-    DataError,
-    Events,
-    GoneError,
-    KafkaLogError,
-    Listener,
-    ShortageError,
-    UsageError,
-)
+from kafkalog.errors import DataError, GoneError, KafkaLogError, Listener, ShortageError, UsageError
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import some_of
-from kafkalog.log.defects import Tolerant
+from kafkalog.log.defects import Events, Tolerant
 from kafkalog.model import Defect, LogView, Record, Replicas
 from kafkalog.node.state.transactions import owners
 from kafkalog.node.targets import open_targets

@@ -50,6 +50,7 @@ from kafkalog.errors import (
 )
 from kafkalog.io.documents import Anything, Fields, Text, read_document
 from kafkalog.log.defects import DELETED
+from kafkalog.tables.model import LossReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +63,7 @@ _COMMIT = Fields(
     {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
 )
 _SHOWN_MAX = 5
+_MOVED = "If a broker moved the partition, also name the log directory that has it now."
 _ALLOW = "With --allow-gaps the run goes on after them, and the commit names them."
 
 
@@ -291,12 +293,13 @@ def refuse_gaps(gaps: tuple[Gap, ...], place: str) -> None:
         return
     shown = [f"{one.topic}-{one.partition}: {one.detail}" for one in gaps[:_SHOWN_MAX]]
     more = len(gaps) - len(shown)
+    moved = any(one.reason == LossReason.GONE for one in gaps)
     raise RefusedError(
         "Records are gone that no run has exported. "
         + " ".join(shown)
         + (f" And {more} more." if more else ""),
         path=place,
-        hint=_ALLOW,
+        hint=f"{_MOVED} {_ALLOW}" if moved else _ALLOW,
     )
 
 

@@ -153,6 +153,8 @@ class ObjectTarget:
 
         try:
             self._files, self._root = fs.FileSystem.from_uri(uri)
+        except OSError as error:
+            raise self._unreadable(error) from None
         except failures() as error:
             raise UsageError(
                 f"This cannot hold an export: {self._words(error)}.", path=self.shown

@@ -5,7 +5,6 @@ Follows `LogManager.startupWithConfigOverrides` and `LogCleaner.CleanerThread` o
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Literal
 
 from formats.late_classes import dataclass
@@ -14,9 +13,8 @@ from kafkalog.change.retention.partition import PartitionRetention, judge_partit
 from kafkalog.change.retention.verdicts import expires_at, run_policies
 from kafkalog.errors import Listener, UsageError, contained
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.io.paths import file_system
 from kafkalog.model import present_ms
-from kafkalog.node.configs import ConfigSources, ConfigValue, LogDirConfigs
+from kafkalog.node.configs import ConfigsAround, ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import open_targets
 
@@ -139,21 +137,22 @@ def simulate_retention(
         KafkaLogError: see `judge_partition`.
     """
     hears = listener or Listener()
-    sources = ConfigSources.of(configs)
-    known: dict[str, LogDirConfigs] = {}
+    opened = joined(open_targets(targets, hear=hears.hear))
+    around = ConfigsAround(ConfigSources.of(configs), (one.path for one in opened))
+    heard: set[LogDirConfigs] = set()
     clock = present_ms() if now_ms is None else now_ms
-    for target in joined(open_targets(targets, hear=hears.hear)):
+    for target in opened:
         for partition in _partitions(target, hears):
-            around = os.path.dirname(file_system.absolute(partition.path))
             found = None
             with contained(partition.path, hears.hear):
-                if around not in known:
-                    known[around] = sources.in_log_dir(around)
-                    for event in known[around].events():
+                inner = around.of_log_dir_of(partition.path)
+                if inner not in heard:
+                    heard.add(inner)
+                    for event in inner.events():
                         hears.hear(event)
                 found = judge_partition(
                     partition,
-                    known[around].of_topic(partition.topic),
+                    inner.of_topic(partition.topic),
                     clock,
                     high_watermark=high_watermark,
                     log_start_offset=log_start_offset,

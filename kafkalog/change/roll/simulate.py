@@ -16,8 +16,7 @@ from kafkalog.change.roll.replay import Replay, RollReplay, RollSettings
 from kafkalog.errors import Listener
 from kafkalog.files.log_dir import PartitionDir, open_partition
 from kafkalog.io.paths import file_system
-from kafkalog.io.paths.source import Source
-from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.model import Batch, Defect
 from kafkalog.node.configs import ConfigSources, ConfigValue, TopicConfigs
 
@@ -88,12 +87,14 @@ def replay_partition(
     replays = [Replay(one, base_offset, _jitters(one, seed)) for one in settings]
     defects: list[Defect] = []
     for segment in partition.segments:
-        with Source(segment.log.path) as source:
-            for found in scan_batches(source):
+        with OpenSegment(segment) as opened:
+            for found in opened.order(check_crc=False).scan(0):
                 told(found.size_bytes or 0)
                 if not isinstance(found, Batch):
                     defects.append(found)
                     continue
+                if found.header_defect is not None:
+                    defects.append(found.header_defect)
                 for replay in replays:
                     replay.append((found,))
     return [

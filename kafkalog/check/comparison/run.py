@@ -31,7 +31,7 @@ from kafkalog.log.defects import Tolerant
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Severity
 from kafkalog.node.identity import topic_id_of
-from kafkalog.node.targets import open_targets, require_topics, topics_of
+from kafkalog.node.targets import open_targets, require_topics, topics_of, unlisted_of
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show_now
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from kafkalog.check.comparison.walk import Prefix
+    from kafkalog.errors import DataError
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.node.outcome import View
@@ -49,10 +50,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The copies of one partition on two sides; None if a side does not have it."""
+    """The copies of one partition on two sides; None if a side does not have it.
+
+    Attributes:
+        error: why one of them cannot be listed.
+    """
 
     left: PartitionDir | None
     right: PartitionDir | None
+    error: DataError | None = None
 
     @property
     def partition(self) -> PartitionDir:
@@ -82,6 +88,8 @@ class Comparer:
         one = pair.partition
         found = Comparison(one.topic, one.partition, Verdict.UNREADABLE, None, None)
         with contained(one.path, self.listener.hear):
+            if pair.error is not None:
+                raise pair.error
             found = answered(partial(self._asked, pair), lambda: self._asked(_as_now(pair)))
         self._shown.clear()
         return found
@@ -273,13 +281,16 @@ def pairs_of(
         raise UsageError("Name at least two places.", hint="kafkalog diff BROKER_1 BROKER_2")
     require_topics(topics, topics_of(target for side in sides for target in side) if topics else ())
     found = [_copies(side, topics) for side in sides]
+    errors = {one.path: error for side in sides for one, error in unlisted_of(side)}
     is_alone = all(len(side) == 1 and not isinstance(side[0], LogDirListing) for side in sides)
     for other in found[1:]:
         if is_alone and topics is None:
             yield Pair(next(iter(found[0].values())), next(iter(other.values())))
             continue
         for name in sorted({*found[0], *other}, key=str):
-            yield Pair(found[0].get(name), other.get(name))
+            pair = found[0].get(name), other.get(name)
+            failed = (errors.get(one.path) for one in pair if one is not None)
+            yield Pair(*pair, next(filter(None, failed), None))
 
 
 def _copies(side: Sequence[Target], topics: Collection[str] | None) -> Copies:
@@ -290,7 +301,11 @@ def _copies(side: Sequence[Target], topics: Collection[str] | None) -> Copies:
                 "Files are not compared.", path=target.path, hint="Name its partition directory."
             )
         is_listed = isinstance(target, LogDirListing)
-        for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
+        for partition in (
+            (*target.partitions, *target.unlisted)
+            if isinstance(target, LogDirListing)
+            else (target,)
+        ):
             if is_listed and (
                 partition.state != DirectoryState.LIVE
                 or is_staging(os.path.basename(partition.path))

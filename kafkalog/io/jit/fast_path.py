@@ -7,10 +7,12 @@ more than a thousand records.
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.errors import OutOfMemoryError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,9 @@ on_unusable: list[Callable[[str], None]] = []
 
 # Memory bounds of commands are per thread (`docs/memory.md`).
 _THREADS_MAX: Final = 8
+
+# Below half a GiB of address space, pyarrow ended in SIGABRT, or could not be imported.
+_ARROW_SIZE: Final = 640 << 20
 
 
 def is_worth_it(size_bytes: int) -> bool:
@@ -66,11 +71,15 @@ def kernels_work() -> bool:
 
 
 def require_arrow(extras: str = "arrow", note: str | None = None) -> None:
-    """Raise `UnsupportedError` if pyarrow is missing.
+    """Check that pyarrow can be loaded.
 
     Args:
         extras: what to install, for the error.
         note: what else to do, for the error.
+
+    Raises:
+        UnsupportedError: it is missing.
+        OutOfMemoryError: the address space of this process is too small for it.
     """
     import importlib.util
 
@@ -79,6 +88,19 @@ def require_arrow(extras: str = "arrow", note: str | None = None) -> None:
             "Reading into Arrow columns needs pyarrow, which is not installed.",
             note=note,
             hint=f"pip install 'kafkalog[{extras}]'",
+        )
+    if "pyarrow" not in sys.modules:
+        require_address_space("Reading into Arrow columns", _ARROW_SIZE)
+
+
+def require_address_space(what: str, size: int, hint: str = "Raise that limit.") -> None:
+    """Raise `OutOfMemoryError` where native libraries would end the process, or fail to load."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < size:
+        raise OutOfMemoryError(
+            f"{what} needs {size >> 20} MiB of address space, and the limit of this process is "
+            f"{limit >> 20} MiB (ulimit -v).",
+            hint=hint,
         )
 
 

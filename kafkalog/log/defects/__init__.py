@@ -94,6 +94,26 @@ def raise_defect(defect: Defect) -> None:
     raise corrupt_data(defect, hint=defect.hint)
 
 
+class Events(Listener):
+    """Keeps the events that it hears of.
+
+    Attributes:
+        heard: the events, in order.
+    """
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def hear(self, event: Event) -> None:
+        """Keep an event."""
+        self.heard.append(event)
+
+    @property
+    def defects(self) -> list[Defect]:
+        """The defects among them."""
+        return [one for one in self.heard if isinstance(one, Defect)]
+
+
 class Tolerant(Listener):
     """Raises errors and grave defects: what callers get that do not listen."""
 

@@ -5,6 +5,12 @@ Follows `LogConfig` and the broker configs that it defaults to, of Kafka 4.3.
 
 from __future__ import annotations
 
-from kafkalog.node.configs.sources import ConfigSources, ConfigValue, LogDirConfigs, TopicConfigs
+from kafkalog.node.configs.sources import (
+    ConfigsAround,
+    ConfigSources,
+    ConfigValue,
+    LogDirConfigs,
+    TopicConfigs,
+)
 
-__all__ = ["ConfigSources", "ConfigValue", "LogDirConfigs", "TopicConfigs"]
+__all__ = ["ConfigSources", "ConfigValue", "ConfigsAround", "LogDirConfigs", "TopicConfigs"]

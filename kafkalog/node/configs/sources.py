@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names, topic_names
+from formats.file_names import parse_directory_name
 from formats.late_classes import dataclass
 from kafkalog.errors import (
     CorruptDataError,
@@ -60,11 +61,13 @@ class MetadataConfigs:
             `TOPIC` and `BROKER`; the broker with the name "" stands for all brokers.
         defects: damage on the way; anything after it may be missing.
         unknown: number of records that could not be read because this program is too old.
+        known_from: the offset before which nothing is known, since no snapshot has it.
     """
 
     settings: dict[tuple[int, str], dict[str, Setting]] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
     unknown: int = 0
+    known_from: int = 0
 
     def of_topic(self, topic: str) -> dict[str, Setting]:
         """Return the topic's own configs."""
@@ -100,6 +103,8 @@ def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
 
     reader = ImageReader(directory)
     reader.begin()
+    start = directory.segments[0].base_offset if directory.segments else 0
+    known_from = start if reader.start < start else 0
     reader.advance()
     image = reader.image
     settings = {
@@ -109,7 +114,7 @@ def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
         }
         for resource, configs in image.configs.items()
     }
-    return MetadataConfigs(settings, image.defects, image.unknown)
+    return MetadataConfigs(settings, image.defects, image.unknown, known_from)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +300,57 @@ class ConfigSources:
         return ConfigSources(metadata_dir=self._metadata_dir)
 
 
+class ConfigsAround:
+    """The configs of partitions in several log directories; each metadata log is read once.
+
+    A directory without one has that of its node, if that is in another of them.
+
+    Args:
+        sources: what else sets configs.
+        paths: the log directories, and partitions in others.
+    """
+
+    def __init__(self, sources: ConfigSources, paths: Iterable[str]) -> None:
+        self._sources = sources
+        inner = (os.path.dirname(path) if parse_directory_name(os.path.basename(path)) else path
+                 for path in map(file_system.absolute, paths))  # fmt: skip
+        self._log_dirs = tuple(dict.fromkeys(inner))
+        self._homes: dict[str, str] = {}
+        self._known: dict[str, LogDirConfigs] = {}
+
+    def of_log_dir_of(self, partition: str) -> LogDirConfigs:
+        """Return the configs around a partition's path."""
+        log_dir = os.path.dirname(file_system.absolute(partition))
+        if log_dir not in self._homes:
+            self._homes[log_dir] = self._home_of(log_dir)
+        home = self._homes[log_dir]
+        if home not in self._known:
+            self._known[home] = self._sources.in_log_dir(home)
+        return self._known[home]
+
+    def _home_of(self, log_dir: str) -> str:
+        if self._log_dirs in ((), (log_dir,)) or _has_metadata(log_dir):
+            return log_dir
+        node = _node_of(log_dir)
+        if node is None:
+            return log_dir
+        others = (one for one in self._log_dirs if _has_metadata(one) and _node_of(one) == node)
+        return next(others, log_dir)
+
+
+def _has_metadata(log_dir: str) -> bool:
+    return file_system.exists(os.path.join(log_dir, _METADATA))
+
+
+def _node_of(log_dir: str) -> tuple[str, int] | None:
+    """Return the cluster and the node that a log directory names; None if it does not."""
+    with suppress(DataError):
+        found = read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
+        if found.cluster_id is not None and found.node_id is not None:
+            return found.cluster_id, found.node_id
+    return None
+
+
 class LogDirConfigs:
     """The configs of the topics in one log directory; its metadata log is read on demand.
 
@@ -333,6 +389,9 @@ class LogDirConfigs:
             yield Note(f"{where}: configs not given have Kafka's defaults")
             return
         yield from self.metadata.defects
+        if self.metadata.known_from:
+            where = f"{os.path.join(self.path, _METADATA)} has no snapshot of what was set before"
+            yield Note(f"{where} offset {self.metadata.known_from}: Kafka's defaults are assumed")
         if self.metadata.unknown:
             yield Note(f"{self.metadata.unknown} metadata records are of an unknown version")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats.late_classes import dataclass
+from kafkalog.io.paths import file_system
 from kafkalog.node.recovery.model import (
     Consequence,
     PredictedStart,
@@ -95,12 +97,13 @@ class NextStart:
         return cls._plain(*place, mode, Verdict.STRAY, stray_line(reason))
 
     @classmethod
-    def of_promoted(cls, partition: PartitionDir, mode: StartMode) -> NextStart:
-        """Summarize the start of a future copy that takes the place of its partition."""
-        place = partition.path, partition.topic, partition.partition
-        name = f"{partition.topic}-{partition.partition}"
-        detail = f"rename the directory to {name}: the partition is assigned here"
-        return cls._plain(*place, mode, Verdict.TIDY, detail)
+    def of_promoted(cls, node: NodeStart) -> Iterator[NextStart]:
+        """Summarize the starts of future copies that take the places of their partitions."""
+        for one in node.promoted:
+            place, name = (one.path, one.topic, one.partition), f"{one.topic}-{one.partition}"
+            detail = f"rename the directory to {name}: the partition is assigned here"
+            mode = start_mode(os.path.dirname(file_system.absolute(one.path)))
+            yield cls._plain(*place, mode, Verdict.TIDY, detail)
 
     def as_stray(self, reason: str) -> NextStart:
         """Return the same prediction for a directory that becomes a stray once it is loaded."""
@@ -109,6 +112,12 @@ class NextStart:
         notes = tuple(note for note in self.notes if note != NO_TOPIC_ID)
         detail = stray_line(reason, self.detail)
         return replace(self, verdict=Verdict.STRAY, detail=detail, notes=notes)
+
+    def followed_by(self, later: NextStart) -> NextStart:
+        """Return the same prediction, with what happens once the log is loaded."""
+        if self.verdict == Verdict.REFUSE:
+            return self
+        return replace(self, detail=f"{self.detail}; then {later.detail}")
 
     @classmethod
     def of_log_dir(cls, log_dir: LogDirListing, refusal: Refusal) -> NextStart:

@@ -69,9 +69,13 @@ class Hosting:
             return None
         topic_id = topic_id_of(partition)
         if topic_id is None:
-            path = os.path.join(partition.path, file_names.PARTITION_METADATA)
-            is_there = file_system.exists(path)  # else the log cannot be loaded anyway
-            return None if is_there else f"it has no {file_names.PARTITION_METADATA}"
+            try:
+                file_system.stat(os.path.join(partition.path, file_names.PARTITION_METADATA))
+            except FileNotFoundError:
+                return f"it has no {file_names.PARTITION_METADATA}"
+            except (OSError, DataError):
+                pass  # the log cannot be loaded anyway
+            return None
         if topic_id in self.image.removed:
             return f"the topic with id {topic_id} was deleted"
         if topic_id not in self.image.names:
@@ -445,10 +449,11 @@ class NodeStart:
         hosting = self.hosting
         if hosting is None or not hosting.image.is_whole:
             return ()
+        listings = [one.log_dir for one in self.dirs]
         there = {
             (one.topic, one.partition)
-            for inner in self.dirs
-            for one in inner.log_dir.partitions
+            for inner in listings
+            for one in (*inner.partitions, *inner.unlisted)
             if one.state == DirectoryState.LIVE or one in self.promoted
         }
         known = [_checkpointed_in(one.log_dir) for one in self.dirs]

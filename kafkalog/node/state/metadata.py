@@ -203,9 +203,10 @@ class _MetadataLog:
         if start == end or (start >= log_start and self._partition.segments):
             return
         earliest = next((one for one in self._ends if one >= log_start), None)
+        where = "in no snapshot here" if earliest is None else "only in later snapshots"
         raise UnsupportedDataError(
             "The directory does not go back that far: records before offset "
-            f"{log_start} were deleted, and what they added up to is only in later snapshots.",
+            f"{log_start} were deleted, and what they added up to is {where}.",
             path=self._partition.path,
             hint=None if earliest is None else f"The earliest offset is {earliest}.",
         )

@@ -10,7 +10,6 @@ import importlib.util
 import os
 import queue
 import re
-import resource
 import tempfile
 import threading
 import uuid
@@ -42,9 +41,11 @@ _GROUP: Final = re.compile(r"\bgroup\b(?!\s+by\b)", re.IGNORECASE)
 
 
 def require_duckdb() -> None:
-    """Raise `UnsupportedError` if DuckDB is missing."""
+    """Raise `UnsupportedError` if DuckDB is missing, `OutOfMemoryError` if it has no room."""
     if importlib.util.find_spec("duckdb") is None:
         raise UnsupportedError("SQL needs DuckDB.", hint="pip install 'kafkalog[sql]'")
+    hint = "Raise that limit; --memory-limit says how much memory a query may use."
+    fast_path.require_address_space("SQL", ADDRESS_SPACE_MIN, hint)
     fast_path.require_arrow()
 
 
@@ -52,17 +53,6 @@ class Statement(NamedTuple):
     """One statement, as DuckDB parses it."""
 
     text: str
-
-
-def _require_address_space() -> None:
-    """Raise where DuckDB and Arrow would be ended by the kernel, in the middle of anything."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE_MIN:
-        raise OutOfMemoryError(
-            f"SQL needs {ADDRESS_SPACE_MIN >> 20} MiB of address space, and the limit of this "
-            f"process is {limit >> 20} MiB (ulimit -v).",
-            hint="Raise that limit; --memory-limit says how much memory a query may use.",
-        )
 
 
 class Database:
@@ -86,7 +76,6 @@ class Database:
 
     def __init__(self, tables: Tables, *, memory_size: int = MEMORY_SIZE) -> None:
         require_duckdb()
-        _require_address_space()
         import duckdb
 
         self.tables = replace(tables, before_each=self._go_on)

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from formats.constants import NO_TIMESTAMP
-from kafkalog.errors import Events
 from kafkalog.io.engine import failures_kept
-from kafkalog.log.defects import DELETED
+from kafkalog.log.defects import DELETED, Events
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.listeners import COPIED
 from kafkalog.tables.profiles.model import DistinctCount, FrequentKeys, text_of

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.check import segments
 from kafkalog.check.segments import missing_offsets
-from kafkalog.errors import Events
+from kafkalog.log.defects import Events
 from kafkalog.tables import Request, TableName, plan_splits
 from tests.builders import batch, record, write_log
 

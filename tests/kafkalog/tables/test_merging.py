@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import Events, Listener
+from kafkalog.errors import Listener
+from kafkalog.log.defects import Events
 from kafkalog.model import Defect, End, Isolation, Replicas
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.listeners import COPIED, MISSING

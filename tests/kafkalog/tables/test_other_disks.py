@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import ChangedSinceError, Events, Listener, UnreadableError
+from kafkalog.errors import ChangedSinceError, Listener, UnreadableError
+from kafkalog.log.defects import Events
 from kafkalog.model import Isolation
 from kafkalog.node import sightings
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split

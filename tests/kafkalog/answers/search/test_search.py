@@ -13,9 +13,10 @@ import kafkalog as library
 from kafkalog.answers.search.following import follow
 from kafkalog.answers.search.run import Search, latest
 from kafkalog.answers.search.scanning import records_of
-from kafkalog.errors import Events, UnreadableError, UsageError
+from kafkalog.errors import UnreadableError, UsageError
 from kafkalog.files.log_dir import open_path
 from kafkalog.log.batches.selection import Selection, planned_records
+from kafkalog.log.defects import Events
 from kafkalog.model import Defect, Record
 from kafkalog.node.reader import plan_reading
 from kafkalog.node.targets import open_targets

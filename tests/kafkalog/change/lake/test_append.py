@@ -448,3 +448,9 @@ def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
     assert again.status == 0
     assert "nothing is new" in f"{again.stdout!r}{again.stderr}"
     assert kafkalog("export", tmp_path / "log", "--to", to, "--every", "1s").status == 2
+    assert "name the log directory that has it now" not in refused.stderr
+    shutil.copytree(partition, tmp_path / "log" / "others-0")
+    partition.rename(tmp_path / "elsewhere")
+    moved = kafkalog(*words)
+    assert moved.status == 4
+    assert "name the log directory that has it now" in moved.stderr

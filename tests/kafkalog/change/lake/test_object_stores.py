@@ -125,3 +125,27 @@ def test_other_places_are_refused(wrong: str) -> None:
     """The error names the schemes that exist."""
     with pytest.raises((UsageError, KafkaLogError)):
         open_target(wrong)
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        (OSError("AWS Error NETWORK_CONNECTION: Could not resolve host"), 3),
+        (OSError("AWS Error ACCESS_DENIED"), 3),
+        (ValueError("Unexpected query parameter"), 2),
+    ],
+)
+def test_a_store_out_of_reach_is_no_wrong_usage(
+    raised: Exception, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client asks for the region of a bucket when it is made."""
+
+    class Unreachable:
+        @staticmethod
+        def from_uri(_: str) -> None:
+            raise raised
+
+    monkeypatch.setattr(fs, "FileSystem", Unreachable)
+    with pytest.raises(KafkaLogError) as caught:
+        open_target("s3://bucket/lake")
+    assert caught.value.exit_code == status

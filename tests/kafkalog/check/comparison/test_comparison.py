@@ -11,7 +11,8 @@ import pytest
 import kafkalog as library
 from kafkalog.check.comparison.model import Comparison, Verdict
 from kafkalog.check.comparison.run import Comparer, pairs_of
-from kafkalog.errors import Events, Listener, UsageError
+from kafkalog.errors import Listener, UsageError
+from kafkalog.log.defects import Events
 from kafkalog.node.targets import open_targets
 from tests.builders import BASE_TIME, batch, flip, record
 from tests.conftest import state

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import CorruptDataError, Events, Listener, UsageError
+from kafkalog.errors import CorruptDataError, Listener, UsageError
+from kafkalog.log.defects import Events
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.datasets import scanner
 from kafkalog.tables.schemas import SCHEMAS
