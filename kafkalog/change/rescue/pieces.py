@@ -24,11 +24,11 @@ from kafkalog.check.batches import (
     RecordsDecode,
     defects_of_batches,
 )
-from kafkalog.log.batches.order import Order
+from kafkalog.log.batches.order import Order, Place, Span, settle
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns.headers import BatchColumns, batch_columns, columns_of
 from kafkalog.log.defects import make_defect
-from kafkalog.model import Defect, Level, Severity, wrap_int64
+from kafkalog.model import Defect, Level, Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -333,14 +333,12 @@ class _Window:
         """
         table = np.concatenate(self._tables, axis=1)
         sound = table[IS_SOUND] != 0
+        is_end = count == self.count
+        self._settle(table, sound, is_end=is_end)
         outside = self._outside(table, sound)
         sound[outside] = False
         misplaced = _not_in(sound, self._offset_chain(table, sound))
         sound[misplaced] = False
-        restored = self._restore(table, sound, np.sort(np.concatenate((outside, misplaced))))
-        sound[restored] = True
-        outside, misplaced = np.setdiff1d(outside, restored), np.setdiff1d(misplaced, restored)
-        is_end = count == self.count
         strange = _not_in(sound, self._epoch_chain(table, sound, is_end=is_end))
         strange = np.union1d(strange, np.flatnonzero(sound & (table[EPOCH] < NO_EPOCH)))
         strange = self._date(table, sound, strange, is_end=is_end)
@@ -379,28 +377,28 @@ class _Window:
         low, high = table[BASE_OFFSET, which], table[LAST_OFFSET, which]
         return which[longest_chain(low, high, self._last_offset)]
 
-    def _restore(
-        self, table: Table, sound: NDArray[np.bool_], candidates: NDArray[np.int64]
-    ) -> list[int]:
-        """Correct the offsets of batches that fill the room between their neighbours exactly."""
-        restored = []
-        ends = table[POSITION] + table[SIZE]
-        for i in candidates.tolist():
-            is_first, is_last = i == 0, i == table.shape[1] - 1
-            if table[IS_WRAPPER, i] or not (is_first or sound[i - 1]):
-                continue
-            if (not is_first and ends[i - 1] != table[POSITION, i]) or not (
-                is_last or sound[i + 1]
-            ):
-                continue
-            low = (self._last_offset if is_first else int(table[LAST_OFFSET, i - 1])) + 1
-            high = self._bounds.next_base_offset if is_last else int(table[BASE_OFFSET, i + 1])
-            length = wrap_int64(int(table[LAST_OFFSET, i]) - int(table[BASE_OFFSET, i])) + 1
-            if length > 0 and low + length == high:
-                table[BASE_OFFSET, i], table[LAST_OFFSET, i] = low, low + length - 1
-                table[IS_CORRECTED, i] = 1
-                restored.append(i)
-        return restored
+    def _settle(self, table: Table, sound: NDArray[np.bool_], *, is_end: bool) -> None:
+        """Correct the offsets of batches that have only one place between their neighbours."""
+        which = np.flatnonzero(sound)
+        high = self._bounds.next_base_offset if is_end else None
+        spans = table[[BASE_OFFSET, LAST_OFFSET, IS_WRAPPER]][:, which]
+        first, last, _ = spans
+        floors = np.concatenate(([self._last_offset], last))
+        limits = np.append(first, INT64_MAX if high is None else high)[1:]
+        disputed = np.flatnonzero((first <= floors[:-1]) | (last < first) | (last >= limits))
+        for i in disputed[disputed < len(which) - (not is_end)].tolist():
+            if i and first[i - 1] <= floors[i - 1]:
+                continue  # the batch before it is out of place itself
+            span, *after = (Span(*one) for one in spans[:, i : i + 2].T.tolist())
+            ends = [int(first[at]) if at < len(which) else high for at in (i + 1, i + 2)]
+            floor = int(floors[i]) + 1
+            limit, end = ends[0], ends[-1]
+            place = settle(span, after[0] if after else None, floor, limit, high, end)
+            if place is Place.NEXT:
+                first[i], last[i] = floor, floor + span.length - 1
+                floors[i + 1] = last[i]
+                table[[BASE_OFFSET, LAST_OFFSET], which[i]] = first[i], last[i]
+                table[IS_CORRECTED, which[i]] = 1
 
     def _epoch_chain(
         self, table: Table, sound: NDArray[np.bool_], *, is_end: bool

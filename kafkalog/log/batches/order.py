@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from formats import constants as c
 from kafkalog.errors import BytesUnreadableError
@@ -40,6 +41,67 @@ _LOOKS_MAX: Final = 16
 """How many places after a batch are looked at for witnesses, whatever damage lies between."""
 NOWHERE: Final = -1
 """A position that no batch has."""
+
+
+class Span(NamedTuple):
+    """The offsets that a batch claims; the header of a wrapper has only the last one."""
+
+    first: int
+    last: int
+    is_wrapper: bool
+
+    @property
+    def length(self) -> int:
+        """How many offsets it takes, at least."""
+        return wrap_int64(self.last - self.first) + 1
+
+    @classmethod
+    def of(cls, batch: Batch) -> Span:
+        """Return what a batch claims."""
+        is_wrapper = batch.magic < _MAGIC and batch.compression != 0
+        return cls(batch.base_offset, batch.last_offset, is_wrapper)
+
+
+class Place(Enum):
+    """Where a batch belongs: where it claims, at the next offset, or nobody knows.
+
+    TIED is a batch that contradicts the one after it as much as that one it.
+    """
+
+    CLAIMED = auto()
+    NEXT = auto()
+    TIED = auto()
+    UNKNOWN = auto()
+
+
+def settle(
+    batch: Span, after: Span | None, next_offset: int, limit: int | None, high: int | None,
+    end: int | None,
+) -> Place:  # fmt: skip
+    """Decide by its neighbours where a batch belongs.
+
+    Args:
+        batch: what it claims.
+        after: the next sound batch.
+        next_offset: the lowest offset that it can have.
+        limit: the offset that it does not reach, if `after` is right.
+        high: the offset that it does not reach whatever `after` claims.
+        end: the offset that `after` does not reach.
+    """
+    first, last, length = batch.first, batch.last, batch.length
+    fits = limit == next_offset + length and not batch.is_wrapper  # only one place is left for it
+    bound = limit if after is None else high
+    if next_offset <= first <= last and _is_below(last, bound):
+        if after is None or last < after.first:
+            return Place.CLAIMED
+        if _is_below(last + after.length, end):  # `after` could be the one that moves
+            after_fits = end == last + 1 + after.length and not after.is_wrapper
+            could_move = _is_below(next_offset + length - 1, limit)
+            if first == next_offset or not could_move or (after_fits and not fits):
+                return Place.CLAIMED
+            if after_fits or not fits:
+                return Place.TIED
+    return Place.NEXT if fits else Place.UNKNOWN
 
 
 class Order:
@@ -200,7 +262,7 @@ class Order:
         if is_last_after_gap and self.end_limit is not None:
             limit = self.end_limit()
             # Where the log has grown past that in another way, it says nothing.
-            return limit if self.next_offset + _length(batch) <= limit else None
+            return limit if self.next_offset + Span.of(batch).length <= limit else None
         return self.high
 
     def _witnesses(self, batch: Batch) -> list[Batch]:
@@ -217,39 +279,23 @@ class Order:
         return found
 
     def _judged(self, batch: Batch, witnesses: list[Batch]) -> Batch:
-        first, last, length = batch.base_offset, batch.last_offset, _length(batch)
-        after = witnesses[0] if witnesses else None
         limit = self._limit_by(batch, witnesses)
+        after = Span.of(witnesses[0]) if witnesses else None
+        end = self.high if len(witnesses) < 2 else _lower(witnesses[1].base_offset, self.high)
         is_tied, self.tied = batch.position == self.tied, NOWHERE
-        # Only one place is left for it.
-        fits = limit == self.next_offset + length and not _is_wrapper(batch) and not is_tied
-        could_move = _is_below(self.next_offset + length - 1, limit)
-        bound = self.high if witnesses else limit
-        is_within = self.next_offset <= first <= last and _is_below(last, bound)
-        if is_within and not is_tied and after is not None:
-            if last < after.base_offset:
-                return self._taken(batch)
-            end = self.high if len(witnesses) == 1 else _lower(witnesses[1].base_offset, self.high)
-            after_length = _length(after)
-            after_could_move = _is_below(last + after_length, end)
-            after_fits = end == last + 1 + after_length and not _is_wrapper(after)
-            if after_could_move and (
-                first == self.next_offset or not could_move or (after_fits and not fits)
-            ):
-                return self._taken(batch)
-            if after_could_move and (after_fits or not fits):
-                self.tied = after.position
-                fits = False
-        elif is_within and not is_tied:
+        place = Place.UNKNOWN
+        if not is_tied:
+            place = settle(Span.of(batch), after, self.next_offset, limit, self.high, end)
+        if place == Place.CLAIMED:
             return self._taken(batch)
-        if fits:
-            first, self.next_offset = self.next_offset, self.next_offset + length
-            return replace(
-                batch,
-                base_offset=first,
-                last_offset=first + length - 1,
-                header_defect=_displaced(batch, first),
-            )
+        first, last = batch.base_offset, batch.last_offset
+        if place == Place.NEXT:
+            defect = _displaced(batch, self.next_offset)
+            first, last = self.next_offset, self.next_offset + Span.of(batch).length - 1
+            moved = replace(batch, base_offset=first, last_offset=last, header_defect=defect)
+            return self._taken(moved)
+        if place == Place.TIED:
+            self.tied = witnesses[0].position
         goes_on = len(witnesses) == _WITNESSES and (
             last < witnesses[0].base_offset <= witnesses[0].last_offset < witnesses[1].base_offset
         )
@@ -289,8 +335,8 @@ class Order:
         return epoch == c.NO_EPOCH or self._noted_epoch(offset) in (None, epoch)
 
     def _taken(self, batch: Batch) -> Batch:
-        self.next_offset = batch.last_offset + 1
-        return batch
+        low, self.next_offset = self.next_offset, batch.last_offset + 1
+        return replace(batch, low=low) if batch.magic == 1 and batch.compression else batch
 
     def _out_of_order(self, batch: Batch, limit: int | None) -> Defect:
         first, last = batch.base_offset, batch.last_offset
@@ -385,16 +431,6 @@ def _misframed(batch: Batch, length: int, magic: int) -> Defect:
         offset=batch.base_offset,
         size_bytes=batch.size_bytes,
     )
-
-
-def _length(batch: Batch) -> int:
-    """Return how many offsets a batch takes, at least."""
-    return wrap_int64(batch.last_offset - batch.base_offset) + 1
-
-
-def _is_wrapper(batch: Batch) -> bool:
-    """Return whether the header states only the last offset, and so not how many there are."""
-    return batch.magic < 2 and batch.compression != 0
 
 
 def _is_below(offset: int, limit: int | None) -> bool:
