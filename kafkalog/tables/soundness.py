@@ -16,7 +16,7 @@ from kafkalog.log.batches.framing import read_batch
 from kafkalog.log.batches.order import Order, batch_defects
 from kafkalog.log.batches.records import resolve_batch
 from kafkalog.log.columns import header_table as h
-from kafkalog.log.columns.headers import batch_columns
+from kafkalog.log.columns.headers import batch_columns, is_wrapper
 from kafkalog.model import Batch, Defect, Level
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Survey:
         first = int(base[0]) if self._before is None else self._before + 1
         before = np.concatenate([[first - 1], last[:-1]])
         # The header of compressed messages of magic 0 and 1 has their last offset only.
-        wrapped = ~is_new & (headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
+        wrapped = is_wrapper(headers)
         base[wrapped] = np.minimum(before + 1, last)[wrapped]
         overlaps = base <= before
         known = (headers[h.MAGIC] >= 0) & (headers[h.MAGIC] <= 2)  # no checksum covers it
@@ -260,10 +260,9 @@ class Survey:
 
 
 def _first_offset(source: Source, found: Batch | Defect, guess: int) -> int:
-    if isinstance(found, Batch) and found.magic < 2:
-        with suppress(DataError):
-            return resolve_batch(source, found).base_offset
-    return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else guess
+    with suppress(DataError):
+        return guess if isinstance(found, Defect) else resolve_batch(source, found).base_offset
+    return guess
 
 
 def _joined(one: Run, other: Run) -> Run:

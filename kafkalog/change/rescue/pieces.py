@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from formats.constants import COMPRESSION_MASK, INT32_MAX, INT64_MAX, NO_EPOCH
+from formats.constants import INT32_MAX, INT64_MAX, NO_EPOCH
 from kafkalog.check.batches import (
     CheckedLog,
     ChecksumsMatch,
@@ -24,9 +24,9 @@ from kafkalog.check.batches import (
     RecordsDecode,
     defects_of_batches,
 )
-from kafkalog.log.batches.order import Order, Place, Span, settle
+from kafkalog.log.batches.order import Order, Span, length_of, settle
 from kafkalog.log.columns import header_table as h
-from kafkalog.log.columns.headers import BatchColumns, batch_columns, columns_of
+from kafkalog.log.columns.headers import BatchColumns, batch_columns, columns_of, is_wrapper
 from kafkalog.log.defects import make_defect
 from kafkalog.model import Defect, Level, Severity
 
@@ -282,7 +282,7 @@ def _table_of(columns: BatchColumns) -> Table:
     table[IS_SOUND] = 1
     table[IS_CORRECTED] = 0
     table[MAGIC] = headers[h.MAGIC]
-    table[IS_WRAPPER] = (table[MAGIC] < 2) & (headers[h.ATTRIBUTES] & COMPRESSION_MASK != 0)
+    table[IS_WRAPPER] = is_wrapper(headers)
     return table
 
 
@@ -335,11 +335,13 @@ class _Window:
         sound = table[IS_SOUND] != 0
         is_end = count == self.count
         self._settle(table, sound, is_end=is_end)
-        outside = self._outside(table, sound)
-        sound[outside] = False
-        misplaced = _not_in(sound, self._offset_chain(table, sound))
+        inside = np.flatnonzero(sound & self._fits(table))
+        low, high = table[BASE_OFFSET, inside], table[LAST_OFFSET, inside]
+        chain = inside[longest_chain(low, high, self._last_offset)]
+        misplaced = np.setdiff1d(np.flatnonzero(sound), chain)
         sound[misplaced] = False
-        strange = _not_in(sound, self._epoch_chain(table, sound, is_end=is_end))
+        chain = self._epoch_chain(table, sound, is_end=is_end)
+        strange = np.setdiff1d(np.flatnonzero(sound), chain)
         strange = np.union1d(strange, np.flatnonzero(sound & (table[EPOCH] < NO_EPOCH)))
         strange = self._date(table, sound, strange, is_end=is_end)
         sound[strange] = False
@@ -352,30 +354,18 @@ class _Window:
         end = int(decided[POSITION, -1])
         wrong = {at: defect for at, defect in self._wrong.items() if at <= end}
         self._wrong = {at: defect for at, defect in self._wrong.items() if at > end}
-        for ordinals, describe in (
-            (outside, self._outside_defect),
-            (misplaced, self._offset_defect),
-            (strange, self._epoch_defect),
-        ):
-            for i in ordinals[ordinals < count].tolist():
-                defect = describe(table[:, i].tolist())
-                wrong[int(table[POSITION, i])] = defect
+        for ordinals, is_strange in ((misplaced, False), (strange, True)):
+            for piece in table[:, ordinals[ordinals < count]].T.tolist():
+                wrong[piece[POSITION]] = self._defect(piece, is_strange=is_strange)
         self._tables, self.count = [table[:, count:].copy()], self.count - count
         return Decided(decided, wrong)
 
-    def _outside(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the ordinals of the batches whose offsets the segment cannot have."""
+    def _fits(self, table: Table) -> NDArray[np.bool_]:
+        """Return whether the segment can have the offsets, whatever other batches there are."""
         base, last = table[BASE_OFFSET], table[LAST_OFFSET]
-        fits = (base >= self._bounds.base_offset) & (last >= base)
-        # By the segment's bounds alone, before batches are compared with each other.
+        fits: NDArray[np.bool_] = (base >= self._bounds.base_offset) & (last >= base)
         fits &= last <= self._bounds.offset_max
-        return np.flatnonzero(sound & ~fits)
-
-    def _offset_chain(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the ordinals of the batches that follow each other by their offsets."""
-        which = np.flatnonzero(sound)
-        low, high = table[BASE_OFFSET, which], table[LAST_OFFSET, which]
-        return which[longest_chain(low, high, self._last_offset)]
+        return fits
 
     def _settle(self, table: Table, sound: NDArray[np.bool_], *, is_end: bool) -> None:
         """Correct the offsets of batches that have only one place between their neighbours."""
@@ -385,17 +375,18 @@ class _Window:
         first, last, _ = spans
         floors = np.concatenate(([self._last_offset], last))
         limits = np.append(first, INT64_MAX if high is None else high)[1:]
+        steps = np.diff(which, prepend=which[:1] - 1, append=which[-1:] + 1)
         disputed = np.flatnonzero((first <= floors[:-1]) | (last < first) | (last >= limits))
         for i in disputed[disputed < len(which) - (not is_end)].tolist():
-            if i and first[i - 1] <= floors[i - 1]:
-                continue  # the batch before it is out of place itself
+            if steps[i] > 1 or steps[i + 1] > 1 or (i and first[i - 1] <= floors[i - 1]):
+                continue  # damage lies between, or the batch before it is out of place itself
             span, *after = (Span(*one) for one in spans[:, i : i + 2].T.tolist())
             ends = [int(first[at]) if at < len(which) else high for at in (i + 1, i + 2)]
             floor = int(floors[i]) + 1
             limit, end = ends[0], ends[-1]
             place = settle(span, after[0] if after else None, floor, limit, high, end)
-            if place is Place.NEXT:
-                first[i], last[i] = floor, floor + span.length - 1
+            if place == "next":
+                first[i], last[i] = floor, floor + length_of(span) - 1
                 floors[i + 1] = last[i]
                 table[[BASE_OFFSET, LAST_OFFSET], which[i]] = first[i], last[i]
                 table[IS_CORRECTED, which[i]] = 1
@@ -445,23 +436,17 @@ class _Window:
                 left.append(i)
         return np.array(left, np.int64)
 
-    def _outside_defect(self, piece: list[int]) -> Defect:
-        bounds = self._bounds
-        if piece[BASE_OFFSET] < bounds.base_offset:
-            detail = f"The segment starts at offset {bounds.base_offset}."
-            return self._defect("batch-below-base-offset", piece, detail)
-        detail = f"The segment can hold offsets up to {bounds.offset_max}."
-        return self._defect("batch-offset-not-increasing", piece, detail)
-
-    def _offset_defect(self, piece: list[int]) -> Defect:
+    def _defect(self, piece: list[int], *, is_strange: bool) -> Defect:
+        bounds, reference = self._bounds, "batch-offset-not-increasing"
         detail = "More batches around it contradict its offsets."
-        return self._defect("batch-offset-not-increasing", piece, detail)
-
-    def _epoch_defect(self, piece: list[int]) -> Defect:
-        detail = f"Leader epoch {piece[EPOCH]} contradicts the batches around it."
-        return self._defect("batch-leader-epoch-wrong", piece, detail)
-
-    def _defect(self, reference: str, piece: list[int], detail: str) -> Defect:
+        if is_strange:
+            reference = "batch-leader-epoch-wrong"
+            detail = f"Leader epoch {piece[EPOCH]} contradicts the batches around it."
+        elif piece[BASE_OFFSET] < bounds.base_offset:
+            reference = "batch-below-base-offset"
+            detail = f"The segment starts at offset {bounds.base_offset}."
+        elif not piece[BASE_OFFSET] <= piece[LAST_OFFSET] <= bounds.offset_max:
+            detail = f"The segment can hold offsets up to {bounds.offset_max}."
         return make_defect(
             reference,
             self._path,
@@ -470,10 +455,3 @@ class _Window:
             offset=piece[BASE_OFFSET],
             size_bytes=piece[SIZE],
         )
-
-
-def _not_in(sound: NDArray[np.bool_], kept: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ordinals of the sound pieces that are not kept."""
-    dropped = sound.copy()
-    dropped[kept] = False
-    return np.flatnonzero(dropped)
