@@ -19,7 +19,6 @@ from kafkalog.check.batches import SegmentCheck, running_max, segment_check, unr
 from kafkalog.check.successors import FEW, Entries, KnownBatches, Successors, first_offsets
 from kafkalog.io.wording import counted
 from kafkalog.log.columns import header_table as h
-from kafkalog.log.columns.headers import is_wrapper
 from kafkalog.log.columns.side_files import offset_columns, time_columns
 from kafkalog.log.defects import make_defect
 
@@ -368,8 +367,9 @@ def _is_inside(columns: BatchColumns, batch: Column, offsets: Column) -> NDArray
     """Return whether each offset can be in its batch, as far as the header says."""
     headers = columns.headers
     # The header of a compressed old message has only its last offset: nothing bounds the first.
-    wrappers = is_wrapper(headers)
-    inside: NDArray[np.bool_] = wrappers[batch] | (offsets >= headers[h.BASE_OFFSET, batch])
+    is_wrapper = headers[h.MAGIC] < 2
+    is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
+    inside: NDArray[np.bool_] = is_wrapper[batch] | (offsets >= headers[h.BASE_OFFSET, batch])
     return inside
 
 

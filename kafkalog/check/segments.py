@@ -36,7 +36,7 @@ from kafkalog.log.batches.order import NOWHERE, Order
 from kafkalog.log.batches.segment import OpenSegment, gaps_between
 from kafkalog.log.batches.selection import resolved
 from kafkalog.log.columns import header_table as h
-from kafkalog.log.columns.headers import BatchColumns, batch_columns, is_wrapper
+from kafkalog.log.columns.headers import BatchColumns, batch_columns
 from kafkalog.log.defects import make_defect
 from kafkalog.log.living import answered
 from kafkalog.model import Batch, Defect, Level
@@ -70,7 +70,8 @@ def spans_of(columns: BatchColumns) -> Table:
     spans[FIRST], spans[LAST] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
     spans[PLACE], spans[END_PLACE] = headers[h.POSITION], headers[h.POSITION] + headers[h.SIZE]
     spans[IS_SOUND], spans[IS_KNOWN] = columns.crc_valid, 1
-    wrappers = is_wrapper(headers)
+    wrappers = headers[h.MAGIC] < 2
+    wrappers &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
     if wrappers.any():
         spans[IS_KNOWN, wrappers] = 0
         if facts is not None:

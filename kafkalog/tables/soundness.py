@@ -16,7 +16,7 @@ from kafkalog.log.batches.framing import read_batch
 from kafkalog.log.batches.order import Order, batch_defects
 from kafkalog.log.batches.records import resolve_batch
 from kafkalog.log.columns import header_table as h
-from kafkalog.log.columns.headers import batch_columns, is_wrapper
+from kafkalog.log.columns.headers import batch_columns
 from kafkalog.model import Batch, Defect, Level
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Survey:
         first = int(base[0]) if self._before is None else self._before + 1
         before = np.concatenate([[first - 1], last[:-1]])
         # The header of compressed messages of magic 0 and 1 has their last offset only.
-        wrapped = is_wrapper(headers)
+        wrapped = ~is_new & (headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
         base[wrapped] = np.minimum(before + 1, last)[wrapped]
         overlaps = base <= before
         known = (headers[h.MAGIC] >= 0) & (headers[h.MAGIC] <= 2)  # no checksum covers it

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from formats.constants import INT32_MAX, INT64_MAX, NO_EPOCH
+from formats.constants import COMPRESSION_MASK, INT32_MAX, INT64_MAX, NO_EPOCH
 from kafkalog.check.batches import (
     CheckedLog,
     ChecksumsMatch,
@@ -26,7 +26,7 @@ from kafkalog.check.batches import (
 )
 from kafkalog.log.batches.order import Order, Span, length_of, settle
 from kafkalog.log.columns import header_table as h
-from kafkalog.log.columns.headers import BatchColumns, batch_columns, columns_of, is_wrapper
+from kafkalog.log.columns.headers import BatchColumns, batch_columns, columns_of
 from kafkalog.log.defects import make_defect
 from kafkalog.model import Defect, Level, Severity
 
@@ -282,7 +282,7 @@ def _table_of(columns: BatchColumns) -> Table:
     table[IS_SOUND] = 1
     table[IS_CORRECTED] = 0
     table[MAGIC] = headers[h.MAGIC]
-    table[IS_WRAPPER] = is_wrapper(headers)
+    table[IS_WRAPPER] = (table[MAGIC] < 2) & (headers[h.ATTRIBUTES] & COMPRESSION_MASK != 0)
     return table
 
 

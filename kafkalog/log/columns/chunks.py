@@ -28,7 +28,6 @@ from kafkalog.log.columns import legacy_kernels as old
 from kafkalog.log.columns.budget import LARGE_SIZE, SIZE_AT_ONCE
 from kafkalog.log.columns.crc_kernels import crc_ranges
 from kafkalog.log.columns.header_table import batch_at
-from kafkalog.log.columns.headers import is_wrapper
 from kafkalog.log.columns.unpacking import unpack_plain
 
 if TYPE_CHECKING:
@@ -153,6 +152,13 @@ def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
         if last == count:
             return
         first, before = last, int(ends[last - 1])
+
+
+def is_wrapper(headers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which batches are compressed messages of magic 0 or 1; see `Batch.is_wrapper`."""
+    wrappers: NDArray[np.bool_] = headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0
+    wrappers &= headers[k.MAGIC] < 2
+    return wrappers
 
 
 @dataclass(slots=True)

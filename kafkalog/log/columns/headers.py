@@ -156,13 +156,6 @@ class BatchColumns:
         )
 
 
-def is_wrapper(headers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which batches are compressed messages of magic 0 or 1; see `Batch.is_wrapper`."""
-    wrappers: NDArray[np.bool_] = headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
-    wrappers &= headers[h.MAGIC] < 2
-    return wrappers
-
-
 def joined(parts: Sequence[BatchColumns]) -> BatchColumns:
     """Join the columns of consecutive batches, read at one level."""
     if len(parts) == 1:

@@ -26,8 +26,7 @@ from kafkalog.log.batches.records import decode_records
 from kafkalog.log.batches.selection import EVERYTHING, defect_of, record_matches, resolved
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.log.columns.chunks import Chunk, Rows, Turn
-from kafkalog.log.columns.headers import is_wrapper
+from kafkalog.log.columns.chunks import Chunk, Rows, Turn, is_wrapper
 from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
