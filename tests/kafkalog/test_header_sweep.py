@@ -310,7 +310,8 @@ def contradicts(parts: list[Part], changed: Part, bit: int) -> bool:
 
     A batch that only moves within a gap that the cleaner left contradicts nobody. Nor does the last
     one of a log that moves up, as far as the indexes of its segment reach. Nobody needs the offset
-    in the header of a compressed message of magic 0: those inside have their own.
+    in the header of a compressed message of magic 0: those inside have their own. If it says that a
+    compressed message ends in the gap before it, who reads from there on does not look inside.
     """
     if bit >= BITS_OF_OFFSET:
         return True
@@ -325,7 +326,8 @@ def contradicts(parts: list[Part], changed: Part, bit: int) -> bool:
     low = max(parts[number - 1].last + 1 if number else 0, start)
     length = 1 if is_wrapper(changed, 0) else changed.last - changed.first + 1
     first = offset - length + 1 if is_wrapper(changed, 1) else offset
-    return not low <= first <= after - length
+    hides = is_wrapper(changed) and low <= offset < changed.first
+    return not (hides or low <= first <= after - length)
 
 
 def is_wrapper(part: Part, *magics: int) -> bool:

@@ -87,10 +87,10 @@ class Order:
     contradict each other, the ones around them decide which of the two is out of place, and whether
     there is only one place for it. A batch with a wrong checksum does not count then.
 
-    Three displacements contradict nobody, 225 of the 19,992 flipped bits of the header sweep: of a
-    batch within a gap that the cleaner left (40), of a compressed message of magic 0 within one, if
-    it is read from its own offset on (9), and of the last batch of a log to an offset that its
-    indexes can reach, unless a clean stop says where the log ends (176).
+    Three displacements contradict nobody, 226 of the 19,992 flipped bits of the header sweep: of a
+    batch within a gap that the cleaner left (40), of a compressed message of magic 0 or 1 into the
+    gap before it, if it is read from its own offset on (10), and of the last batch of a log to an
+    offset that its indexes can reach, unless a clean stop says where the log ends (176).
 
     Attributes:
         next_offset: the lowest offset that the next batch can have.
