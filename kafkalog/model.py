@@ -161,7 +161,9 @@ class Batch:
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
     gives the offset of the message, which is its last offset; see `records.resolve_batch`.
     `crc_valid` is None if the checksum was not computed. `header_defect` is what is wrong
-    with the part of its header that no checksum covers, as readers see it; see `order.Order`.
+    with the part of its header that no checksum covers, as readers see it; see `order.Order`. `low`
+    is the lowest offset that the batches before leave to it, None if they were not compared; only
+    compressed messages of magic 1 have it, whose header does not say where they begin.
 
     Never assign to a field. It is not frozen because a frozen one takes eight times as long to
     make, and a walk makes one per batch.
@@ -186,6 +188,7 @@ class Batch:
     count: int
     crc_valid: bool | None = None
     header_defect: Defect | None = None
+    low: int | None = field(default=None, compare=False)
 
     @property
     def has_place(self) -> bool:
@@ -214,6 +217,11 @@ class Batch:
     def compression(self) -> int:
         """Codec id: 0 none, 1 gzip and so on; `COMPRESSION_NAMES` lists those that Kafka knows."""
         return self.attributes & c.COMPRESSION_MASK
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether it is a compressed message of magic 0 or 1, whose header has its last offset."""
+        return self.magic < 2 and self.compression != 0
 
     @property
     def timestamp_type(self) -> TimestampType:

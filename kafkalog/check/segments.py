@@ -25,7 +25,6 @@ from kafkalog.check.batches import (
     SegmentCheck,
     directory_check,
     partition_check,
-    running_max,
     segment_check,
 )
 from kafkalog.errors import DataError
@@ -33,12 +32,14 @@ from kafkalog.files.log_dir import list_partition
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.io.wording import counted
+from kafkalog.log.batches.order import NOWHERE, Order
 from kafkalog.log.batches.segment import OpenSegment, gaps_between
+from kafkalog.log.batches.selection import resolved
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns.headers import BatchColumns, batch_columns
 from kafkalog.log.defects import make_defect
 from kafkalog.log.living import answered
-from kafkalog.model import Defect, Level
+from kafkalog.model import Batch, Defect, Level
 from kafkalog.node.configs import ConfigSources
 from kafkalog.node.view import show_now
 
@@ -60,8 +61,6 @@ the checksum is right, and 1 if the first offset is known. The first offset of a
 message of magic 0 or 1 is known only if the message was decoded.
 """
 
-_NOWHERE: Final = -c.INT64_MAX - 1
-
 
 def spans_of(columns: BatchColumns) -> Table:
     """Return the spans of all batches."""
@@ -70,40 +69,29 @@ def spans_of(columns: BatchColumns) -> Table:
     spans[FIRST], spans[LAST] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
     spans[PLACE], spans[END_PLACE] = headers[h.POSITION], headers[h.POSITION] + headers[h.SIZE]
     spans[IS_SOUND], spans[IS_KNOWN] = columns.crc_valid, 1
-    is_wrapper = headers[h.MAGIC] < 2
-    is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
-    if is_wrapper.any():
-        spans[IS_KNOWN, is_wrapper] = 0
+    wrappers = headers[h.MAGIC] < 2
+    wrappers &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
+    if wrappers.any():
+        spans[IS_KNOWN, wrappers] = 0
         if facts is not None:
-            decoded = is_wrapper & (facts[h.FOUND] > 0)
+            decoded = wrappers & (facts[h.FOUND] > 0)
             spans[FIRST, decoded], spans[IS_KNOWN, decoded] = facts[h.FIRST, decoded], 1
     return spans
-
-
-def follows(spans: Table, end_position: int) -> NDArray[np.bool_]:
-    """Return whether each batch starts where the one before it ends."""
-    follows: NDArray[np.bool_] = spans[PLACE] == np.concatenate(
-        ([end_position], spans[END_PLACE, :-1])
-    )
-    return follows
 
 
 @segment_check
 class OffsetsIncrease(SegmentCheck):
     """Every batch starts after the one before it, in its segment, and ends before the next segment.
 
-    If another base offset would fit exactly between a batch's neighbours, only that batch is
-    reported. Each batch is judged once the next one is known.
+    `Order` judges what contradicts the batches around it, once the next one is known.
     """
 
     def __init__(self, log: CheckedLog) -> None:
         super().__init__(log)
         assert log.base_offset is not None, "the check applies"
-        self._base_offset = log.base_offset
         self._held = np.empty((SPAN_FIELDS, 0), np.int64)
-        self._expected = log.base_offset
-        self._highest = -1
-        self._end_position = 0
+        self._expected, self._tied = log.base_offset, NOWHERE
+        self._high = log.next_base_offset
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
@@ -115,71 +103,65 @@ class OffsetsIncrease(SegmentCheck):
         shift = 1 - self._held.shape[1]
         spans = np.concatenate([self._held, spans_of(columns)], axis=1)
         self._held = spans[:, -1:]
-        is_evidence = (spans[IS_SOUND] == 1) & (spans[IS_KNOWN] == 1)
-        # After damage, the next batch is not the successor: something lay between.
-        is_evidence[1:] &= spans[PLACE, 1:] == spans[END_PLACE, :-1]
-        following = np.where(is_evidence, spans[FIRST], _NOWHERE)[1:]
-        for i, defect in self._judge(spans[:, :-1], following):
+        for i, defect in self._judge(spans[:, :-1], spans[FIRST, 1:]):
             yield i + shift, defect
 
     def _goes_on(self, run: PlainRun) -> bool:
-        is_next = run.first_offset == self._expected > self._highest
-        if self._held.shape[1] or not is_next or run.first_offset < self._base_offset:
+        if self._held.shape[1] or run.first_offset != self._expected:
             return False
-        self._expected, self._highest = run.next_offset, run.next_offset - 1
-        self._end_position = run.end_position
+        self._expected = run.next_offset
         return True
 
     def end(self) -> Iterator[Defect]:
         """Yield the defects of the last batch, which may reach into the next segment."""
         next_base = self.log.next_base_offset
-        following = np.full(self._held.shape[1], _NOWHERE if next_base is None else next_base)
-        for _, defect in self._judge(self._held, following):
-            yield defect
-        if next_base is not None and self._highest >= next_base:
+        if self._held.shape[1]:
+            length = int(self._held[LAST, 0] - self._held[FIRST, 0]) + 1
+            # Unless it is the batch that is out of place, it is the segment that is too long.
+            self._high = next_base if self._expected + length == next_base else None
+            following = np.array([c.INT64_MAX if next_base is None else next_base])
+            for _, defect in self._judge(self._held, following):
+                yield defect
+        if next_base is not None and self._expected > next_base:
             yield make_defect(
                 "segments-overlap",
                 self.log.path,
-                f"The segment ends at offset {self._highest}, the next one starts at {next_base}.",
+                f"The segment ends at offset {self._expected - 1}, the next one starts at "
+                f"{next_base}.",
                 offset=next_base,
             )
 
     def _judge(self, spans: Table, following: NDArray[np.int64]) -> Iterator[tuple[int, Defect]]:
-        numbers = np.flatnonzero(spans[IS_SOUND] == 1)
-        if not len(numbers):
-            return
-        spans, following = spans[:, numbers], following[numbers]
-        first, last = spans[FIRST], spans[LAST]
-        expected = np.concatenate(([self._expected], last[:-1] + 1))
-        # The batch fills the gap exactly: its offset field is wrong, not those of its neighbours.
-        fits = expected + (last - first) + 1 == following
-        displaced = fits & (first != expected) & (spans[IS_KNOWN] == 1)
-        displaced &= follows(spans, self._end_position)
-        highest = running_max(self._highest, np.where(displaced, -1, last))
-        odd = (first < self._base_offset) | (first <= highest[:-1]) | (last < first)
-        self._highest = int(highest[-1])
-        self._expected, self._end_position = int((last + 1)[-1]), int(spans[END_PLACE, -1])
-        for i in np.flatnonzero(odd | displaced).tolist():
-            reference = "batch-offset-not-increasing"
-            detail = f"The batch has offsets {first[i]} to {last[i]}, after {highest[i]}."
-            if displaced[i]:
-                reference = "batch-offset-displaced"
-                detail = f"The batch has base offset {first[i]}; between its neighbours "
-                detail += f"{expected[i]} is right."
-            elif first[i] < self._base_offset:
-                reference = "batch-below-base-offset"
-                detail = f"The batch starts at offset {first[i]}, the segment at "
-                detail += f"{self._base_offset}."
-            yield (
-                int(numbers[i]),
-                make_defect(
-                    reference,
-                    self.log.path,
-                    detail,
-                    position=int(spans[PLACE, i]),
-                    offset=int(first[i]),
-                ),
+        """Yield the defects of some batches, given the first offsets of those after them."""
+        first, last, is_sound = spans[FIRST], spans[LAST], spans[IS_SOUND] == 1
+        rises = (first <= last) & (last < following)
+        odd = np.append(np.flatnonzero(~rises), len(first))
+        i = 0
+        while i < len(first):
+            if rises[i] and first[i] >= self._expected and spans[PLACE, i] != self._tied:
+                i = int(odd[np.searchsorted(odd, i)])
+                self._expected = int(last[i - 1]) + 1
+                continue
+            defect = self._judged(int(spans[PLACE, i])) if is_sound[i] else None
+            if defect is not None:
+                yield i, defect
+            i += 1
+
+    def _judged(self, position: int) -> Defect | None:
+        """Return what readers say of the offsets of a batch."""
+        assert self.log.base_offset is not None, "the check applies"
+        with suppress(DataError), Source(self.log.path) as source:
+            order = Order(
+                source, None, self.log.base_offset, self._high, is_log=False, check_crc=False
             )
+            order.next_offset, order.tied = self._expected, self._tied
+            found = order.at(position)
+            self._expected, self._tied = order.next_offset, order.tied
+            if isinstance(found, Batch) and found.crc_valid is not False:
+                defect = resolved(source, found).header_defect
+                if defect is not None and "offset" in defect.reference:
+                    return defect
+        return None
 
 
 _SEGMENT_SIZE_MAX: Final = c.INT32_MAX  # an offset index has four bytes for a position
@@ -276,7 +258,8 @@ class OffsetsAreComplete(PartitionCheck):
         in_order = (first >= expected) & (last >= first)
         after_order = np.concatenate(([self._is_in_order], in_order[:-1]))
         gaps = (first > expected) & in_order & after_order & (following > last)
-        gaps &= follows(spans, self._end_position) & (spans[IS_KNOWN] == 1)
+        gaps &= spans[PLACE] == np.append(self._end_position, spans[END_PLACE, :-1])
+        gaps &= spans[IS_KNOWN] == 1
         self._expected, self._is_in_order = int((last + 1)[-1]), bool(in_order[-1])
         self._end_position = int(spans[END_PLACE, -1])
         found = np.flatnonzero(gaps)

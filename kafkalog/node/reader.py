@@ -13,7 +13,6 @@ from kafkalog.log.batches.selection import (
     ReadPlan,
     Selection,
     plan_segments,
-    plan_size,
     planned_batches,
     planned_records,
     segments_of,
@@ -137,9 +136,3 @@ def _plan(path: PartitionDir | FileEntry | View, selection: Selection) -> ReadPl
             aborted.setdefault(transaction.producer_id, []).append(transaction)
     plan = plan_segments(tuple(segments), selection)
     return replace(plan, aborted=aborted, difference=difference, frontier=frontier)
-
-
-def size_to_read(target: Readable, selection: Selection) -> int:
-    """Return roughly how many bytes of logs a reader goes through. Raises as `open_path`."""
-    # An estimate: the bounds of an isolation would cost more to find out than they change.
-    return plan_size(plan_reading(target, replace(selection, isolation=Isolation.LOG)))

@@ -260,10 +260,9 @@ class Survey:
 
 
 def _first_offset(source: Source, found: Batch | Defect, guess: int) -> int:
-    if isinstance(found, Batch) and found.magic < 2:
-        with suppress(DataError):
-            return resolve_batch(source, found).base_offset
-    return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else guess
+    with suppress(DataError):
+        return guess if isinstance(found, Defect) else resolve_batch(source, found).base_offset
+    return guess
 
 
 def _joined(one: Run, other: Run) -> Run:

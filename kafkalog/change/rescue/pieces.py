@@ -24,11 +24,11 @@ from kafkalog.check.batches import (
     RecordsDecode,
     defects_of_batches,
 )
-from kafkalog.log.batches.order import Order
+from kafkalog.log.batches.order import Order, Span, length_of, settle
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns.headers import BatchColumns, batch_columns, columns_of
 from kafkalog.log.defects import make_defect
-from kafkalog.model import Defect, Level, Severity, wrap_int64
+from kafkalog.model import Defect, Level, Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -333,15 +333,15 @@ class _Window:
         """
         table = np.concatenate(self._tables, axis=1)
         sound = table[IS_SOUND] != 0
-        outside = self._outside(table, sound)
-        sound[outside] = False
-        misplaced = _not_in(sound, self._offset_chain(table, sound))
-        sound[misplaced] = False
-        restored = self._restore(table, sound, np.sort(np.concatenate((outside, misplaced))))
-        sound[restored] = True
-        outside, misplaced = np.setdiff1d(outside, restored), np.setdiff1d(misplaced, restored)
         is_end = count == self.count
-        strange = _not_in(sound, self._epoch_chain(table, sound, is_end=is_end))
+        self._settle(table, sound, is_end=is_end)
+        inside = np.flatnonzero(sound & self._fits(table))
+        low, high = table[BASE_OFFSET, inside], table[LAST_OFFSET, inside]
+        chain = inside[longest_chain(low, high, self._last_offset)]
+        misplaced = np.setdiff1d(np.flatnonzero(sound), chain)
+        sound[misplaced] = False
+        chain = self._epoch_chain(table, sound, is_end=is_end)
+        strange = np.setdiff1d(np.flatnonzero(sound), chain)
         strange = np.union1d(strange, np.flatnonzero(sound & (table[EPOCH] < NO_EPOCH)))
         strange = self._date(table, sound, strange, is_end=is_end)
         sound[strange] = False
@@ -354,53 +354,42 @@ class _Window:
         end = int(decided[POSITION, -1])
         wrong = {at: defect for at, defect in self._wrong.items() if at <= end}
         self._wrong = {at: defect for at, defect in self._wrong.items() if at > end}
-        for ordinals, describe in (
-            (outside, self._outside_defect),
-            (misplaced, self._offset_defect),
-            (strange, self._epoch_defect),
-        ):
-            for i in ordinals[ordinals < count].tolist():
-                defect = describe(table[:, i].tolist())
-                wrong[int(table[POSITION, i])] = defect
+        for ordinals, is_strange in ((misplaced, False), (strange, True)):
+            for piece in table[:, ordinals[ordinals < count]].T.tolist():
+                wrong[piece[POSITION]] = self._defect(piece, is_strange=is_strange)
         self._tables, self.count = [table[:, count:].copy()], self.count - count
         return Decided(decided, wrong)
 
-    def _outside(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the ordinals of the batches whose offsets the segment cannot have."""
+    def _fits(self, table: Table) -> NDArray[np.bool_]:
+        """Return whether the segment can have the offsets, whatever other batches there are."""
         base, last = table[BASE_OFFSET], table[LAST_OFFSET]
-        fits = (base >= self._bounds.base_offset) & (last >= base)
-        # By the segment's bounds alone, before batches are compared with each other.
+        fits: NDArray[np.bool_] = (base >= self._bounds.base_offset) & (last >= base)
         fits &= last <= self._bounds.offset_max
-        return np.flatnonzero(sound & ~fits)
+        return fits
 
-    def _offset_chain(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the ordinals of the batches that follow each other by their offsets."""
+    def _settle(self, table: Table, sound: NDArray[np.bool_], *, is_end: bool) -> None:
+        """Correct the offsets of batches that have only one place between their neighbours."""
         which = np.flatnonzero(sound)
-        low, high = table[BASE_OFFSET, which], table[LAST_OFFSET, which]
-        return which[longest_chain(low, high, self._last_offset)]
-
-    def _restore(
-        self, table: Table, sound: NDArray[np.bool_], candidates: NDArray[np.int64]
-    ) -> list[int]:
-        """Correct the offsets of batches that fill the room between their neighbours exactly."""
-        restored = []
-        ends = table[POSITION] + table[SIZE]
-        for i in candidates.tolist():
-            is_first, is_last = i == 0, i == table.shape[1] - 1
-            if table[IS_WRAPPER, i] or not (is_first or sound[i - 1]):
-                continue
-            if (not is_first and ends[i - 1] != table[POSITION, i]) or not (
-                is_last or sound[i + 1]
-            ):
-                continue
-            low = (self._last_offset if is_first else int(table[LAST_OFFSET, i - 1])) + 1
-            high = self._bounds.next_base_offset if is_last else int(table[BASE_OFFSET, i + 1])
-            length = wrap_int64(int(table[LAST_OFFSET, i]) - int(table[BASE_OFFSET, i])) + 1
-            if length > 0 and low + length == high:
-                table[BASE_OFFSET, i], table[LAST_OFFSET, i] = low, low + length - 1
-                table[IS_CORRECTED, i] = 1
-                restored.append(i)
-        return restored
+        high = self._bounds.next_base_offset if is_end else None
+        spans = table[[BASE_OFFSET, LAST_OFFSET, IS_WRAPPER]][:, which]
+        first, last, _ = spans
+        floors = np.concatenate(([self._last_offset], last))
+        limits = np.append(first, INT64_MAX if high is None else high)[1:]
+        steps = np.diff(which, prepend=which[:1] - 1, append=which[-1:] + 1)
+        disputed = np.flatnonzero((first <= floors[:-1]) | (last < first) | (last >= limits))
+        for i in disputed[disputed < len(which) - (not is_end)].tolist():
+            if steps[i] > 1 or steps[i + 1] > 1 or (i and first[i - 1] <= floors[i - 1]):
+                continue  # damage lies between, or the batch before it is out of place itself
+            span, *after = (Span(*one) for one in spans[:, i : i + 2].T.tolist())
+            ends = [int(first[at]) if at < len(which) else high for at in (i + 1, i + 2)]
+            floor = int(floors[i]) + 1
+            limit, end = ends[0], ends[-1]
+            place = settle(span, after[0] if after else None, floor, limit, high, end)
+            if place == "next":
+                first[i], last[i] = floor, floor + length_of(span) - 1
+                floors[i + 1] = last[i]
+                table[[BASE_OFFSET, LAST_OFFSET], which[i]] = first[i], last[i]
+                table[IS_CORRECTED, which[i]] = 1
 
     def _epoch_chain(
         self, table: Table, sound: NDArray[np.bool_], *, is_end: bool
@@ -447,23 +436,17 @@ class _Window:
                 left.append(i)
         return np.array(left, np.int64)
 
-    def _outside_defect(self, piece: list[int]) -> Defect:
-        bounds = self._bounds
-        if piece[BASE_OFFSET] < bounds.base_offset:
-            detail = f"The segment starts at offset {bounds.base_offset}."
-            return self._defect("batch-below-base-offset", piece, detail)
-        detail = f"The segment can hold offsets up to {bounds.offset_max}."
-        return self._defect("batch-offset-not-increasing", piece, detail)
-
-    def _offset_defect(self, piece: list[int]) -> Defect:
+    def _defect(self, piece: list[int], *, is_strange: bool) -> Defect:
+        bounds, reference = self._bounds, "batch-offset-not-increasing"
         detail = "More batches around it contradict its offsets."
-        return self._defect("batch-offset-not-increasing", piece, detail)
-
-    def _epoch_defect(self, piece: list[int]) -> Defect:
-        detail = f"Leader epoch {piece[EPOCH]} contradicts the batches around it."
-        return self._defect("batch-leader-epoch-wrong", piece, detail)
-
-    def _defect(self, reference: str, piece: list[int], detail: str) -> Defect:
+        if is_strange:
+            reference = "batch-leader-epoch-wrong"
+            detail = f"Leader epoch {piece[EPOCH]} contradicts the batches around it."
+        elif piece[BASE_OFFSET] < bounds.base_offset:
+            reference = "batch-below-base-offset"
+            detail = f"The segment starts at offset {bounds.base_offset}."
+        elif not piece[BASE_OFFSET] <= piece[LAST_OFFSET] <= bounds.offset_max:
+            detail = f"The segment can hold offsets up to {bounds.offset_max}."
         return make_defect(
             reference,
             self._path,
@@ -472,10 +455,3 @@ class _Window:
             offset=piece[BASE_OFFSET],
             size_bytes=piece[SIZE],
         )
-
-
-def _not_in(sound: NDArray[np.bool_], kept: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ordinals of the sound pieces that are not kept."""
-    dropped = sound.copy()
-    dropped[kept] = False
-    return np.flatnonzero(dropped)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from formats import constants as c
 from kafkalog.errors import BytesUnreadableError
@@ -42,12 +42,55 @@ NOWHERE: Final = -1
 """A position that no batch has."""
 
 
+class Span(NamedTuple):
+    """What `settle` needs of a batch; the header of a wrapper has only its last offset."""
+
+    base_offset: int
+    last_offset: int
+    is_wrapper: bool
+
+
+Place = Literal["claimed", "next", "tied", "unknown"]
+"""Where a batch belongs: where it claims, at the next offset, or nobody knows; a tied one
+contradicts the one after it as much as that one it."""
+
+
+def settle(
+    batch: Batch | Span, after: Batch | Span | None, next_offset: int, limit: int | None,
+    high: int | None, end: int | None,
+) -> Place:  # fmt: skip
+    """Decide where a batch belongs, before `after`, the next sound one.
+
+    It begins at `next_offset` or above, and ends below `high`, and below `limit` if `after` is
+    right; `after` ends below `end`.
+    """
+    first, last, length = batch.base_offset, batch.last_offset, length_of(batch)
+    fits = limit == next_offset + length and not batch.is_wrapper  # only one place is left for it
+    bound = limit if after is None else high
+    if next_offset <= first <= last and _is_below(last, bound):
+        if after is None or last < after.base_offset:
+            return "claimed"
+        if _is_below(last + length_of(after), end):  # `after` could be the one that moves
+            after_fits = end == last + 1 + length_of(after) and not after.is_wrapper
+            could_move = _is_below(next_offset + length - 1, limit)
+            if first == next_offset or not could_move or (after_fits and not fits):
+                return "claimed"
+            if after_fits or not fits:
+                return "tied"
+    return "next" if fits else "unknown"
+
+
 class Order:
     """Judges the batches of a segment, or of a part of one, in the order of the file.
 
     A batch begins at `next_offset` or above, and ends below the batch after it. Where two batches
     contradict each other, the ones around them decide which of the two is out of place, and whether
     there is only one place for it. A batch with a wrong checksum does not count then.
+
+    Three displacements contradict nobody, 226 of the 19,992 flipped bits of the header sweep: of a
+    batch within a gap that the cleaner left (40), of a compressed message of magic 0 or 1 into the
+    gap before it, if it is read from its own offset on (10), and of the last batch of a log to an
+    offset that its indexes can reach, unless a clean stop says where the log ends (176).
 
     Attributes:
         next_offset: the lowest offset that the next batch can have.
@@ -120,7 +163,8 @@ class Order:
         found = self.framed(position)
         if isinstance(found, Defect):
             return found
-        limit = self._limit(found)
+        after = self._header_after(found)  # as it stands
+        limit = self._limit_by(found, self._witnesses(found) if after is None else [after])
         is_high_enough = self.next_offset <= found.base_offset <= found.last_offset
         if is_high_enough and position != self.tied and _is_below(found.last_offset, limit):
             return self._taken(found)
@@ -176,13 +220,6 @@ class Order:
                     return replace(batch, crc_valid=True, header_defect=defect)
         return found
 
-    def _limit(self, batch: Batch) -> int | None:
-        """Return the offset that a batch does not reach, by the next header as it stands."""
-        after = self._header_after(batch)
-        if after is not None:
-            return _lower(after.base_offset, self.high)
-        return self._limit_by(batch, self._witnesses(batch))
-
     def _header_after(self, batch: Batch) -> Batch | None:
         """Return the header after a batch; asked for again and again, it is read once."""
         end = self.end_at(batch.end_position)
@@ -200,7 +237,7 @@ class Order:
         if is_last_after_gap and self.end_limit is not None:
             limit = self.end_limit()
             # Where the log has grown past that in another way, it says nothing.
-            return limit if self.next_offset + _length(batch) <= limit else None
+            return limit if self.next_offset + length_of(batch) <= limit else None
         return self.high
 
     def _witnesses(self, batch: Batch) -> list[Batch]:
@@ -217,39 +254,24 @@ class Order:
         return found
 
     def _judged(self, batch: Batch, witnesses: list[Batch]) -> Batch:
-        first, last, length = batch.base_offset, batch.last_offset, _length(batch)
-        after = witnesses[0] if witnesses else None
         limit = self._limit_by(batch, witnesses)
+        after = witnesses[0] if witnesses else None
+        end = self.high if len(witnesses) < 2 else _lower(witnesses[1].base_offset, self.high)
         is_tied, self.tied = batch.position == self.tied, NOWHERE
-        # Only one place is left for it.
-        fits = limit == self.next_offset + length and not _is_wrapper(batch) and not is_tied
-        could_move = _is_below(self.next_offset + length - 1, limit)
-        bound = self.high if witnesses else limit
-        is_within = self.next_offset <= first <= last and _is_below(last, bound)
-        if is_within and not is_tied and after is not None:
-            if last < after.base_offset:
-                return self._taken(batch)
-            end = self.high if len(witnesses) == 1 else _lower(witnesses[1].base_offset, self.high)
-            after_length = _length(after)
-            after_could_move = _is_below(last + after_length, end)
-            after_fits = end == last + 1 + after_length and not _is_wrapper(after)
-            if after_could_move and (
-                first == self.next_offset or not could_move or (after_fits and not fits)
-            ):
-                return self._taken(batch)
-            if after_could_move and (after_fits or not fits):
-                self.tied = after.position
-                fits = False
-        elif is_within and not is_tied:
+        place: Place = "unknown"
+        if not is_tied:
+            place = settle(batch, after, self.next_offset, limit, self.high, end)
+        first, last = batch.base_offset, batch.last_offset
+        # Damage between the two has offsets, too.
+        if place == "next" and (after is None or after.position == batch.end_position):
+            defect = _displaced(batch, self.next_offset)
+            first, last = self.next_offset, self.next_offset + length_of(batch) - 1
+            batch = replace(batch, base_offset=first, last_offset=last, header_defect=defect)
             return self._taken(batch)
-        if fits:
-            first, self.next_offset = self.next_offset, self.next_offset + length
-            return replace(
-                batch,
-                base_offset=first,
-                last_offset=first + length - 1,
-                header_defect=_displaced(batch, first),
-            )
+        if place == "claimed":
+            return self._taken(batch)
+        if place == "tied" and after is not None:
+            self.tied = after.position
         goes_on = len(witnesses) == _WITNESSES and (
             last < witnesses[0].base_offset <= witnesses[0].last_offset < witnesses[1].base_offset
         )
@@ -289,8 +311,8 @@ class Order:
         return epoch == c.NO_EPOCH or self._noted_epoch(offset) in (None, epoch)
 
     def _taken(self, batch: Batch) -> Batch:
-        self.next_offset = batch.last_offset + 1
-        return batch
+        low, self.next_offset = self.next_offset, batch.last_offset + 1
+        return replace(batch, low=low) if batch.is_wrapper else batch
 
     def _out_of_order(self, batch: Batch, limit: int | None) -> Defect:
         first, last = batch.base_offset, batch.last_offset
@@ -299,7 +321,7 @@ class Order:
         if first < self._low:
             reference = "batch-below-base-offset"
             detail = f"The batch starts at offset {first}, the segment at {self._low}."
-        elif first >= self.next_offset:
+        elif self.next_offset <= first <= last:
             detail = f"The batch has offsets {first} to {last}, and lower ones follow."
             if limit is not None:
                 detail = f"The batch has offsets {first} to {last}, but the log ends at {limit}."
@@ -387,14 +409,9 @@ def _misframed(batch: Batch, length: int, magic: int) -> Defect:
     )
 
 
-def _length(batch: Batch) -> int:
+def length_of(batch: Batch | Span) -> int:
     """Return how many offsets a batch takes, at least."""
     return wrap_int64(batch.last_offset - batch.base_offset) + 1
-
-
-def _is_wrapper(batch: Batch) -> bool:
-    """Return whether the header states only the last offset, and so not how many there are."""
-    return batch.magic < 2 and batch.compression != 0
 
 
 def _is_below(offset: int, limit: int | None) -> bool:

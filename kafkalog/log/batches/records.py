@@ -93,7 +93,7 @@ def resolve_batch(
 
     Any other batch is returned as it is. Raises as `decode_records`.
     """
-    if batch.magic >= 2 or not batch.compression:
+    if not batch.is_wrapper:
         return batch
     first = count = 0
     for record in decode_records(source, batch, size_max=size_max):
@@ -219,6 +219,13 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
             )
         # Offset 0 is what an old librdkafka sent: its inner offsets count from 0.
         base = batch.last_offset - last if batch.last_offset else 0
+        first = base + next(_inner_messages(batch, body)).offset
+        if batch.low is not None and first < batch.low:
+            raise _corrupt(
+                "batch-offset-not-increasing",
+                batch,
+                f"The batch has offsets {first} to {batch.last_offset}, after {batch.low - 1}.",
+            )
     for message in inner:
         yield _message_record(batch, message, wrap_int64(base + message.offset))
 

@@ -19,6 +19,7 @@ from kafkalog.io.paths.source import Source
 from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.framing import align, read_batch, scan_batches
 from kafkalog.log.batches.order import Order, batch_defects
+from kafkalog.log.batches.records import resolve_batch
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 
 if TYPE_CHECKING:
@@ -220,27 +221,25 @@ class OpenSegment:
         The batches from the entry before it on, and the one after it, are the witnesses.
         """
         assert self.offset_index is not None, "it has the entry"
-        entry, following = self.offset_index.entry(number), self.segment.next_base_offset
+        entry = self.offset_index.entry(number)
         if checked_position(self, entry.position) is None:
             return False
         start = self.offset_index.entry(number - 1).position if number else 0
-        expected = self.segment.base_offset
-        for found in scan_batches(self.source, min(start, entry.position)):
-            if isinstance(found, Defect) or found.base_offset < expected:
+        order = self.order(check_crc=False)
+        order.is_log = False  # leader epochs do not matter
+        for found in order.scan(min(start, entry.position)):
+            if isinstance(found, Defect) or found.header_defect or not found.is_sound:
                 return False
-            expected = found.next_offset
-            if following is not None and expected > following:
-                return False
-            if found.position >= entry.position and expected > entry.offset + 1:
+            if found.position >= entry.position and found.last_offset > entry.offset:
                 return found.position > entry.position
         return True
 
     def base_offset_at(self, position: int) -> int | None:
-        """Return the base offset of the batch at a position; None before magic 2 or at damage."""
+        """Return the base offset of the batch at a position; None at damage."""
         with suppress(DataError):
             found = read_batch(self.source, position, self.source.size_bytes)
-            # The offset of a compressed message of magic 0 or 1 is that of its last record.
-            return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None
+            if isinstance(found, Batch):
+                return resolve_batch(self.source, found).base_offset
         return None
 
     def start_before(self, offset: int) -> int:
@@ -375,9 +374,9 @@ def batch_for(offset: int, batches: Iterable[Batch]) -> Batch | None:
     previous = None
     for found in batches:
         # The base offset is compared first, as since Kafka 4.1: that decides where offsets go back.
-        if found.base_offset == offset and not _is_wrapper(found):
+        if found.base_offset == offset and not found.is_wrapper:
             return found
-        if found.last_offset >= offset and _is_wrapper(found):
+        if found.last_offset >= offset and found.is_wrapper:
             return found
         if found.base_offset > offset:
             if previous and previous.last_offset >= offset:
@@ -385,8 +384,3 @@ def batch_for(offset: int, batches: Iterable[Batch]) -> Batch | None:
             return found
         previous = found
     return previous if previous and previous.last_offset >= offset else None
-
-
-def _is_wrapper(batch: Batch) -> bool:
-    """Return whether the batch's header states only its last offset."""
-    return batch.magic < 2 and batch.compression != 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.io.paths.source import Source
+    from kafkalog.io.paths.source import Readable, Source
     from kafkalog.log.batches.order import Order
     from kafkalog.node.frontier import Frontier
     from kafkalog.node.outcome import Difference
@@ -152,7 +152,7 @@ class ReadPlan:
             return False
         if not batch.is_sound:
             return False  # nobody knows where it belongs
-        return batch.magic >= 2 or not batch.compression  # else only the last offset is known
+        return not batch.is_wrapper  # else only the last offset is known
 
     def wants(self, batch: Batch) -> bool:
         """Return whether the batch can hold wanted records, according to its header."""
@@ -210,8 +210,7 @@ def planned_batches(
     rows = 0
     for batch, opened in _selected(LivingWalk(plan), progress):
         if isinstance(batch, Batch):
-            if batch.magic < 2 and batch.compression:
-                batch = _resolved(opened, batch)
+            batch = resolved(opened.source, batch)
             yield batch
             yield from batch_defects(batch)
             rows += 1
@@ -284,11 +283,13 @@ def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
     )
 
 
-def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
+def resolved(source: Readable, batch: Batch) -> Batch:
+    """Return a batch with its true base offset; if its records do not decode, the one it has."""
     try:
-        return resolve_batch(opened.source, batch)
-    except DataError:
-        return batch  # the offset in the header is the best estimate
+        return resolve_batch(source, batch)
+    except DataError as error:
+        is_misplaced = error.reference == "batch-offset-not-increasing"
+        return replace(batch, header_defect=defect_of(error, batch)) if is_misplaced else batch
 
 
 def _selected(

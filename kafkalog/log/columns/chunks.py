@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -153,13 +154,21 @@ def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
         first, before = last, int(ends[last - 1])
 
 
+def is_wrapper(headers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which batches are compressed messages of magic 0 or 1; see `Batch.is_wrapper`."""
+    wrappers: NDArray[np.bool_] = headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0
+    wrappers &= headers[k.MAGIC] < 2
+    return wrappers
+
+
 @dataclass(slots=True)
 class Chunk:
     """`count` whole batches of magic 0 to 2 from `position` on.
 
     If it `waits`, other chunks are being decoded too, so large batches are deferred. `shown` is for
     text formats: the last batch whose line was written. `following` has base offset and leader
-    epoch of the batch after them; None if none follows, or its header is odd.
+    epoch of the batch after them; None if none follows, or its header is odd. No offset is below
+    `low`; None if batches are not compared with each other.
     """
 
     path: str
@@ -170,6 +179,7 @@ class Chunk:
     waits: bool = False
     shown: int = -1
     following: tuple[int, int] | None = None
+    low: int | None = None
     _crc_valid: NDArray[np.bool_] | None = None
 
     @property
@@ -198,7 +208,11 @@ class Chunk:
     def batch(self, ordinal: int) -> Batch:
         """Return one batch as the reference decoder does, with its checksum if that is known."""
         valid = None if self._crc_valid is None else bool(self._crc_valid[ordinal])
-        return batch_at(self.headers, ordinal, self.path, valid)
+        batch = batch_at(self.headers, ordinal, self.path, valid)
+        if self.low is None or not batch.is_wrapper:
+            return batch
+        before = self.headers[k.LAST_OFFSET, ordinal - 1]
+        return replace(batch, low=int(before) + 1 if ordinal else self.low)
 
     @property
     def crc_valid(self) -> NDArray[np.bool_]:
@@ -363,9 +377,18 @@ class Chunk:
     def _within_limits(
         self, table: NDArray[np.int64], errors: dict[int, KafkaLogError]
     ) -> NDArray[np.int64]:
-        """Leave out records with too many headers, with the rest of their batches; note why."""
+        """Leave out records with too many headers, and wrappers out of order; note why."""
         ordinals, counts = table[k.ORDINAL], table[k.HEADERS_COUNT]
         left_out = np.zeros(len(ordinals), np.bool_)
+        # Of magic 0 those inside have their own offsets.
+        wrappers = is_wrapper(self.headers) & (self.headers[k.MAGIC] == 1)
+        if self.low is not None and wrappers.any():
+            lows = np.append(self.low, self.headers[k.LAST_OFFSET, :-1] + 1)
+            rows = np.flatnonzero(np.diff(ordinals, prepend=-1))
+            numbers = ordinals[rows]
+            for i in numbers[wrappers[numbers] & (table[k.OFFSET, rows] < lows[numbers])].tolist():
+                errors[i] = self.refusal(i)
+                left_out |= ordinals == i
         if len(ordinals) and int(ordinals[0]) in errors:
             left_out = ordinals == ordinals[0]
         for row in np.flatnonzero(counts > HEADERS_MAX).tolist():

@@ -10,7 +10,6 @@ at once is much faster than trying the expression on each string; only strings w
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
@@ -23,11 +22,11 @@ from formats.late_classes import dataclass
 from kafkalog.errors import DataError, FileChangedError
 from kafkalog.log.batches.framing import read_batch
 from kafkalog.log.batches.order import batch_defects
-from kafkalog.log.batches.records import decode_records, resolve_batch
-from kafkalog.log.batches.selection import EVERYTHING, defect_of, record_matches
+from kafkalog.log.batches.records import decode_records
+from kafkalog.log.batches.selection import EVERYTHING, defect_of, record_matches, resolved
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.log.columns.chunks import Chunk, Rows, Turn
+from kafkalog.log.columns.chunks import Chunk, Rows, Turn, is_wrapper
 from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
@@ -112,14 +111,8 @@ def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
     """Return the ordinal of the first batch after all wanted offsets, or the batch count."""
     if plan.selection.to_offset is None:
         return int(headers.shape[1])
-    behind = (headers[k.BASE_OFFSET] >= plan.selection.to_offset) & ~_is_wrapper(headers)
+    behind = (headers[k.BASE_OFFSET] >= plan.selection.to_offset) & ~is_wrapper(headers)
     return int(behind.argmax()) if behind.any() else int(headers.shape[1])
-
-
-def _is_wrapper(headers: NDArray[np.int64], which: int | slice = slice(None)) -> Any:
-    """Return which batches are compressed messages of magic 0 or 1."""
-    packed = headers[k.ATTRIBUTES, which] & c.COMPRESSION_MASK != 0
-    return (headers[k.MAGIC, which] < 2) & packed
 
 
 def in_order(order: Order, chunk: Chunk, count: int) -> int:
@@ -128,6 +121,7 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
     The twin of `Order.at`, which judges the batch after them. It compares neighbours only, and does
     not know yet whose checksum is right.
     """
+    chunk.low = order.next_offset
     if not count or chunk.position == order.tied:
         return 0
     headers = chunk.headers
@@ -145,7 +139,7 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
         fits[-1] &= chunk.position + chunk.size_bytes == order.frames.end and last[-1] < high
         before = order.next_offset if count == 1 else int(last[-2]) + 1
         is_fit = base[-1] == before or order.high is not None
-        if not is_fit and _is_wrapper(headers, count - 1):  # it states its last offset alone
+        if not is_fit and is_wrapper(headers)[count - 1]:  # it states its last offset alone
             is_fit = order.end_limit is None or last[-1] < order.end_limit()
         fits[-1] &= is_fit
     # A batch whose epoch neither neighbour has is alone with it.
@@ -410,8 +404,7 @@ class BatchWork:
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
         valid, headers = chunk.crc_valid, chunk.headers
         wanted = wanted_batches(headers, self.plan)
-        odd = np.abs(headers[k.BASE_OFFSET]) > OFFSET_LIMIT
-        odd |= (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
+        odd = is_wrapper(headers) | (np.abs(headers[k.BASE_OFFSET]) > OFFSET_LIMIT)
         first = 0
         for i in (*np.flatnonzero(odd & wanted).tolist(), chunk.count):
             if first < i:
@@ -436,9 +429,7 @@ class BatchWork:
         yield from _with_events(self.format.of_batches(chunk, first, last, wanted), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        if batch.magic < 2 and batch.compression:
-            with suppress(DataError):  # the offset in the header is the best estimate
-                batch = resolve_batch(source, batch)
+        batch = resolved(source, batch)
         part = self.format.of_batch(batch)
         part.events = tuple(Event(1, defect, trails=True) for defect in batch_defects(batch))
         yield part

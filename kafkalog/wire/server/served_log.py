@@ -25,6 +25,7 @@ from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.framing import read_batch
 from kafkalog.log.batches.order import batch_defects, put_header
 from kafkalog.log.batches.segment import batch_for
+from kafkalog.log.batches.selection import resolved
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import Batch, Defect, Isolation, LogView
 from kafkalog.node.unified_log import UnifiedLog
@@ -325,7 +326,9 @@ class ServedLog:
             batch = opened.find_batch(entry.position if entry else 0, offset)
             return None if batch is None else batch.position, None
         batch = batch_for(offset, self._batches(opened, opened.start_before(offset)))
-        return (None, None) if batch is None else (batch.position, batch.base_offset)
+        if batch is None:
+            return None, None
+        return batch.position, batch.base_offset if batch.low is None else batch.low
 
     def _batches(self, opened: ServedSegment, start: int) -> Iterator[Batch]:
         for found in opened.order(check_crc=False).scan(start):
@@ -535,7 +538,8 @@ def _judged(opened: ServedSegment, position: int, low: int | None, epoch: int) -
     """Return what is at a position, as readers see it that know what comes before it."""
     order = opened.order(low=low)
     order.epoch = epoch
-    return order.at(position)
+    found = order.at(position)
+    return resolved(opened.source, found) if isinstance(found, Batch) else found
 
 
 def _segment_of(sent: FileRange) -> ServedSegment:

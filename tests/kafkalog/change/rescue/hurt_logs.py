@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.builders import flip
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OriginalBatch:
-    """A batch of an undamaged log: its bytes, and the offsets that belong to it."""
+    """A batch of an undamaged log: its bytes, where they are, and the offsets that belong to it."""
 
+    position: int
     data: bytes
     first_offset: int
     last_offset: int
@@ -38,7 +39,7 @@ def batches_of(data: bytes, base_offset: int) -> list[OriginalBatch]:
         first, last = after, offset
         if data[position + 16] == 2:
             first, last = offset, offset + struct.unpack_from(">i", data, position + 23)[0]
-        found.append(OriginalBatch(data[position : position + size], first, last))
+        found.append(OriginalBatch(position, data[position : position + size], first, last))
         after = last + 1
     return found
 
@@ -65,19 +66,22 @@ class Damage:
             self.survivors[log.name] = batches_of(log.read_bytes(), int(log.stem))
 
     def hurt(self, kind: str) -> None:
-        """Damage a log that has batches."""
+        """Damage a log that has batches, if any has."""
         names = [name for name, batches in self.survivors.items() if batches]
+        if not names:
+            return
         name = self.rng.choice(names)
         path = self.partition / name
         before = path.read_bytes()
         if kind in ("swap", "duplicate"):
-            after, gone = getattr(self, kind)(before, self.survivors[name])
+            after, left = getattr(self, kind)(before, self.survivors[name])
         else:
-            after = getattr(self, kind)(before)
-            gone = touched(before, after, self.survivors[name])
+            after, left = getattr(self, kind)(before), self.survivors[name]
         path.write_bytes(after)
         self.words.append(f"{kind} in {name}")
-        self.survivors[name] = [b for b in self.survivors[name] if b not in gone]
+        self.survivors[name] = [
+            one for one in left if after[one.position : one.position + len(one.data)] == one.data
+        ]
 
     def flip(self, data: bytes) -> bytes:
         for _ in range(self.rng.choice((1, 1, 3))):
@@ -108,18 +112,23 @@ class Damage:
 
     def swap(self, data: bytes, batches: list[OriginalBatch]) -> tuple[bytes, list[OriginalBatch]]:
         at = self.rng.randrange(len(batches))
-        pair = batches[at : at + 2]
-        joined = b"".join(batch.data for batch in pair)
-        if len(pair) < 2 or joined not in data:
-            return data, []
-        return data.replace(joined, pair[1].data + pair[0].data), pair
+        one, other = (batches[at : at + 2] * 2)[:2]
+        end = one.position + len(one.data)
+        if other.position != end:
+            return data, batches
+        swapped = other.data + one.data
+        left = [each for each in batches if each not in (one, other)]
+        return data[: one.position] + swapped + data[one.position + len(swapped) :], left
 
     def duplicate(
         self, data: bytes, batches: list[OriginalBatch]
     ) -> tuple[bytes, list[OriginalBatch]]:
-        twice = self.rng.choice(batches).data
-        at = data.find(twice) + len(twice)
-        return data[:at] + twice + data[at:], []
+        """Write a batch twice: one of both must survive."""
+        number = self.rng.randrange(len(batches))
+        twice = batches[number].data
+        end = batches[number].position + len(twice)
+        shifted = [replace(one, position=one.position + len(twice)) for one in batches[number:]]
+        return data[:end] + twice + data[end:], [*batches[: number + 1], *shifted]
 
     def range(self, data: bytes) -> tuple[int, int]:
         start = self.rng.randrange(len(data))
@@ -139,21 +148,6 @@ def frames_while_sane(data: bytes) -> list[tuple[int, int]]:
         found.append((position, size))
         position += size
     return found
-
-
-def touched(before: bytes, after: bytes, batches: list[OriginalBatch]) -> list[OriginalBatch]:
-    """Return the batches with a byte that has changed or is missing.
-
-    A batch that exists twice is only lost if both copies are damaged.
-    """
-    gone = []
-    for batch in batches:
-        at = before.find(batch.data)
-        while at >= 0 and after[at : at + len(batch.data)] != batch.data:
-            at = before.find(batch.data, at + 1)
-        if at < 0:
-            gone.append(batch)
-    return gone
 
 
 def kafka_records(path: Path) -> dict[int, dict[str, Any]]:
