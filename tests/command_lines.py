@@ -138,6 +138,12 @@ def repeatable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4))
 
 
+def lines_of(done: Result) -> set[bytes]:
+    """Return the lines without what depends on those around: widths, and brackets of an array."""
+    lines = OF_THE_RUN.sub(b"", done.stdout).splitlines()
+    return {b" ".join(line.strip(b"[],").split()) for line in lines} - {b""}
+
+
 TRIES = 3
 """How often a client asks again after an error."""
 

@@ -85,16 +85,16 @@ class FileTree:
             with self._opened(os.path.dirname(path)) as around:
                 name = os.path.basename(path)
                 descriptor = tried(path, os.open, name, flags, dir_fd=around)
+            file = open(descriptor, "rb")  # noqa: SIM115 # closed when it was read
+            try:
+                require_regular(path, tried(path, os.fstat, file.fileno()).st_mode)
+            except BaseException:  # raised again
+                file.close()
+                raise
         except FileNotFoundError:
             return None
         except OSError as error:
             raise reading_error(error, path) from error
-        file = open(descriptor, "rb")  # noqa: SIM115 # closed when it was read
-        try:
-            require_regular(path, tried(path, os.fstat, descriptor).st_mode)
-        except BaseException:  # raised again
-            file.close()
-            raise
         return _pieces(file, path)
 
     def sizes(self) -> dict[str, int]:
