@@ -81,7 +81,7 @@ MADE_OF_IDS = re.compile(r"journal\.ndjson$|_delta_log/|/metadata/|catalog\.db|_
 # A recovery point that stayed lower makes the next start scan more, and find the same. A second
 # attempt keeps what it finds in a directory of its own. The last is empty.
 MAY_DIFFER = re.compile(
-    r"log-dir/recovery-point-offset-checkpoint|to/orders-\d\.2\b|to/_kafkalog/building$"
+    r"log-dir/recovery-point-offset-checkpoint|to/orders-\d(\.2)?\b|to/_kafkalog/building$"
 )
 
 Call = tuple[str, str]
@@ -180,13 +180,15 @@ def is_right(done: Result, fault: Fault, to: Path, *, is_writer: bool) -> bool:
 
     A writer does not wait for all that passes: it says that it must be run again.
     """
+    is_partly = done.status == PARTLY_DONE
     if fault.code == errno.ENOMEM:
         return done.status in (OutOfMemoryError.exit_code, PARTLY_DONE)
     if fault.code in TEMPORARY:
-        is_partly = done.status == PARTLY_DONE
-        said = is_partly or (done.status == 3 and TEMPORARY_WORDS in done.stderr)
+        is_uncertain = "It is unknown whether the catalog made the commit" in done.stderr
+        is_temporary = done.status == 3 and TEMPORARY_WORDS in done.stderr
+        said = is_partly or is_temporary or is_uncertain
         return (fault.for_good or is_writer) and said
-    return done.status != 0 and is_told(done, to)
+    return is_partly or (done.status != 0 and is_told(done, to))
 
 
 def made_at(to: Path) -> bytes:

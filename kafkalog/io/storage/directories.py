@@ -256,7 +256,8 @@ class NewDirectory:
     def _discard(self) -> None:
         """Remove a directory that did not get its name, and unlock it."""
         # The error that brought us here is the one to report; the next run removes what is left.
-        self._remove_tree(self.building, ignore_errors=True)
+        with suppress(OSError):  # even so `rmtree` raises what `fstat` does
+            self._remove_tree(self.building, ignore_errors=True)
         os.close(self._lock)
 
     def _remove_tree(self, path: str, *, ignore_errors: bool = False) -> None:

@@ -138,7 +138,8 @@ class Attempt:
         except OSError as failure:
             raise unwritable(failure, self._result) from failure
         finally:
-            shutil.rmtree(self.path, ignore_errors=True)
+            with suppress(OSError):  # even so it raises what `fstat` does
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def _publish(self) -> None:
         try:
