@@ -126,6 +126,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
 OF_THE_RUN = re.compile(
     rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
     rb"|(?<=commit\d{8}-)[0-9a-f]{8}|directory\.id=\S+|bootstrap\.servers=\S+"
+    rb'|"left_over_removed":\w+'
     rb"|#\w{3} \w{3} \d\d [\d:]{8} UTC \d{4}"
 )
 """When a run was, and how long it took."""

@@ -434,10 +434,10 @@ class Trials:
     def _after_a_second_run(self, fault: Fault, found: dict[str, bytes]) -> list[str]:
         """Return the files that differ when the command was repeated without a fault.
 
-        Else what cannot be read is left out for good by a command that makes something new.
+        What cannot be read is left out for good by a command that makes something new.
         """
-        is_writer = self._name in WRITERS
-        if found == self._wanted[-1] or not (is_writer or fault.code not in OF_FILES):
+        makes_new = self._name not in WRITERS or self._made.words[0] == "export"
+        if found == self._wanted[-1] or (makes_new and fault.code in OF_FILES):
             return []
         again, _ = self._run(None, again=True)
         if again.status == RefusedError.exit_code and "`kafkalog recover" in again.stderr:
