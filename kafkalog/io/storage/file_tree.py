@@ -127,14 +127,14 @@ class FileTree:
     def sweep(self) -> int:
         """Remove the leftovers of killed runs; return the number of files."""
         place = self._path(self._building)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            names = file_system.names(place)
-            for name in names:
-                self.remove(f"{self._building}/{name}")
-            with suppress(OSError):
-                os.rmdir(place)
-            return len(names)
-        return 0
+        if not file_system.is_there(place):
+            return 0
+        names = file_system.names_in(place)
+        for name in names:
+            self.remove(f"{self._building}/{name}")
+        with suppress(OSError):
+            os.rmdir(place)
+        return len(names)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
