@@ -73,9 +73,11 @@ def run(argv: list[str]) -> int:
     """
     from kafkalog.errors import (
         NOTHING_TO_DO,
+        CorruptDataError,
         KafkaLogError,
         NotFoundError,
         OutOfMemoryError,
+        RefusedError,
         UnwritableError,
         as_internal_error,
     )
@@ -101,8 +103,8 @@ def run(argv: list[str]) -> int:
         if status in (0, NOTHING_TO_DO) and unread:
             raise unread.error()
     except KafkaLogError as error:
-        # What is not found may be in what could not be read.
-        if isinstance(error, NotFoundError) and unread:
+        # What is not found, or seems wrong, may be due to what could not be read.
+        if isinstance(error, NotFoundError | CorruptDataError | RefusedError) and unread:
             outcome.show_error(unread.error())
         outcome.show_error(error)
         return error.exit_code

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
+import struct
 import time
 import uuid
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import pytest
+
+from kafkalog.wire.server.run import Server
+from tests.kafkalog.wire.server.wire import Wire
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.wire.server.model import Address
+    from tests.conftest import Result
 
 NOW_NS = 1_800_000_000 * 10**9
 
@@ -18,6 +32,7 @@ FILES = f"{LOG},{{dir}}/orders-0/00000000000000000000.index"
 COMPACTED = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--now", "0")
 FRESH_ID = "N" * 21 + "A"
 IN_PLACE = ("--in-place", "--yes", "--now", "0", "--format", "ndjson")
+APPEND = ("export", "{dir}", "--engine", "local", "--append", "--format", "ndjson")
 RESURRECT = ("resurrect", "{broker}", "--cluster-id", FRESH_ID, "--format", "ndjson")
 LINES: dict[str, tuple[str, ...]] = {
     "ls": ("ls", "{dir}", "--format", "ndjson"),
@@ -57,6 +72,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "profile": ("profile", "{dir}", "--engine", "local", "--format", "ndjson"),
     "salvage-plan": ("salvage", "{dir}", "--to", "{to}", "--dry-run", "--format", "ndjson"),
     "salvage": ("salvage", "{dir}", "--to", "{to}", "--format", "ndjson"),
+    "salvage-copies": ("salvage", "{copies}/1", "{copies}/2", "--to", "{to}",
+                       "--format", "ndjson"),
     "compact-to": ("compact", "{dir}", *COMPACTED, "--to", "{to}", "--format", "ndjson"),
     "count": ("sql", "select count(*) n from records", "{dir}", "--format", "ndjson"),
     "du": ("du", "{dir}", "--format", "ndjson"),
@@ -65,8 +82,10 @@ LINES: dict[str, tuple[str, ...]] = {
     "diff": ("diff", "{dir}/orders-0", "{dir}/orders-1", "--all", "--format", "ndjson"),
     "sql": ("sql", "select * from records order by all", "{dir}", "--format", "ndjson"),
     "groups": ("groups", "{broker}", "--format", "ndjson"),
+    "groups-at": ("groups", "{broker}", "--at", "2023-11-14T22:13:20Z", "--format", "ndjson"),
     "transactions": ("transactions", "{broker}", "--now", "0", "--format", "ndjson"),
     "metadata": ("metadata", "{broker}", "--format", "ndjson"),
+    "metadata-at": ("metadata", "{broker}", "--at", "20", "--format", "ndjson"),
     "simulate-broker": ("simulate-retention", "{broker}", "--now", "0", "--format", "ndjson"),
     "verify-broker": ("verify", "{broker}", "--format", "ndjson"),
     "report": ("report", "{broker}", "--now", "0", "--to", "{to}"),
@@ -76,13 +95,17 @@ LINES: dict[str, tuple[str, ...]] = {
                "--format", "ndjson"),
     "export-parquet": ("export", "{dir}", "--to", "{to}", "--engine", "local",
                        "--format", "ndjson"),
-    "export-append": ("export", "{dir}", "--to", "{to}", "--engine", "local", "--append",
-                      "--format", "ndjson"),
+    "export-append": (*APPEND, "--to", "{to}"),
+    "export-delta": (*APPEND, "--to", "{to}", "--table-format", "delta"),
+    "export-iceberg": (*APPEND, "--to", "a.kafka.log", "--warehouse", "{to}"),
+    "export-best": ("export", "{copies}/1", "{copies}/2", "--to", "{to}", "--engine", "local",
+                    "--format", "ndjson"),
     "replay": ("replay", "{dir}", "--dry-run", "--format", "ndjson"),
     "where": ("where", "{broker}", "--group", "billing", "--format", "ndjson"),
     "resurrect-plan": (*RESURRECT, "--to", "{to}", "--dry-run"),
     "resurrect": (*RESURRECT, "--to", "{to}"),
     "undo-list": ("undo", "--list", "{backup}", "--format", "ndjson"),
+    "serve": ("serve", "{dir}", "--listen", "127.0.0.1:0", "--quiet"),
 }  # fmt: skip
 """Those that change nothing but `{to}`."""
 WRITERS: dict[str, tuple[str, ...]] = {
@@ -91,12 +114,20 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "apply-retention-in-place": ("apply-retention", "{dir}", "--config", "retention.bytes=1",
                                  *IN_PLACE),
     "compact-in-place": ("compact", "{dir}", *COMPACTED, *IN_PLACE[:2], "--format", "ndjson"),
+    "compact-with-backup": ("compact", "{dir}", *COMPACTED, *IN_PLACE[:2], "--backup", "{to}",
+                            "--format", "ndjson"),
+    "resurrect-in-place": ("resurrect", "{dir}", *IN_PLACE[:2], "--backup", "{to}",
+                           "--cluster-id", FRESH_ID, "--format", "ndjson"),
     "undo": ("undo", "{backup}", "--in-place", "--yes", "--format", "ndjson"),
+    "undo-resurrect": ("undo", "{backup}", "--in-place", "--yes", "--format", "ndjson"),
+    "export-append-more": (*APPEND, "--to", "{to}"),
 }  # fmt: skip
-"""Those that change `{dir}`; of `resurrect --in-place` see `tests/crash/test_in_place.py`."""
+"""Those that change `{dir}`, or what is in `{to}` already."""
 OF_THE_RUN = re.compile(
     rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
-    rb"|directory\.id=\S+|#\w{3} \w{3} \d\d [\d:]{8} UTC \d{4}"
+    rb"|(?<=commit\d{8}-)[0-9a-f]{8}|directory\.id=\S+|bootstrap\.servers=\S+"
+    rb'|"left_over_removed":\w+'
+    rb"|#\w{3} \w{3} \d\d [\d:]{8} UTC \d{4}"
 )
 """When a run was, and how long it took."""
 
@@ -106,3 +137,80 @@ def repeatable(patch: pytest.MonkeyPatch) -> None:
     ids = random.Random(0)
     patch.setattr(time, "time_ns", lambda: NOW_NS)
     patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4))
+
+
+def lines_of(done: Result) -> set[bytes]:
+    """Return the lines without what depends on those around: widths, and brackets of an array."""
+    lines = OF_THE_RUN.sub(b"", done.stdout).splitlines()
+    return {b" ".join(line.strip(b"[],").split()) for line in lines} - {b""}
+
+
+TRIES = 3
+"""How often a client asks again after an error."""
+
+
+def ran(kafkalog: Callable[..., Result], words: Sequence[str]) -> Result:
+    """Run a command line; of a server, the output is what a client fetches before it ends it."""
+    if words[0] != "serve":
+        return kafkalog(*words)
+    started: SimpleQueue[tuple[Server, asyncio.AbstractEventLoop] | None] = SimpleQueue()
+    start = Server.start
+    found: list[str] = []
+
+    async def starting(server: Server) -> None:
+        await start(server)
+        started.put((server, asyncio.get_running_loop()))
+
+    def consume() -> None:
+        if (running := started.get()) is None:
+            return
+        server, loop = running
+        try:
+            found.extend(fetched(server.address))
+        finally:
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(server.stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Server, "start", starting)
+        client = Thread(target=consume)
+        client.start()
+        done = kafkalog(*words)
+        started.put(None)
+        client.join()
+    lines = "".join(f"{line}\n" for line in found)
+    return type(done)(done.status, done.stdout + lines.encode(), done.stderr)
+
+
+def fetched(address: Address) -> Iterator[str]:
+    """Yield a line for each batch that a client gets, up to an error that stays."""
+    with suppress(ConnectionResetError), Wire(address) as wire:
+        topics = wire.tell("Metadata", 9, topics=None)["topics"]
+        for topic in sorted(topics, key=lambda one: str(one["name"])):
+            for number in sorted(one["partitionIndex"] for one in topic["partitions"]):
+                yield from _batches(wire, topic["name"], number)
+
+
+def _batches(wire: Wire, topic: str, partition: int) -> Iterator[str]:
+    offset, failures = 0, 0
+    while failures < TRIES:
+        got = _fetch(wire, topic, partition, offset)
+        data = got["records"] or b""
+        if not got["errorCode"] and not data and offset >= got["highWatermark"]:
+            return
+        failures = 0 if data else failures + 1
+        while data:
+            base, length = struct.unpack_from(">qi", data)
+            batch, data = data[: 12 + length], data[12 + length :]
+            if len(batch) < 12 + length:
+                break
+            offset = base + struct.unpack_from(">i", batch, 23)[0] + 1
+            yield f"{topic}-{partition} {base} {crc32(batch)}"
+
+
+def _fetch(wire: Wire, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+    topics = [{"topic": topic, "partitions": [wanted]}]
+    answer = wire.tell("Fetch", 12, maxBytes=1 << 20, sessionEpoch=-1, topics=topics)
+    [[got]] = [one["partitions"] for one in answer["responses"]]
+    return got  # type: ignore[no-any-return]

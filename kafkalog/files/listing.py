@@ -11,9 +11,15 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from formats.file_names import FileKind, FileName, FileState, parse_file_name
+from formats.file_names import (
+    FileKind,
+    FileName,
+    FileState,
+    parse_directory_name,
+    parse_file_name,
+)
 from formats.late_classes import dataclass
-from kafkalog.errors import FileChangedError
+from kafkalog.errors import FileChangedError, UnreadableError
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.source import BLOCK_SIZE
@@ -158,7 +164,11 @@ def file_entry(path: str, name: str) -> FileEntry | None:
         # Else it is a link that leads nowhere, which stays in the listing.
         if isinstance(error, FileNotFoundError) and not file_system.exists(path):
             return None
-        return FileEntry(path, parse_file_name(name), error=reading_error(error, path).message)
+        failure = reading_error(error, path)
+        # A partition by its name: it is missing if it cannot be listed, and no odd file.
+        is_partition = isinstance(failure, UnreadableError) and parse_directory_name(name)
+        words = _A_DIRECTORY if is_partition else failure.message
+        return FileEntry(path, parse_file_name(name), error=words)
     return _entry(path, name, status)
 
 

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 def topic_id_of(partition: PartitionDir) -> str | None:
     """Return the id in `partition.metadata` or in the name of a tier's directory; None if none."""
+    with suppress(DataError):  # `verify` reports it
+        return stated_topic_id(partition)
+    return None
+
+
+def stated_topic_id(partition: PartitionDir) -> str:
+    """Return what `topic_id_of` returns, or raise what keeps it from being known."""
     if partition.topic_id is not None:
         return partition.topic_id
     if partition.is_served and partition.name is not None and partition.name.uid:
         return partition.name.uid
-    with suppress(DataError):  # `verify` reports it
-        return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
-    return None
+    return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
 
 
 def cluster_id_of(log_dir: str) -> str | None:

@@ -14,9 +14,10 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import CorruptDataError, NotFoundError, UnreadableError, UsageError
+from kafkalog.errors import CorruptDataError, UnreadableError, UsageError
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
 from kafkalog.io.paths import file_system, http
+from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.source import read_file
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
@@ -226,7 +227,7 @@ def _files(place: str) -> Iterator[str]:
     except NotADirectoryError:
         return
     except OSError as error:
-        raise NotFoundError(f"{error.strerror}.", path=place) from error
+        raise reading_error(error, place) from error
     found = [name for name in sorted(names) if os.path.splitext(name)[1] in _FORMS]
     if any(_ID.fullmatch(os.path.splitext(name)[0]) for name in found):
         yield from (os.path.join(place, name) for name in found)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.errors import (
+    CorruptDataError,
     DataError,
     KafkaLogError,
     Listener,
@@ -26,7 +28,7 @@ from kafkalog.files.offsets import PartitionOffsets, name_of
 from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.living import CHANGES, answered, listed_again, listing_again
 from kafkalog.model import Defect, End, Replicas
-from kafkalog.node.identity import topic_id_of
+from kafkalog.node.identity import stated_topic_id
 from kafkalog.node.outcome import Difference
 from kafkalog.tables.listeners import LOSS_HINT
 from kafkalog.tables.model import Loss, LossReason, TableName, log_of
@@ -301,8 +303,9 @@ class Tail:
     def _key_of(self, partition: PartitionDir) -> str:
         name = name_of(partition.topic, partition.partition)
         # By topic id, if it has one: a topic that was made again begins at its start.
-        if (topic_id := topic_id_of(partition)) is not None:
-            name += f"@{topic_id}"
+        # Not if its disk fails: it may have one, and would seem to be another topic.
+        with suppress(NotFoundError, CorruptDataError):
+            name += f"@{stated_topic_id(partition)}"
         several = self._request.replicas == Replicas.ALL
         return f"{name} {os.path.dirname(partition.path)}" if several else name
 

@@ -30,7 +30,7 @@ from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.retry import Retry, is_busy, retrying, tried
 from kafkalog.io.paths.source import Source
 from tests.builders import batch, record, write_log
-from tests.command_lines import LINES, OF_THE_RUN, repeatable
+from tests.command_lines import LINES, OF_THE_RUN, lines_of, ran, repeatable
 from tests.counted_store import counted_store
 from tests.sampling import sampled
 
@@ -53,7 +53,7 @@ OF_STORES = {
     name: words
     for name, words in LINES.items()
     if words[0] not in OF_DISKS
-    and not any(one in word for word in words for one in ("{backup}", "orders-1"))
+    and not any(one in word for word in words for one in ("{backup}", "{copies}", "orders-1"))
 }
 """The command lines that a store can be read with."""
 
@@ -298,7 +298,7 @@ def test_a_busy_store_changes_no_answer(
             to.unlink(missing_ok=True)
             with monkeypatch.context() as patch:
                 repeatable(patch)
-                return kafkalog(*line)
+                return ran(kafkalog, line)
 
         whole = run()
         assert whole.status in (0, 1, 9), whole
@@ -313,7 +313,7 @@ def test_a_busy_store_changes_no_answer(
                 assert same or (
                     times > 1 and done.status == 3 and "error: temporary" in done.stderr
                 ), (request, times, done)
-                more = {*answer(done).splitlines()} - {*answer(whole).splitlines()}
+                more = lines_of(done) - lines_of(whole)
                 assert same or not more, (request, done)
 
 

@@ -219,7 +219,7 @@ class Ahead:
         groups: dict[object, list[str]] = {}
         for log_dir in used:
             is_own = disk_bytes is not None or is_object(log_dir)
-            disk: object = log_dir if is_own else file_system.stat(log_dir).st_dev
+            disk: object = log_dir if is_own else file_system.status(log_dir).st_dev
             groups.setdefault(disk, []).append(log_dir)
         return [self._disk(log_dirs, used, disk_bytes) for log_dirs in groups.values()]
 

@@ -105,7 +105,7 @@ class Walk:
         """Yield the directory's own blocks, unless it was counted before."""
         if is_object(path):
             return
-        status = file_system.stat(path)  # not lstat: a target may itself be a symbolic link
+        status = file_system.status(path)  # not lstat: a target may itself be a symbolic link
         if (status.st_dev, status.st_ino) not in self._seen:
             self._seen.add((status.st_dev, status.st_ino))
             yield Entry("", status.st_blocks * BLOCK_SIZE, 0)

@@ -11,8 +11,9 @@ from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind, is_staging
 from kafkalog.change.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.change.compaction.compact import require_compactable
+from kafkalog.change.compaction.model import Skip
 from kafkalog.change.compaction.plan import require_known_layout
-from kafkalog.change.journal.requirements import log_dir_around
+from kafkalog.change.journal.requirements import log_dir_around, require_settled
 from kafkalog.errors import KafkaLogError, RefusedError, contained
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.files.text_files import checkpoint_text
@@ -51,7 +52,10 @@ def find_candidates(
         if is_staging(os.path.basename(partition.path)):
             continue  # left by a killed run; the next run continues or removes it
         with contained(partition.path, partial(failed, partition)):
-            found.append(find_candidate(partition, configs_of(partition.topic), request))
+            candidate = find_candidate(partition, configs_of(partition.topic), request)
+            if candidate.skip == Skip.NOTHING:  # an unfinished swap may hide what there is to clean
+                require_settled(partition)
+            found.append(candidate)
     return filthiest_first(found, take_all=take_all)
 
 

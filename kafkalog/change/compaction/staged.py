@@ -123,7 +123,8 @@ def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]
 def write_result(result: Mapping[str, Any], changes: Changes) -> None:
     """Write the description of a directory, with the sizes and checksums of its files."""
     # Read back from the disk: the driver compares what it links with what the task has seen there.
-    files = {name: _checksum(changes.path(name)) for name in sorted(os.listdir(changes.directory))}
+    names = file_system.names_in(changes.directory)
+    files = {name: _checksum(changes.path(name)) for name in names}
     with changes.create(RESULT_NAME) as file:
         file.write(json.dumps({**result, "files": files}).encode())
 

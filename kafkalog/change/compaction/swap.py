@@ -345,8 +345,13 @@ def swap_in(
     Raises:
         UnwritableError: a step failed; a start completes or undoes the swap.
     """
-    # The names of the `.cleaned` files: without them a later rename could survive a crash alone.
-    changes.sync_directory()
+    try:
+        # The names of the `.cleaned` files: without them a later rename could survive a crash
+        # alone.
+        changes.sync_directory()
+    except BaseException:  # raised again
+        discard(files, changes)
+        raise
     # Log first, then indexes: a loader that finds any `.cleaned` file drops all `.swap` files from
     # its offset on (LogLoader.removeTempFilesAndCollectSwapFiles), so a half renamed segment is
     # undone.

@@ -269,7 +269,7 @@ class Staging:
     def _is_there(self, plan: PassPlan, name: str) -> bool:
         """Return whether a whole result exists; remove an incomplete one."""
         path = self._path(name)
-        if not file_system.exists(path):
+        if not file_system.is_there(path):
             return False
         if is_whole(path, plan):
             return True

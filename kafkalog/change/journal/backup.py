@@ -158,7 +158,7 @@ class Backup:
 
     def _make(self) -> None:
         """Create the directory; an existing one must be empty, or have a journal."""
-        if not file_system.exists(self.path):
+        if not file_system.is_there(self.path):
             around = Changes(os.path.dirname(self.path), self._observe)
             around.make_directory(os.path.basename(self.path))
             around.sync_directory()
@@ -184,7 +184,7 @@ class Backup:
         number, found = 1, name
         # Never into the old directory: the journal may refer to it, and its files may be other
         # ones.
-        while file_system.exists(os.path.join(self.path, found)):
+        while file_system.is_there(os.path.join(self.path, found)):
             number += 1
             found = f"{name}.{number}"
         return found
@@ -211,7 +211,7 @@ def _require_outside(path: str, directory: str | None) -> None:
     # name is no partition's (LogManager.loadLogs).
     parent = path
     while True:
-        is_log_dir = parent != path and file_system.exists(
+        is_log_dir = parent != path and file_system.is_there(
             os.path.join(parent, file_names.META_PROPERTIES)
         )
         if parent == directory or is_log_dir:

@@ -27,6 +27,7 @@ import io
 import json
 import os
 import re
+import stat
 import uuid
 from dataclasses import field
 from enum import StrEnum
@@ -409,9 +410,9 @@ def journal_path(path: str) -> str:
         NotFoundError: the journal is missing.
     """
     require_local(path)
-    if file_system.is_directory(path):
+    if file_system.is_there(path) and stat.S_ISDIR(file_system.status(path).st_mode):
         path = os.path.join(path, JOURNAL_NAME)
-    if not file_system.exists(path):
+    if not file_system.is_there(path):
         raise NotFoundError(
             "There is no journal.", path=path, hint="Name the directory that was given as --backup."
         )

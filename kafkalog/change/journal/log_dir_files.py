@@ -192,7 +192,7 @@ class PartitionOffsets:
         if self._log_dir is None:
             return {}
         path = os.path.join(self._log_dir, checkpoint)
-        if not file_system.exists(path):
+        if not file_system.is_there(path):
             return {}
         return {
             (found.topic, found.partition): found.offset for found in read_offset_checkpoint(path)
@@ -208,7 +208,7 @@ def keep_checkpoints(
 ) -> None:
     """Link the checkpoints of a log directory into a backup, before anything is changed."""
     around = Changes(backup, observe)
-    if not file_system.exists(around.path(DIRECTORY)):
+    if not file_system.is_there(around.path(DIRECTORY)):
         around.make_directory(DIRECTORY)
     kept = Changes(around.path(DIRECTORY), observe)
     # Whole files next to the entries in the journal: with all entries as before, the very bytes and
@@ -217,7 +217,7 @@ def keep_checkpoints(
         # An earlier attempt was killed before its journal had a line.
         kept.remove(name, missing_ok=True)
         path = os.path.join(log_dir, name)
-        if file_system.exists(path):
+        if file_system.is_there(path):
             kept.link(path, name)
     kept.sync_directory()
     around.sync_directory()
@@ -244,18 +244,18 @@ def bring_checkpoints_back(
     """
     changes = Changes(log_dir, observe)
     kept = os.path.join(backup, DIRECTORY)
-    if not file_system.is_directory(kept):
+    if not file_system.is_there(kept):
         return
     for name in OFFSET_CHECKPOINTS:
         before, now = os.path.join(kept, name), changes.path(name)
         # Other partitions may have moved on since: then the entries of this run were reverted one
         # by one.
-        if not file_system.exists(now) or _entries(before) != _entries(now):
+        if not file_system.is_there(now) or _entries(before) != _entries(now):
             continue
         # A file of another owner in its place could keep the broker from writing it, or starting.
         _require_same_owner(before, now)
-        if file_system.exists(before):
-            if os.path.samefile(before, now):
+        if file_system.is_there(before):
+            if os.path.samestat(file_system.status(before), file_system.status(now)):
                 continue  # a rename to itself does nothing
             changes.remove(name + _TEMPORARY, missing_ok=True)
             # Linked, then renamed: a broker's start finds the old or the new file, never none.
@@ -268,21 +268,21 @@ def bring_checkpoints_back(
 
 def _require_same_owner(before: str, now: str) -> None:
     """Raise `ChangedSinceError` if the kept file has another owner than the current one."""
-    if not file_system.exists(before):
+    if not file_system.is_there(before):
         return
-    was, found = os.lstat(before), os.lstat(now)
+    was, found = file_system.status(before), file_system.status(now)
     if (was.st_mode, was.st_uid, was.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
         raise ChangedSinceError("The backup has changed since the run.", path=before)
 
 
 def _entries(path: str) -> list[CheckpointEntry]:
     """Return the entries sorted by name: their order means nothing."""
-    found = read_offset_checkpoint(path) if file_system.exists(path) else []
+    found = read_offset_checkpoint(path) if file_system.is_there(path) else []
     return sorted(found, key=lambda entry: (entry.topic, entry.partition))
 
 
 def has_mark(log_dir: str) -> bool:
-    return file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+    return file_system.is_there(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
 
 
 def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None) -> None:

@@ -10,7 +10,6 @@ from kafkalog.change.journal.journal import JOURNAL_NAME, PartitionState, read_j
 from kafkalog.change.journal.undo import undo
 from kafkalog.errors import DataError, KafkaLogError, ShortageError
 from kafkalog.io.paths import file_system
-from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.uris import require_local
 
 if TYPE_CHECKING:
@@ -64,15 +63,11 @@ def recorded_runs(
     """
     path = os.fspath(path)
     require_local(path)
-    try:
-        names = file_system.names(path)
-    except OSError as error:
-        raise reading_error(error, path) from error
-    places = [path, *(os.path.join(path, name) for name in names)]
+    places = [path, *(os.path.join(path, name) for name in file_system.names_in(path))]
     found = []
     for place in places:
         journal = os.path.join(place, JOURNAL_NAME)
-        if file_system.exists(journal):
+        if file_system.is_there(journal):
             try:
                 run = _recorded(place, journal)
             except DataError as error:

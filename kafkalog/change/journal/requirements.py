@@ -101,7 +101,7 @@ def require_no_backup(target: LogDirListing | PartitionDir) -> None:
     path = os.path.abspath(target.path)
     place = path if isinstance(target, LogDirListing) else os.path.dirname(path)
     # Files in a backup are links to those of the log, so a change in one place changes the other.
-    if file_system.exists(os.path.join(place, JOURNAL_NAME)):
+    if _is_there(place, JOURNAL_NAME):
         raise RefusedError(
             "This is the backup of a run; once changed, it restores nothing.",
             path=target.path,
@@ -114,9 +114,9 @@ def mode_to_judge_by(log_dir: str | None) -> StartMode:
 
     A copy, with no `meta.properties` at the top, is judged by itself, as if it had been closed.
     """
-    if log_dir is None or not file_system.exists(os.path.join(log_dir, file_names.META_PROPERTIES)):
-        return StartMode.CLEAN
-    return start_mode(log_dir)
+    if log_dir is not None and _is_there(log_dir, file_names.META_PROPERTIES):
+        return start_mode(log_dir)
+    return StartMode.CLEAN
 
 
 def require_own_files(partition: PartitionDir) -> None:
@@ -202,7 +202,11 @@ def _removes_left_overs(predicted: PredictedStart, partition: PartitionDir) -> b
 
 def _is_log_dir(path: str) -> bool:
     """Return whether a directory is a log directory by its files at the top."""
-    return any(file_system.exists(os.path.join(path, name)) for name in _TOP_FILES)
+    return any(_is_there(path, name) for name in _TOP_FILES)
+
+
+def _is_there(directory: str, name: str) -> bool:
+    return file_system.is_there(os.path.join(directory, name))
 
 
 def _unsettled(message: str, path: str, to_recover: str | None = None) -> RefusedError:

@@ -25,7 +25,14 @@ from kafkalog.change.journal.requirements import (
     require_own_checkpoints,
 )
 from kafkalog.change.journal.undo import require_unchanged, restore
-from kafkalog.errors import KafkaLogError, Listener, Note, UsageError
+from kafkalog.errors import (
+    KafkaLogError,
+    Listener,
+    Note,
+    PartlyDoneError,
+    ShortageError,
+    UsageError,
+)
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import require_local
@@ -299,8 +306,16 @@ class Maintenance:
             self._held = held.pop_all()
         return self
 
-    def __exit__(self, *raised: Any) -> None:
-        self._held.__exit__(*raised)
+    def __exit__(self, kind: Any, error: BaseException | None, *traceback: Any) -> None:
+        self._held.__exit__(kind, error, *traceback)
+        if isinstance(error, ShortageError) and self._run is not None and self._run.has_changed:
+            raise PartlyDoneError(
+                f"Something was changed before this: {error.message}",
+                path=error.path,
+                note=error.note,
+                hint="Repeat the command.",
+                is_temporary=error.is_temporary,
+            ) from error
 
     @cached_property
     def first_listing(self) -> LogDirListing | PartitionDir:

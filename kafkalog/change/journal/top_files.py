@@ -67,7 +67,7 @@ def change(
     backup.note(line)
     if data is not None:
         changes.replace(name, data)
-    elif file_system.exists(path):
+    elif file_system.is_there(path):
         changes.remove(name)
         changes.sync_directory()
 
@@ -75,7 +75,7 @@ def change(
 def digest(path: str) -> str | None:
     """Return the SHA-256 of a file, None if it is missing; raise `RefusedError` for a link."""
     require_no_link(path)
-    if not file_system.exists(path):
+    if not file_system.is_there(path):
         return None
     return hashlib.sha256(read_file(path, _SIZE_MAX)).hexdigest()
 
@@ -92,8 +92,8 @@ def require_tops(journal: Journal) -> None:
     own = digest(os.path.join(log_dir, file_names.META_PROPERTIES))
     can_start = top is not None and own is not None and own in top.after
     # A start has made the metadata log if the run did not; what is in it is not ours to remove.
-    is_new = metadata not in journal.partitions and file_system.is_directory(metadata)
-    if can_start and is_new and os.listdir(metadata):
+    is_new = metadata not in journal.partitions and file_system.is_there(metadata)
+    if can_start and is_new and file_system.names_in(metadata):
         raise ChangedSinceError(
             "A broker has started on the log directory since the run.",
             path=metadata,

@@ -157,7 +157,7 @@ def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> 
     found = {entry.path: now}
     if entry.beside is not None:
         beside = os.path.join(os.path.dirname(entry.path), entry.beside)
-        if file_system.exists(beside):
+        if file_system.is_there(beside):
             found[beside] = Listing.of(beside).files
     for directory, files in found.items():
         for name, status in files.items():
@@ -260,10 +260,10 @@ def _exchange(
 def _remove_tree(around: Changes, name: str) -> None:
     """Remove an unneeded partition directory, logs first: no log may lack its index."""
     path = around.path(name)
-    if not file_system.exists(path):
+    if not file_system.is_there(path):
         return
     inner = Changes(path, around.observe)
-    for file in sorted(os.listdir(path), key=lambda file: (not _is_log(file), file)):
+    for file in sorted(file_system.names_in(path), key=lambda file: (not _is_log(file), file)):
         inner.remove(file)
     around.remove_directory(name)
     around.sync_directory()

@@ -23,6 +23,7 @@ from kafkalog.errors import (
     UnsupportedError,
     UnwritableError,
 )
+from kafkalog.io.paths import file_system
 from kafkalog.io.storage import sync_file_system
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
             part.file,  # unencoded: deltalake encodes it
             part.size_bytes,
             {"topic": as_text(part.topic), "partition": str(part.partition)},
-            os.stat(os.path.join(place, part.file)).st_mtime_ns // 1_000_000,
+            file_system.status(os.path.join(place, part.file)).st_mtime_ns // 1_000_000,
             True,  # data_change: these are new rows, not rearranged ones
             json.dumps({"numRecords": part.rows}),  # `stats` is JSON in a string
         )

@@ -36,8 +36,9 @@ from kafkalog.change.lake.model import Codec, Writing
 from kafkalog.change.lake.part import Rows
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RejectsOf
-from kafkalog.errors import KafkaLogError, UnwritableError
+from kafkalog.errors import KafkaLogError, ShortageError, UnwritableError
 from kafkalog.io.engine import failures_kept
+from kafkalog.io.paths.retry import shortage
 from kafkalog.io.storage import NewFile, make_directories
 from kafkalog.log.typed import TypedColumn
 
@@ -418,6 +419,8 @@ def _from_json(value: Any) -> Any:
     return base64.b64decode(value[0]) if isinstance(value, list) else value
 
 
-def _unwritable(place: str, error: Exception) -> UnwritableError:
+def _unwritable(place: str, error: Exception) -> UnwritableError | ShortageError:
+    if (short := shortage(error, place)) is not None:
+        return short
     words = " ".join(str(error).split()).rstrip(".")
     return UnwritableError(f"The table cannot be written: {words}.", path=place)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from kafkalog.change.lake.model import BUILDING
 from kafkalog.errors import TemporaryError, UnreadableError, UnwritableError, UsageError
 from kafkalog.io.codecs import crc32c
+from kafkalog.io.paths import file_system
 from kafkalog.io.paths.object_clients import failures
 from kafkalog.io.paths.retry import is_busy, temporary
 from kafkalog.io.paths.uris import SCHEMES, without_credentials, words_of
@@ -124,7 +125,7 @@ class LocalTarget:
         self.locked = self.tree.locked
 
     def has(self, name: str) -> bool:
-        return os.path.lexists(os.path.join(self.tree.root, name))
+        return file_system.is_there(os.path.join(self.tree.root, name))
 
     def checksum(self, name: str) -> int | None:
         """Return the CRC-32C of a file; None if missing."""

@@ -238,7 +238,7 @@ class _Differences:
 
 def is_same(path: str, data: bytes) -> bool:
     """Return whether a file has exactly these bytes."""
-    if not file_system.exists(path):
+    if not file_system.is_there(path):
         return False
     with Source(path) as source:
         return source.size_bytes == len(data) and source.read(0, len(data)) == data

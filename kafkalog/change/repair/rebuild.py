@@ -237,7 +237,7 @@ def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
 
 
 def _comparison(path: str, base_offset: int, data: bytes) -> IndexComparison:
-    if not file_system.exists(path):
+    if not file_system.is_there(path):
         return IndexComparison(path, base_offset, Comparison.MISSING, None, len(data))
     result = Comparison.SAME
     with Source(path) as source:

@@ -85,7 +85,7 @@ class Staging:
         path = self._changes.path(name)
         staged = self._next_name()
         with self._changes.create(
-            staged, like=path if file_system.exists(path) else self._like
+            staged, like=path if file_system.is_there(path) else self._like
         ) as file:
             file.write(data)
         self.names[key] = staged

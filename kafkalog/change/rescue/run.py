@@ -283,7 +283,7 @@ def _home_of(target: Target) -> str:
 def _sources(path: str, log_dir: str) -> list[str]:
     """Return where nothing may be written: the source, and among a log directory's partitions."""
     signs = (os.path.join(log_dir, name) for name in (file_names.LOCK, file_names.META_PROPERTIES))
-    return [path, log_dir] if any(map(file_system.exists, signs)) else [path]
+    return [path, log_dir] if any(map(file_system.is_there, signs)) else [path]
 
 
 def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:

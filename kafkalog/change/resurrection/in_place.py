@@ -117,7 +117,7 @@ def _undo_unfinished(log_dir: str, backup: str) -> bool:
         DestinationExistsError: the run is finished.
     """
     path = os.path.join(os.path.realpath(backup), JOURNAL_NAME)
-    journal = read_journal(path) if file_system.exists(path) else None
+    journal = read_journal(path) if file_system.is_there(path) else None
     if journal is None or not journal.is_of(COMMAND, log_dir):
         return False  # the run says what is wrong with it
     top = journal.tops.get(file_names.META_PROPERTIES)
@@ -195,7 +195,7 @@ def _require_own(target: LogDirListing, options: ResurrectOptions) -> None:
         return
     path = os.path.join(target.path, file_names.META_PROPERTIES)
     metadata = _metadata_of(target)
-    owner = read_meta_properties(path).cluster_id if file_system.exists(path) else None
+    owner = read_meta_properties(path).cluster_id if file_system.is_there(path) else None
     if owner is not None or metadata is not None:
         raise RefusedError(
             f"The log directory belongs to the cluster {owner or 'of its metadata log'}.",
@@ -236,7 +236,7 @@ class _InPlace(Resurrection):
         judged = judge(one.directory, start, None, self._progress)
         judged.how = THERE
         metadata = os.path.join(one.path, file_names.PARTITION_METADATA)
-        if not file_system.exists(metadata) or read_topic_id(metadata) != topic_id:
+        if not file_system.is_there(metadata) or read_topic_id(metadata) != topic_id:
             self._ids.append((one.directory, topic_id))
         return judged
 

@@ -109,7 +109,7 @@ def _require_sense(targets: Sequence[Target], log_dir: str, options: ResurrectOp
 
 def _is_free(path: str) -> bool:
     """Return whether a directory is missing, or holds no record, as that of a new topic."""
-    if not file_system.exists(path):
+    if not file_system.is_there(path):
         return True
     if os.path.islink(path) or not os.path.isdir(path):
         raise DestinationExistsError("It exists, and is not a directory.", path=path)
@@ -317,7 +317,7 @@ class _Arrival:
         texts = {}
         for name, changed in self._entries.items():
             path = os.path.join(self._home.path, name)
-            found = read_offset_checkpoint(path) if file_system.exists(path) else []
+            found = read_offset_checkpoint(path) if file_system.is_there(path) else []
             before = {(one.topic, one.partition): one.offset for one in found}
             after = {key: offset for key, offset in before.items() if key not in changed}
             after |= {key: offset for key, offset in changed.items() if offset is not None}

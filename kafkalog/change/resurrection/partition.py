@@ -243,7 +243,7 @@ def size_if_same(path: str, one: Candidate, topic_id: str) -> int | None:
     """
     there = list_partition(path)
     metadata = os.path.join(path, file_names.PARTITION_METADATA)
-    if not file_system.exists(metadata) or read_topic_id(metadata) != topic_id:
+    if not file_system.is_there(metadata) or read_topic_id(metadata) != topic_id:
         return None
     old = {log.base_offset: log for log in logs_of(one.directory)}
     new = {segment.base_offset: segment.log for segment in there.segments}

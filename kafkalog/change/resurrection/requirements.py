@@ -12,6 +12,7 @@ from kafkalog.change.resurrection.model import Copy, ResurrectOptions
 from kafkalog.errors import CorruptDataError, UsageError
 from kafkalog.files.log_dir import FileEntry, PartitionDir
 from kafkalog.files.text_files import uuid_bytes
+from kafkalog.io.paths import file_system
 from kafkalog.io.storage import require_space
 from kafkalog.node.cluster_image import ImageReader
 
@@ -73,7 +74,8 @@ def require_read_back(log_dir: str, chosen: Chosen) -> None:
         CorruptDataError: they are not what was written.
     """
     path = os.path.join(log_dir, file_names.BOOTSTRAP)
-    entry = FileEntry(path, parse_file_name(file_names.BOOTSTRAP), os.path.getsize(path))
+    size_bytes = file_system.status(path).st_size
+    entry = FileEntry(path, parse_file_name(file_names.BOOTSTRAP), size_bytes)
     reader = ImageReader(PartitionDir(log_dir, None, (entry,)))
     reader.begin_with(entry)
     image = reader.image

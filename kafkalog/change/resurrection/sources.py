@@ -217,7 +217,7 @@ class OldCheckpoints:
 
 
 def _checkpoint_entries(path: str) -> dict[tuple[str, int], int]:
-    if not file_system.exists(path):
+    if not file_system.is_there(path):
         return {}
     try:
         found = read_offset_checkpoint(path)

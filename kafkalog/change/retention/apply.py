@@ -199,7 +199,7 @@ def plan_trim(
 def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
     """Return the entries of a partition's `leader-epoch-checkpoint`, none without the file."""
     path = os.path.join(partition.path, file_names.LEADER_EPOCHS)
-    return tuple(read_leader_epochs(path)) if file_system.exists(path) else ()
+    return tuple(read_leader_epochs(path)) if file_system.is_there(path) else ()
 
 
 def _left_overs(partition: PartitionDir) -> tuple[str, ...]:

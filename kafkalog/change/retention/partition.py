@@ -83,7 +83,7 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
                 end_offset = tail.end_offset
             else:
                 times = opened.time_index
-                if times is None and not file_system.exists(segment.log.path):
+                if times is None and not file_system.is_there(segment.log.path):
                     raise FileChangedError("The partition has moved.", path=segment.log.path)
                 # A missing `.timeindex` becomes an empty one, and the file's time counts.
                 timestamp = -1 if times is None else times.last_slot_timestamp()

@@ -31,7 +31,7 @@ from kafkalog.errors import (
 )
 from kafkalog.io.codecs.zstd import decompress_known
 from kafkalog.io.paths import file_system
-from kafkalog.io.paths.reading_errors import announced
+from kafkalog.io.paths.reading_errors import announced, reading_error
 from kafkalog.io.paths.source import ObjectSource, Source, read_file
 from kafkalog.io.paths.tier_keys import SEALED, data_key, opened_chunk
 from kafkalog.io.paths.uris import is_object
@@ -111,8 +111,10 @@ def manifest_at(path: str) -> Manifest:
     """
     try:
         status = file_system.stat(path)
-    except OSError:
+    except FileNotFoundError:
         raise NotFoundError("The segment has no manifest.", path=path) from None
+    except OSError as error:
+        raise reading_error(error, path) from error
     return _manifest(path, status.st_mtime_ns, status.st_size)
 
 

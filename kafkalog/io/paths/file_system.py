@@ -6,13 +6,13 @@ Local paths go straight to `os`. URIs (`s3://…`, `gs://…`, `abfs://…`) go 
 
 from __future__ import annotations
 
-import errno
 import os
 import stat as modes
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from formats.file_names import is_in_remote_storage, parse_file_name, plugin_directory
+from kafkalog.errors import UnreadableError
 from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.retry import tried
 from kafkalog.io.paths.uris import LOCAL, SEPARATOR, is_object
@@ -88,26 +88,32 @@ def status(path: str) -> os.stat_result:
 def exists(path: str) -> bool:
     """Return whether a name exists, even as a broken symbolic link.
 
-    A disk error counts as missing, and is reported to `reading_errors.on_unreadable`.
+    A disk error counts as missing, and is reported to `reading_errors.on_unreadable`: for those who
+    only read. Others ask `is_there`.
 
     Raises:
         UnreadableError: the store does not answer.
         TemporaryError, OutOfMemoryError: as `stat`.
     """
-    if not is_object(path):
-        try:
-            tried(path, os.lstat, path)
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                reading_error(error, path)  # reported
-            return False
-        except ValueError:  # a null byte in the name
-            return False
-        return True
     try:
-        stat(path)
-    except FileNotFoundError:
+        return is_there(path)
+    except UnreadableError:
+        if is_object(path):
+            raise
         return False
+
+
+def is_there(path: str) -> bool:
+    """Return whether a name exists, as `exists`; raise `UnreadableError` if its disk fails."""
+    try:
+        if is_object(path):
+            stat(path)
+        else:
+            tried(path, os.lstat, path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # or a null byte in the name
+        return False
+    except OSError as error:
+        raise reading_error(error, path) from error
     return True
 
 
@@ -115,6 +121,14 @@ def names(path: str) -> list[str]:
     """Return the names in a directory, sorted. Raises as `stat`."""
     listed = contents(path)
     return sorted(tried(path, os.listdir, path) if listed is None else listed)
+
+
+def names_in(path: str) -> list[str]:
+    """Return the names in what must be a directory, as `names` does. Raises as `status`."""
+    try:
+        return names(path)
+    except OSError as error:
+        raise reading_error(error, path) from error
 
 
 def is_directory(path: str) -> bool:

@@ -138,7 +138,7 @@ def shortage(error: Exception, path: str) -> ShortageError | None:
 def temporary(words: str, path: str, *, hint: str | None = None) -> TemporaryError:
     """Return the error for trouble that somebody described in words."""
     return TemporaryError(
-        f"This cannot be read for now: {words}.",
+        f"This fails for now: {words}.",
         path=path,
         note="This is no damage, and no answer of the run is complete.",
         hint=hint or "Repeat the command later.",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from formats.file_names import is_plain
 from formats.late_classes import dataclass
 from kafkalog.errors import RefusedError
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.retry import tried
 from kafkalog.io.storage.files import (
     CANNOT_EXCHANGE,
     cannot_exchange,
@@ -158,8 +160,8 @@ class Changes:
             # written into.
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             with self._opened(name) as directory:
+                around = tried(path, os.fstat, directory)  # first: if it fails, no file is left
                 descriptor = os.open(name, flags, 0o666, dir_fd=directory)
-                around = os.fstat(directory)
         except FileExistsError as error:
             raise exists(path) from error
         except OSError as error:
@@ -198,7 +200,7 @@ class Changes:
         require_no_link(old)
         # Left by a killed run, or by a broker that died while it wrote the checkpoint.
         self.remove(temporary, missing_ok=True)
-        with self.create(temporary, like=old if os.path.lexists(old) else None) as file:
+        with self.create(temporary, like=old if file_system.is_there(old) else None) as file:
             file.write(data)
         # The bytes are synced by now: a crash after the rename never shows a file that is empty or
         # half written. As `CheckpointFile.write`: temporary file, fsync, atomic rename, fsync of
@@ -269,7 +271,7 @@ class Changes:
                 descriptor = os.open(name, flags, dir_fd=directory)
             try:
                 # A backup is a hard link: cutting the file in place would cut the backup with it.
-                is_shared = os.fstat(descriptor).st_nlink > 1
+                is_shared = tried(path, os.fstat, descriptor).st_nlink > 1
                 if not is_shared:
                     os.ftruncate(descriptor, size_bytes)
                     self._tell(StepKind.TRUNCATE, path)

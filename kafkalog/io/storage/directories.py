@@ -16,6 +16,7 @@ from kafkalog.errors import (
     UnwritableError,
     UsageError,
 )
+from kafkalog.io.paths import file_system
 from kafkalog.io.paths.retry import tried
 from kafkalog.io.storage.changes import Step, StepKind
 from kafkalog.io.storage.files import (
@@ -27,6 +28,7 @@ from kafkalog.io.storage.files import (
     take_after,
     take_after_directory,
     unwritable,
+    walked,
 )
 from kafkalog.io.storage.locks import lock_directory
 
@@ -99,7 +101,11 @@ class NewDirectory:
             self._tell(StepKind.MAKE_DIRECTORY, self.building)
             # Locked before anything is in it: a second run takes what it finds here for a leftover,
             # and would remove it (`_remove_left_over`).
-            self._lock = lock_directory(self.building)
+            try:
+                self._lock = lock_directory(self.building)
+            except BaseException:  # raised again
+                os.rmdir(self.building)
+                raise
             try:
                 self._around = os.fstat(self._lock) if like is None else tried(like, os.stat, like)
                 take_after_directory(self._lock, self._around)
@@ -250,7 +256,8 @@ class NewDirectory:
     def _discard(self) -> None:
         """Remove a directory that did not get its name, and unlock it."""
         # The error that brought us here is the one to report; the next run removes what is left.
-        self._remove_tree(self.building, ignore_errors=True)
+        with suppress(OSError):  # even so `rmtree` raises what `fstat` does
+            self._remove_tree(self.building, ignore_errors=True)
         os.close(self._lock)
 
     def _remove_tree(self, path: str, *, ignore_errors: bool = False) -> None:
@@ -271,7 +278,7 @@ class NewDirectory:
         else:
             # All names below are durable before the one rename that shows them; files are synced
             # already.
-            for directory, _, _ in os.walk(self.building, topdown=False):
+            for directory, _, _ in walked(self.building, topdown=False):
                 self._sync(directory)
         self._rename(self.building, self.path)
         self.has_its_name = True
@@ -292,7 +299,7 @@ class NewDirectory:
 
     def _remove_left_over(self) -> bool:
         """Remove the leftover of a killed run; return whether there was one."""
-        if not os.path.lexists(self.building):
+        if not file_system.is_there(self.building):
             return False
         # Fails while the run that builds it is alive: only what nobody holds is a leftover.
         lock = lock_directory(self.building)
@@ -304,7 +311,7 @@ class NewDirectory:
 
     def _make(self, path: str) -> None:
         """Make a directory below the new one, with those on the way to it."""
-        if os.path.isdir(path):
+        if file_system.is_there(path):
             return
         self._make(os.path.dirname(path))
         os.mkdir(path)
@@ -363,7 +370,7 @@ class NewPartitions(NewDirectory):
         """
         final = self._final(place)
         try:
-            if os.path.lexists(final):
+            if file_system.is_there(final):
                 # Not removed in place: after a crash halfway through, half of an old partition
                 # would be live.
                 self._rename(final, self.place(secrets.token_hex(8)))
@@ -432,10 +439,11 @@ def require_outside(path: str, sources: Iterable[str]) -> None:
 
 def require_vacant(path: str) -> None:
     """Raise unless the path is free, or an empty directory that can be replaced."""
-    if not os.path.lexists(path):
+    if not file_system.is_there(path):
         return
     try:
-        is_empty = stat.S_ISDIR(os.lstat(path).st_mode) and not os.listdir(path)
+        mode = tried(path, os.lstat, path).st_mode
+        is_empty = stat.S_ISDIR(mode) and not tried(path, os.listdir, path)
     except OSError as error:
         raise unwritable(error, path) from error
     if not is_empty:

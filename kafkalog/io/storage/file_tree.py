@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from formats.file_names import is_plain
-from kafkalog.errors import RefusedError, UnreadableError
-from kafkalog.io.storage.files import make_directories, open_directory, unwritable
+from kafkalog.errors import RefusedError
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.reading_errors import reading_error, require_regular
+from kafkalog.io.paths.retry import tried
+from kafkalog.io.storage.files import make_directories, open_directory, unwritable, walked
 from kafkalog.io.storage.locks import lock_directory
 
 if TYPE_CHECKING:
@@ -81,21 +83,30 @@ class FileTree:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             with self._opened(os.path.dirname(path)) as around:
-                descriptor = os.open(os.path.basename(path), flags, dir_fd=around)
+                name = os.path.basename(path)
+                descriptor = tried(path, os.open, name, flags, dir_fd=around)
+            file = open(descriptor, "rb")  # noqa: SIM115 # closed when it was read
+            try:
+                require_regular(path, tried(path, os.fstat, file.fileno()).st_mode)
+            except BaseException:  # raised again
+                file.close()
+                raise
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise UnreadableError(f"{error.strerror}.", path=path) from error
-        file = open(descriptor, "rb")  # noqa: SIM115 # closed when it was read
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            file.close()
-            raise UnreadableError("This is not a regular file.", path=path)
-        return _pieces(file)
+            raise reading_error(error, path) from error
+        return _pieces(file, path)
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all files by name, relative to the root, with slashes."""
+        try:
+            return tried(self.root, self._sizes) if file_system.is_there(self.root) else {}
+        except OSError as error:
+            raise reading_error(error, self.root) from error
+
+    def _sizes(self) -> dict[str, int]:
         found = {}
-        for place, _, names in os.walk(self.root):
+        for place, _, names in walked(self.root):
             for name in names:
                 path = os.path.join(place, name)
                 found[os.path.relpath(path, self.root)] = os.lstat(path).st_size
@@ -116,14 +127,14 @@ class FileTree:
     def sweep(self) -> int:
         """Remove the leftovers of killed runs; return the number of files."""
         place = self._path(self._building)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            names = os.listdir(place)
-            for name in names:
-                self.remove(f"{self._building}/{name}")
-            with suppress(OSError):
-                os.rmdir(place)
-            return len(names)
-        return 0
+        if not file_system.is_there(place):
+            return 0
+        names = file_system.names_in(place)
+        for name in names:
+            self.remove(f"{self._building}/{name}")
+        with suppress(OSError):
+            os.rmdir(place)
+        return len(names)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -162,7 +173,7 @@ class FileTree:
         # `_opened` needs the root; below it, directories are made relative to open descriptors.
         make_directories(self.root)
         missing = []
-        while not os.path.isdir(path):
+        while not file_system.is_there(path):
             missing.append(path)
             path = os.path.dirname(path)
         for one in reversed(missing):
@@ -173,7 +184,14 @@ class FileTree:
                 os.fsync(opened)
 
 
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
+def _pieces(file: BinaryIO, path: str) -> Iterator[bytes]:
     with file:
-        while piece := file.read(_AT_ONCE):
+        while piece := tried(path, _read, file, path):
             yield piece
+
+
+def _read(file: BinaryIO, path: str) -> bytes:
+    try:
+        return file.read(_AT_ONCE)
+    except OSError as error:
+        raise reading_error(error, path) from error

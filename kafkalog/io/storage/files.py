@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from kafkalog.errors import (
     DestinationExistsError,
-    OutOfMemoryError,
+    ShortageError,
     UnsupportedError,
     UnwritableError,
 )
 from kafkalog.io.engine import Crew
+from kafkalog.io.paths import file_system
 from kafkalog.io.paths.reading_errors import reading_error, require_regular
-from kafkalog.io.paths.retry import tried
+from kafkalog.io.paths.retry import shortage, tried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,11 +48,12 @@ def open_directory(path: str) -> Iterator[int]:
     """
     # O_NOFOLLOW covers the last component only, so each one is opened by itself.
     names = [name for name in os.path.abspath(path).split(os.sep) if name]
-    descriptor = os.open(os.sep, _PASSED if names else _DIRECTORY | os.O_RDONLY)
+    flags = _PASSED if names else _DIRECTORY | os.O_RDONLY
+    descriptor = tried(path, os.open, os.sep, flags)
     try:
         for left, name in zip(range(len(names) - 1, -1, -1), names, strict=True):
             flags = _PASSED if left else _DIRECTORY | os.O_RDONLY
-            inner = os.open(name, flags, dir_fd=descriptor)
+            inner = tried(path, os.open, name, flags, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -101,11 +103,20 @@ def cannot_exchange(path: str) -> UnsupportedError:
 
 def sync_directory(path: str) -> None:
     """Sync a directory, so that its names are durable."""
-    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    directory = tried(path, os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def walked(path: str, *, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk as `os.walk`, but raise `OSError` for a directory that cannot be listed."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    return os.walk(path, topdown, fail)
 
 
 def make_directories(path: str) -> None:
@@ -117,7 +128,7 @@ def make_directories(path: str) -> None:
     # From the outside in, and each synced in its parent: a synced file below a directory whose own
     # name was lost in a crash cannot be reached.
     missing = []
-    while path and not os.path.isdir(path):
+    while path and not file_system.is_there(path):
         missing.append(path)
         path = os.path.dirname(path)
     for one in reversed(missing):
@@ -129,7 +140,7 @@ def make_directories(path: str) -> None:
 
 def sync_file_system(path: str) -> None:
     """Make everything durable that was written to the file system of a directory: `syncfs`."""
-    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    directory = tried(path, os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             sync = ctypes.CDLL(None, use_errno=True).syncfs
@@ -217,11 +228,11 @@ def exists(path: str) -> DestinationExistsError:
     )
 
 
-def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | OutOfMemoryError:
+def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | ShortageError:
     """Return the error for a failed write."""
+    if (short := shortage(error, path)) is not None:
+        return short
     number = error.errno if isinstance(error, OSError) else None
-    if number == errno.ENOMEM:
-        return OutOfMemoryError(path=path)
     reason = os.strerror(number) if number else str(error)
     return UnwritableError(f"The path cannot be written: {reason}.", path=path)
 
@@ -249,7 +260,7 @@ def take_after(descriptor: int, like: str) -> None:
 
 def take_after_directory(descriptor: int, around: os.stat_result) -> None:
     """Give a new file or directory the owner and group of another, and no more permissions."""
-    status = os.fstat(descriptor)
+    status = _status(descriptor)
     mode = stat.S_IMODE(status.st_mode)
     given = stat.S_IMODE(around.st_mode)
     if stat.S_ISREG(status.st_mode):
@@ -264,11 +275,15 @@ def take_after_directory(descriptor: int, around: os.stat_result) -> None:
 
 def _give(descriptor: int, status: os.stat_result) -> None:
     """Set owner and group, as far as permitted."""
-    now = os.fstat(descriptor)
+    now = _status(descriptor)
     if (now.st_uid, now.st_gid) != (status.st_uid, status.st_gid):
         # Only root may give files away; everybody else owns what they make.
         with suppress(PermissionError):
             os.chown(descriptor, status.st_uid, status.st_gid)
+
+
+def _status(descriptor: int) -> os.stat_result:
+    return tried(f"/dev/fd/{descriptor}", os.fstat, descriptor)
 
 
 def _labels(path: str) -> list[str]:
@@ -344,7 +359,7 @@ class NewFile:
     def __init__(self, path: str, *, replaces: bool = False) -> None:
         self.path = path
         self._replaces = replaces
-        if not replaces and os.path.lexists(path):
+        if not replaces and file_system.is_there(path):
             raise exists(path)
         # In the same directory: a rename is atomic only within a file system.
         self._temporary = f"{path}.{secrets.token_hex(4)}.tmp"
@@ -369,7 +384,7 @@ class NewFile:
         try:
             if kind is None and self._is_wanted:
                 self.file.flush()
-                if self._replaces and os.path.lexists(self.path):
+                if self._replaces and file_system.is_there(self.path):
                     take_after(self.file.fileno(), os.path.realpath(self.path))
                 # Before the name, else a crash may show the name with none of the bytes.
                 os.fsync(self.file.fileno())

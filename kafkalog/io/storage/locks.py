@@ -92,11 +92,15 @@ class LogDirLock:
         except FileNotFoundError:
             if not self._writes:
                 raise
+            log_dir = os.path.dirname(self.path) or "."
+            # First: a file of the wrong owner would keep a broker from starting.
+            around = tried(log_dir, os.stat, log_dir)
             try:
-                self._file = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+                new = flags | os.O_CREAT | os.O_EXCL
+                self._file = tried(self.path, os.open, self.path, new, 0o666)
             except FileExistsError:  # a broker is starting at this moment
                 return False
-            take_after_directory(self._file, os.stat(os.path.dirname(self.path) or "."))
+            take_after_directory(self._file, around)
         kind = fcntl.LOCK_EX if self._writes else fcntl.LOCK_SH
         status = tried(self.path, os.fstat, self._file)
         self._held = status.st_dev, status.st_ino
@@ -182,7 +186,8 @@ def lock_directory(path: str) -> int:
         DestinationExistsError: another run is using it.
         OSError: it cannot be opened.
     """
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    directory = tried(path, os.open, path, flags)
     try:
         lock_open(directory, path)
     except (OSError, DestinationExistsError):
@@ -238,7 +243,7 @@ class AppendedFile:
     def __enter__(self) -> Self:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._file = os.open(self.path, flags, 0o666)
+            self._file = tried(self.path, os.open, self.path, flags, 0o666)
             lock_open(self._file, self.path)
             self._size = self._whole_lines()
             self._require_torn()
@@ -250,7 +255,7 @@ class AppendedFile:
         except OSError as error:
             self.__exit__()
             raise unwritable(error, self.path) from error
-        except (DestinationExistsError, CorruptDataError):
+        except (DestinationExistsError, CorruptDataError, ShortageError):
             self.__exit__()
             raise
         return self
@@ -274,10 +279,11 @@ class AppendedFile:
 
     def _whole_lines(self) -> int:
         """Return the position after the last newline."""
-        end = os.fstat(self._file).st_size
+        end = tried(self.path, os.fstat, self._file).st_size
         while end:
             start = max(0, end - (1 << 16))
-            found = os.pread(self._file, end - start, start).rfind(b"\n")
+            data = tried(self.path, os.pread, self._file, end - start, start)
+            found = data.rfind(b"\n")
             if found >= 0:
                 return start + found + 1
             end = start
@@ -285,10 +291,10 @@ class AppendedFile:
 
     def _require_torn(self) -> None:
         """Raise unless what follows the last newline is part of a line, or nothing."""
-        left = os.fstat(self._file).st_size - self._size
+        left = tried(self.path, os.fstat, self._file).st_size - self._size
         if not left:
             return
-        tail = os.pread(self._file, min(left, _TORN_SIZE_MAX), self._size)
+        tail = tried(self.path, os.pread, self._file, min(left, _TORN_SIZE_MAX), self._size)
         is_begun = any(one.startswith(tail[: len(one)]) for one in self._begins)
         # A whole document behind other lines lacks its newline; alone it may be anybody's.
         if is_begun and (self._size or not _is_document(tail)):

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from formats.file_names import is_staging, staging_name
+from kafkalog.io.paths.retry import tried
 from kafkalog.io.storage.files import (
     open_directory,
     sync_directory,
@@ -51,14 +52,14 @@ class StagingDirectory:
 
     def __enter__(self) -> Self:
         try:
-            for name in os.listdir(self._around):
+            for name in tried(self._around, os.listdir, self._around):
                 if is_staging(name) and name != staging_name():
                     shutil.rmtree(os.path.join(self._around, name))  # a removal was interrupted
             # Left by a killed run, whose results are used again.
             with suppress(FileExistsError):
                 os.mkdir(self.path)
             self._file = lock_directory(self.path)
-            take_after_directory(self._file, os.stat(self._around))
+            take_after_directory(self._file, tried(self._around, os.stat, self._around))
         except OSError as error:
             raise unwritable(error, self.path) from error
         return self
@@ -66,7 +67,7 @@ class StagingDirectory:
     def keep(self, names: Collection[str]) -> None:
         """Remove leftovers of earlier runs, except results that begin with one of these names."""
         try:
-            for name in os.listdir(self.path):
+            for name in tried(self.path, os.listdir, self.path):
                 place = os.path.join(self.path, name)
                 # Results are named DIGEST-STEP; attempts begin with no digest, so they all go.
                 if name.split("-")[0] not in names:
@@ -77,7 +78,7 @@ class StagingDirectory:
     def remove(self, name: str) -> None:
         """Remove a result, and those whose names begin with its own and a dash."""
         try:
-            for found in os.listdir(self.path):
+            for found in tried(self.path, os.listdir, self.path):
                 if found == name or found.startswith(f"{name}-"):
                     place = os.path.join(self.path, found)
                     _remove(place, _doomed(place))
@@ -122,7 +123,7 @@ class Attempt:
         try:
             os.mkdir(self.path)
             with open_directory(os.path.realpath(self.path)) as made:
-                take_after_directory(made, os.stat(self._staging))
+                take_after_directory(made, tried(self._staging, os.stat, self._staging))
         except OSError as error:
             raise unwritable(error, self.path) from error
         return self
@@ -137,7 +138,8 @@ class Attempt:
         except OSError as failure:
             raise unwritable(failure, self._result) from failure
         finally:
-            shutil.rmtree(self.path, ignore_errors=True)
+            with suppress(OSError):  # even so it raises what `fstat` does
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def _publish(self) -> None:
         try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from formats import constants as c
 from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
-from kafkalog.errors import BytesUnreadableError, DataError, Note
+from kafkalog.errors import BytesUnreadableError, DataError, Note, ShortageError
 from kafkalog.io.codecs import crc32c
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
@@ -225,7 +225,7 @@ class ServedLog:
         Damage is reported when somebody wants it.
         """
         opened = _segment_of(sent)
-        with self._lock, suppress(DataError, OSError):
+        with self._lock, suppress(DataError, ShortageError, OSError):
             self._checked(opened, opened.sound[1], _end_ahead(sent, opened), opened.low)
 
     def _read(self, offset: int, size: int, isolation: Isolation, at_least_one: bool) -> Slice:
@@ -365,8 +365,10 @@ class ServedLog:
                     self._tell(found.header_defect)
                     opened.hint(found.next_offset, found.end_position)
                     return found, found.end_position
-                found = next(batch_defects(found), found)
-            assert isinstance(found, Defect), "it has just been found damaged"
+                defect = next(batch_defects(found), None)
+                if defect is None:  # its disk gives it this time
+                    return found, found.end_position
+                found = defect
             self._meet(found)
             position += found.size_bytes or 1
         return None
