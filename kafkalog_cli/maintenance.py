@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import UsageError
 from kafkalog.node.configs.definitions import value_text
 from kafkalog_cli.output.kinds import Kind
-from kafkalog_cli.output.text import Style, duration_text
+from kafkalog_cli.output.text import duration_text
 from kafkalog_cli.standard_streams import require_stdout
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.offsets import LogOffset
     from kafkalog.node.configs import ConfigValue
-    from kafkalog_cli.output.objects import Row
+    from kafkalog_cli.output.objects import Row, Style
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:

@@ -9,7 +9,7 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog_cli.options import ExactOption, FormatOption
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format, Writer
 
 

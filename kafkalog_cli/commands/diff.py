@@ -10,8 +10,9 @@ from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import BytesFormat, Style
+from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from kafkalog.answers.disk_usage.model import Report, SplitBy
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import partition_progress
-from kafkalog_cli.output.text import Style
 from kafkalog_cli.output.writer import Format, Writer
 
 

@@ -11,7 +11,8 @@ from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.text import BytesFormat, Style
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection

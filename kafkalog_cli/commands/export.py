@@ -250,7 +250,7 @@ def export(
     outcome = Outcome()
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style
 
     with ExportWriter(form, Style(exact)) as writer:
         watch = ExportMetrics(metrics)

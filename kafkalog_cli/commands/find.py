@@ -13,8 +13,9 @@ from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.model import Defect, Isolation, LogView, Replicas
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import BytesFormat, Style
+from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format, Writer
 from kafkalog_cli.schemas import (
     ValueFramingOption,

@@ -12,7 +12,8 @@ from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.model import Isolation, LogView, Replicas, Special
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.text import BytesFormat, Style
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:

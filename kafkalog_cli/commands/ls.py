@@ -15,8 +15,7 @@ from kafkalog.model import LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_warning
 from kafkalog_cli.output import listing as show
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.objects import Column, Style, View
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from kafkalog.model import LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note, show_warning
 from kafkalog_cli.output import metadata as show
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import Style, time_text
+from kafkalog_cli.output.text import time_text
 from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:

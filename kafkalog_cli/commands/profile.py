@@ -67,8 +67,8 @@ def profile(
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.profiles import profile_view
-    from kafkalog_cli.output.text import Style
     from kafkalog_cli.output.writer import write_all
 
     fast_path.require_arrow()

@@ -11,8 +11,8 @@ from kafkalog.errors import UsageError
 from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import Style
 from kafkalog_cli.output.writer import Format, Writer
 from kafkalog_cli.standard_streams import put_work_first
 

@@ -109,9 +109,9 @@ def replay(
     from kafkalog.wire.producing.model import Request
     from kafkalog.wire.producing.run import Replay
     from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.replayed import replay_listener, report_losses, write_replay
-    from kafkalog_cli.output.text import Style
     from kafkalog_cli.standard_streams import put_work_first
 
     zone = opt.parse_zone(tz)

@@ -9,8 +9,8 @@ import typer
 from kafkalog.model import Level, Severity
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import Style
 from kafkalog_cli.output.writer import Format, write_all
 
 

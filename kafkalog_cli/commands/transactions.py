@@ -10,8 +10,8 @@ from formats.late_classes import dataclass
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, report_gaps, show_note
 from kafkalog_cli.output import groups as show
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import Style
 from kafkalog_cli.output.writer import Format, Writer, write_all
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format, write_all
 from kafkalog_cli.standard_streams import put_work_first
 

@@ -10,7 +10,7 @@ from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output import groups as show
-from kafkalog_cli.output.text import Style
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

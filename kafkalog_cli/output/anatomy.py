@@ -15,10 +15,9 @@ from kafkalog.io.wording import counted, printable
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.objects import Column, Field, ObjectType
+from kafkalog_cli.output.objects import Column, Field, ObjectType, Style
 from kafkalog_cli.output.text import (
     BytesFormat,
-    Style,
     Tone,
     bytes_cell,
     bytes_value,

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Record
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.kafka_text import RecordText
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
     Progress = Callable[[int], None] | None
 

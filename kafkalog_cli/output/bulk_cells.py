@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kafkalog.log.columns.chunks import Chunk, Rows
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style
 
 _QUOTED: Final = frozenset(("null", '""', '"null"'))  # `bytes_cell` shows them otherwise
 _TEXT_SIZE_MAX: Final = 1 << 22

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.change.audit import Audit, Finding
     from kafkalog.change.compaction.run import CompactedPartition
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 @dataclass

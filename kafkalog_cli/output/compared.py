@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.check.comparison.model import FieldDifference, RecordDifference, Side
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 def _json(value: Any, style: Style) -> object:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.answers.disk_usage.model import Disk, Report, Share, Usage
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _OVER_SHOWN: Final = 10

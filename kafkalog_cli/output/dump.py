@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.log.batches.selection import ReadPlan, Selection
     from kafkalog_cli.output.kafka_text import RecordText
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style
 
     Log = PartitionDir | FileEntry
     Progress = Callable[[int], None] | None

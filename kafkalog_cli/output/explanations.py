@@ -13,8 +13,8 @@ from kafkalog import errors
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.objects import Column, Field, ObjectType, View
-from kafkalog_cli.output.text import PLAIN, tone_of, wrapped
+from kafkalog_cli.output.objects import PLAIN, Column, Field, ObjectType, View
+from kafkalog_cli.output.text import tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
 

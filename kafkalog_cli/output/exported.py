@@ -16,7 +16,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from kafkalog.change.lake import ExportedPart, ExportSummary
     from kafkalog.change.lake.model import Gap
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style
 
 
 def _files(summary: ExportSummary) -> int:

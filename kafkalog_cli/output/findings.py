@@ -15,8 +15,8 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.objects import DEFECT, Field, ObjectType
-from kafkalog_cli.output.text import PLAIN, size_cell
+from kafkalog_cli.output.objects import DEFECT, PLAIN, Field, ObjectType
+from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

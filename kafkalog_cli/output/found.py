@@ -14,8 +14,7 @@ from kafkalog_cli.output.text import Tone, bytes_cell
 if TYPE_CHECKING:
     from kafkalog.answers.search.scanning import Found, Occurrence
     from kafkalog.model import Record
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 def _of_record(one: Field[Any]) -> Field[Any]:

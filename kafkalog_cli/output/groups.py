@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.node.state.coordinators import Coordinator
     from kafkalog.node.state.model import Group, Member, OffsetChange, OffsetLag
     from kafkalog.node.state.transactions import OpenData, TransactionalId
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from kafkalog_cli.output.text import bytes_cell, bytes_value, size_text, time_te
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style
 
 
 @dataclass(frozen=True, slots=True)

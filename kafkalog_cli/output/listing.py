@@ -12,8 +12,7 @@ from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_par
 from kafkalog_cli.output.text import Tone, file_cell, size_text
 
 if TYPE_CHECKING:
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 _ALL_FILES: Final = "all files; indexes without preallocated space"
 _MODIFIED: Final = "when the file was last modified"

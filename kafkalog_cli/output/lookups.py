@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog.model import Record
     from kafkalog.node.lookup import Lookup, Step
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -> None:

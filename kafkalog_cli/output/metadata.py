@@ -20,8 +20,7 @@ if TYPE_CHECKING:
         PartitionState,
         TopicState,
     )
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 _RECORD: Final = re.compile(r"\w+[(\[](.*)[)\]]", re.DOTALL)
 _FIELD_START: Final = re.compile(r"(?:^|, )(\w+)=")

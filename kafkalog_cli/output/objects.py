@@ -6,6 +6,7 @@ A declaration gives the objects, the cells of tables, and the sections of `docs/
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, tzinfo
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -13,13 +14,14 @@ from formats.late_classes import dataclass
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect
 from kafkalog_cli.output.kinds import INT, TEXT
-from kafkalog_cli.output.text import PLAIN, Toned
+from kafkalog_cli.output.text import BytesFormat, Toned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog_cli.output.kinds import Kind
-    from kafkalog_cli.output.text import Style, Tone
+    from kafkalog_cli.output.text import Tone
 
 T = TypeVar("T")
 Row = dict[str, object]
@@ -31,6 +33,28 @@ MEANING_OF_CONFIGS: Final = (
     "`FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` (its name there; null for a "
     "default)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """The style of values.
+
+    Attributes:
+        exact: whether tables have plain numbers for sizes and times.
+        zone: time zone of the times in tables.
+        bytes_form: form of keys, values and header values.
+        states: whether batches and records state where their log lives.
+        decoder: how records of an internal topic are decoded.
+    """
+
+    exact: bool = False
+    zone: tzinfo = UTC
+    bytes_form: BytesFormat = BytesFormat.AUTO
+    states: bool = False
+    decoder: PayloadKind | None = None
+
+
+PLAIN: Final = Style()
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from kafkalog_cli.output.objects import Column, Field, ObjectType
 
 if TYPE_CHECKING:
     from kafkalog.answers.overview.gathering import Report
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from kafkalog_cli.output.text import bytes_cell, bytes_value, size_text, time_ce
 
 if TYPE_CHECKING:
     from kafkalog.tables.profiles.model import Profile
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 _HOT_KEYS_SHOWN: Final = 3
 

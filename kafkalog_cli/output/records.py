@@ -16,8 +16,7 @@ from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value, compression_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 def control_type(record: Record) -> str | None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.change.repair.rebuild import IndexedPartition
     from kafkalog.change.repair.run import RecoveredPartition
     from kafkalog.node.recovery import NodeStart
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style
 
 
 @dataclass(frozen=True, slots=True)

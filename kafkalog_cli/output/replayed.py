@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kafkalog.wire.producing.model import Replayed, ReplayListener, TranslatedOffset
     from kafkalog.wire.producing.run import ReplaySummary
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import ByteProgress
-    from kafkalog_cli.output.text import Style
 
 
 class ShownLog(NamedTuple):

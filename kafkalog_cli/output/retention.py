@@ -29,8 +29,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from kafkalog.change.retention.simulation import Check, Schedule
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 class Judged(NamedTuple):

@@ -16,8 +16,7 @@ from kafkalog_cli.output.text import size_text, time_text
 if TYPE_CHECKING:
     from kafkalog.change.roll.replay import SimulatedSegment
     from kafkalog.change.roll.simulate import Trial
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import FileEntry
     from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 class Entry(NamedTuple):

@@ -9,14 +9,13 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from formats.late_classes import dataclass
 from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.model import Batch
+    from kafkalog_cli.output.objects import Style
 
 
 class Tone(StrEnum):
@@ -103,28 +102,6 @@ class BytesFormat(StrEnum):
     UTF8 = "utf8"
     HEX = "hex"
     BASE64 = "base64"
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """The style of values.
-
-    Attributes:
-        exact: whether tables have plain numbers for sizes and times.
-        zone: time zone of the times in tables.
-        bytes_form: form of keys, values and header values.
-        states: whether batches and records state where their log lives.
-        decoder: how records of an internal topic are decoded.
-    """
-
-    exact: bool = False
-    zone: tzinfo = UTC
-    bytes_form: BytesFormat = BytesFormat.AUTO
-    states: bool = False
-    decoder: PayloadKind | None = None
-
-
-PLAIN: Final = Style()
 
 
 def json_escape(match: re.Match[str]) -> str:

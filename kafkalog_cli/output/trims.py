@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.change.retention.run import TrimmedPartition
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style
 
 RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     "retention_applied",

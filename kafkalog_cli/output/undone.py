@@ -12,8 +12,7 @@ from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from kafkalog.change.journal import PartitionUndo, RecordedRun, Undo
-    from kafkalog_cli.output.objects import View
-    from kafkalog_cli.output.text import Style
+    from kafkalog_cli.output.objects import Style, View
 
 
 class Restored(NamedTuple):

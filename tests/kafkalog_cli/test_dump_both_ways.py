@@ -15,8 +15,8 @@ from kafkalog.log.columns import pipeline
 from kafkalog.log.text import kafka_text, objects
 from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.records import BATCH, RECORD
-from kafkalog_cli.output.text import Style
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
 from tests.kafkalog.log.columns.test_twins import logs
 from tests.sampling import examples
