@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import OffsetsMissingError, UsageError
+from kafkalog.files.offsets import LeftOut
 from kafkalog.io.paths import file_system
 from kafkalog.model import present_ms
 from kafkalog.node.lookup import lookup_timestamp
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Isolation
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables import Bounds
@@ -293,11 +295,14 @@ def planned(
                 edge.require_known(key_of(target.partition) for target in targets)
         tell_differences(targets, None)
         found = list(each_planned(targets, within_edges, at_ms, gaps))
-    cut = [end for _, end in found if end is not None and end.high_watermark.above]
-    if cut:
-        more = f" (and of {len(cut) - 1} more)" if len(cut) > 1 else ""
-        warnings.warn(f"{cut[0].name}: {cut[0].high_watermark.left_out}{more}", stacklevel=2)
+    warn_of_left_out(end for _, end in found if end is not None)
     return [split for splits, _ in found for split in splits]
+
+
+def warn_of_left_out(ends: Iterable[PartitionOffsets]) -> None:
+    """Warn, in the words of other readers, of the records that bounds leave out."""
+    for line in LeftOut.by(ends).lines(" (end=log includes them)"):
+        warnings.warn(line, stacklevel=2)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

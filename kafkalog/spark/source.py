@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkalog.errors import UsageError
-from kafkalog.spark.offsets import bounds_of, key_of, require_batch
+from kafkalog.spark.offsets import bounds_of, key_of, require_batch, warn_of_left_out
 from kafkalog.spark.options import parse_options, require_stream
 from kafkalog.spark.plans import PLANS, note_request, tasks_in
 from kafkalog.spark.reading import columns_of, read_task, tasks_of
@@ -61,6 +61,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         losses = refuse_loss if asked.fails_on_loss else LossWarnings()
         self._tail = Tail(asked.paths, asked.request, losses=losses)
         self._target: Offsets | None = None
+        self._is_new = True
         self._waits_until = 0.0
 
     def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names
@@ -93,6 +94,9 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return how far the next batch goes: nowhere while it waits for more."""
+        if self._is_new:
+            self._is_new = False
+            warn_of_left_out(self._tail.ends())
         if self._waits(start, limit):
             return start
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None

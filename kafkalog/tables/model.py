@@ -193,6 +193,7 @@ class Request:
             need no request for them; see `Split.looks_for_gap`.
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
+        notes_hosting: whether partitions are noted that are not where the cluster has them.
     """
 
     table: TableName = TableName.RECORDS
@@ -208,6 +209,7 @@ class Request:
     pattern: str | None = None
     gaps_when_read: bool = False
     requires_assigned: bool = True
+    notes_hosting: bool = True
 
     @property
     def joins_tiers(self) -> bool:

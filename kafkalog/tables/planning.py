@@ -22,7 +22,7 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
-from kafkalog.node.choice import metadata_logs, paths_of_others
+from kafkalog.node.choice import metadata_logs, note_hosting, paths_of_others
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import open_targets, passed_over, require_topics, unlisted_of
 from kafkalog.node.view import show, summary
@@ -321,6 +321,8 @@ def _meant(
     unopened = (one for target in targets for one in passed_over(target))
     require_topics(request.required_topics, (one.topic for one in (*there, *unopened)))
     request.require_assigned((partition.topic, partition.partition) for partition in there)
+    if request.notes_hosting:
+        note_hosting(targets, lambda one: _is_wanted(one, request, is_named=False))
     for partition, error in unlisted:
         if _is_wanted(partition, request, is_named=False):
             failed(partition, error)

@@ -19,7 +19,7 @@ from kafkalog.files.offsets import name_of
 from kafkalog.log.living import CHANGES, answered, listing_again
 from kafkalog.model import End, Replicas
 from kafkalog.node.identity import topic_id_of
-from kafkalog.tables.model import Loss, LossReason, TableName, fail, log_of
+from kafkalog.tables.model import Loss, LossReason, TableName, fail, has_bounds, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,
@@ -103,6 +103,7 @@ class Tail:
         self._request = replace(  # they can be deleted later
             request, required_topics=frozenset(), requires_assigned=False
         )
+        self._is_new = True
         self._lose = losses
         self._gaps = gaps
         self._differences = differences
@@ -127,6 +128,16 @@ class Tail:
         """
         logs = self._logs(self._first_request if is_first else self._request)
         return self._of_each(logs, lambda _, log: _position(log, self._end_of(log)))
+
+    @listing_again
+    def ends(self) -> list[PartitionOffsets]:
+        """Return the bounds of the logs that no running broker may append to."""
+        logs = self._logs(self._request) if has_bounds(self._request) else {}
+        bounds = self._of_each(logs, lambda _, log: self._bounds_of(log))
+        return [one for one in bounds.values() if one is not None]
+
+    def _bounds_of(self, log: UnifiedLog) -> PartitionOffsets | None:
+        return None if log.may_grow else log.offsets.of_partition(self._request.isolation)
 
     @listing_again
     def advance(
@@ -249,7 +260,9 @@ class Tail:
                 found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
+        request = replace(request, notes_hosting=self._is_new)
         targets = find_targets(self._paths, request, failed=self._lack)
+        self._is_new = False
         tell_differences(targets, self._differences)
         return {self._key_of(target.listed): log_of(target, request) for target in targets}
 

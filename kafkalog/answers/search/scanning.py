@@ -14,7 +14,7 @@ from kafkalog.log.batches.selection import ReadPlan, Selection, planned_records,
 from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
-from kafkalog.node.choice import metadata_logs, paths_of_others
+from kafkalog.node.choice import metadata_logs, note_hosting, paths_of_others
 from kafkalog.node.reader import plan_reading, require_log
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import partitions_of, require_topics, topics_of, unlisted_of
@@ -104,6 +104,7 @@ def logs_of(
         UsageError: a topic has no partition at the targets.
     """
     require_topics(topics, topics_of(targets) if topics else ())
+    note_hosting(targets, lambda one: topics is None or one.topic in topics)
     files: list[Target] = []
     wanted: list[PartitionDir] = []
     for one in joined(targets, topics) if view != LogView.ALL else targets:

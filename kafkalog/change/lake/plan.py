@@ -37,7 +37,6 @@ from kafkalog.io.documents import (
 from kafkalog.io.paths import file_system
 from kafkalog.log.defects import raise_defect
 from kafkalog.model import LogView, computed_once
-from kafkalog.node.choice import note_hosting
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, TableName, fail, partition_ends
 from kafkalog.tables.planning import find_targets
@@ -278,7 +277,6 @@ def make_plan(
             splits = plan_splits(
                 paths, wanted, ends=tell, differences=differences, gaps=gaps, failed=lacks
             )
-        note_hosting(paths, request.bounds.topics)
         _require_each_once(splits)
         sources = _sources(splits)
     suffix, number = asked.writing.suffix, None if increment is None else increment.number
