@@ -12,7 +12,7 @@ from formats.late_classes import dataclass
 from kafkalog.errors import DataError, GoneError, UsageError
 from kafkalog.log.living import about_a_log
 from kafkalog.model import End, Isolation, LogView, Replicas
-from kafkalog.node.sightings import Sighting
+from kafkalog.node.claims import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -278,7 +278,7 @@ class Split:
     aborted: tuple[tuple[int, int, int], ...] = ()
     first_offset: int | None = None
     next_offset: int | None = None
-    seen: Sighting | None = None
+    seen: Claim | None = None
     view: LogView = LogView.STARTED
     copies: tuple[str, ...] = ()
     lineages: tuple[tuple[tuple[int, int], ...], ...] = ()
@@ -308,7 +308,7 @@ class Split:
                 "table": TableName(fields["table"]),
                 "aborted": aborted,
                 "view": LogView(fields["view"]),
-                "seen": None if seen is None else Sighting.from_json(seen),
+                "seen": None if seen is None else Claim.from_json(seen),
                 "copies": tuple(fields.get("copies", ())),
                 "lineages": tuple(
                     tuple((epoch, start) for epoch, start in one)

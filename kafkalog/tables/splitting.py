@@ -19,7 +19,7 @@ from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
-from kafkalog.node.sightings import Sighting
+from kafkalog.node.claims import Claim
 from kafkalog.tables.merged_log import MergedLog
 from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of
 
@@ -42,7 +42,7 @@ def splits_of(
 ) -> Iterator[Split]:
     """Yield the splits of one log that was listed after a time; the rest as in `plan_splits`."""
     partition, segments = target.partition, target.segments
-    seen = Sighting.of(target.listed, at_ms)
+    seen = Claim.of(target.listed, at_ms)
     plain = Split(
         request.table,
         os.path.dirname(partition.path),
@@ -78,7 +78,7 @@ def splits_of(
                 yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
 
 
-def _seen_file(seen: Sighting, path: str) -> Sighting:
+def _seen_file(seen: Claim, path: str) -> Claim:
     with Source(path) as source:
         return seen.of_part(source, 0, source.size_bytes)
 
@@ -220,7 +220,7 @@ class _LogSplits:
                     high=following if last == bounds[-1] else next_offset,
                 )  # fmt: skip
 
-    def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
+    def _seen(self, source: Source, start: int, end: int) -> Claim | None:
         seen = None if is_remote(source.path) else self._plain.seen
         return None if seen is None else seen.of_part(source, start, end)
 
