@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Split
-    from kafkalog.tables.model import Offsets, Request
+    from kafkalog.tables.model import Offsets
 
 
 class SplitPartition(InputPartition):
@@ -191,30 +191,9 @@ class UnplannedDataSource(PlannedDataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of nothing."""
-        del schema
         asked = parse_options(self.options)
-        if asked.pushes_filters and self.plans is not None:
-            return _FilteringNoRows(asked.request, self.plans)
-        return _NoRows()
-
-
-class _NoRows(DataSourceReader):
-    def partitions(self) -> Sequence[InputPartition]:
-        return []
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        raise AssertionError(partition)
-
-
-class _FilteringNoRows(_NoRows):
-    def __init__(self, request: Request, plans: str) -> None:
-        self._request = request
-        self._plans = plans
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 # Spark's name
-        bounds = bounds_of(filters, self._request.bounds)
-        note_request(self._plans, replace(self._request, bounds=bounds))
-        return filters
+        kind = _FilteringNoRows if asked.pushes_filters and self.plans is not None else _NoRows
+        return kind(asked, schema, self.plans)
 
 
 class TableReader(DataSourceReader):
@@ -246,6 +225,19 @@ class FilteringReader(TableReader):
         bounds = bounds_of(filters, request.bounds)
         self._asked = replace(self._asked, request=replace(request, bounds=bounds))
         return filters
+
+
+class _NoRows(TableReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        return []
+
+
+class _FilteringNoRows(_NoRows, FilteringReader):
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 # Spark's name
+        assert self._plans is not None, "it is made only with them"
+        left = super().pushFilters(filters)
+        note_request(self._plans, self._asked.request)
+        return left
 
 
 def _chosen(asked: SourceOptions, schema: StructType) -> Any:
