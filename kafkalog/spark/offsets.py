@@ -13,20 +13,20 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import OffsetsMissingError, UsageError
-from kafkalog.files.offsets import LeftOut
+from kafkalog.errors import Events, OffsetsMissingError, UsageError
+from kafkalog.files.offsets import LeftOut, PartitionOffsets
 from kafkalog.io.paths import file_system
 from kafkalog.model import present_ms
 from kafkalog.node.lookup import lookup_timestamp
+from kafkalog.tables.listeners import LOSS_HINT
 from kafkalog.tables.model import OF_LOGS, log_of
-from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import each_planned, find_targets, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kafkalog.errors import Listener
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Isolation
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables import Bounds
@@ -270,7 +270,7 @@ def planned(
     paths: Sequence[str],
     request: Request,
     edges: Edges,
-    gaps: Callable[[Target], object],
+    listener: Listener,
     find: Callable[[Sequence[str], Request], list[Target]] = find_targets,
 ) -> list[Split]:
     """Return the splits of a table between two edges. Raises as `plan_splits`, and `Edges`."""
@@ -294,9 +294,12 @@ def planned(
             if edge is not None:
                 edge.require_known(key_of(target.partition) for target in targets)
         tell_differences(targets, None)
-        found = list(each_planned(targets, within_edges, at_ms, gaps))
-    warn_of_left_out(end for _, end in found if end is not None)
-    return [split for splits, _ in found for split in splits]
+        met = Events()
+        found = list(each_planned(targets, within_edges, at_ms, met))
+    for event in met.heard:
+        listener.hear(event)
+    warn_of_left_out(event for event in met.heard if isinstance(event, PartitionOffsets))
+    return [split for splits in found for split in splits]
 
 
 def warn_of_left_out(ends: Iterable[PartitionOffsets]) -> None:

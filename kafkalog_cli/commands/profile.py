@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.files.offsets import PartitionOffsets
 from kafkalog.model import End, LogView, Replicas
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
@@ -25,7 +24,6 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.node.view import Difference
     from kafkalog.tables import Request
     from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.outcome import Outcome
@@ -150,8 +148,6 @@ def _profiles(
     from kafkalog_cli.outcome import show_parent
 
     look_at_targets(paths, parents=show_parent)  # only for its notes
-    differences: list[Difference] = []
-    ends: list[PartitionOffsets] = []
     with choice.open() as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(
@@ -160,13 +156,9 @@ def _profiles(
             request,
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,
-            differences=differences.append,
-            ends=ends.append,
-            missing=outcome.hear,
-            failed=outcome.hear,
+            listener=outcome,
         )
-    outcome.differs(differences)
-    outcome.leaves_out(ends)
+    outcome.report_logs()
     return found
 
 
