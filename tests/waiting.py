@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.node import sightings
+from kafkalog.node import claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ HANG_S = 600.0
 def until_settled(top: Path) -> None:
     """Wait until no file in a directory looks as if it changed after a plan that is made now."""
     newest_ns = max(path.lstat().st_ctime_ns for path in (top, *top.rglob("*")))
-    slack_ns = 2 * sightings._CLOCK_SLACK_MS * 10**6
+    slack_ns = 2 * claims._CLOCK_SLACK_MS * 10**6
     until(lambda: time.time_ns() > newest_ns + slack_ns)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import socket
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -27,7 +26,7 @@ from kafkalog.io.paths.reading import reading
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.segment import OpenSegment, cut_positions
 from kafkalog.model import Defect, Level, present_ms
-from kafkalog.node.sightings import Sighting
+from kafkalog.node.claims import Claim, other_files
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -63,12 +62,10 @@ class Unseen:
     """A partition directory that a task does not find, or finds with other files.
 
     Attributes:
-        host: where the task ran.
-        reason: what it found.
+        message: what it found, and on which host.
     """
 
-    host: str
-    reason: str
+    message: str
 
 
 Told = list[Defect] | Walked | Unseen
@@ -122,9 +119,8 @@ def plan_tasks(
     for number, partition in enumerate(partitions):
         cost, described = _cost(partition), _described(number, partition, schedule)
         if cost > large:
-            seen = described["seen"]
             pieces = [
-                {**how, "seen": seen, "parts": parts}
+                {**how, "claim": described["claim"], "parts": parts}
                 for parts in _pieces(partition, schedule, large)
             ]
             tasks.append({**how, "partitions": [described], "pieces": pieces})
@@ -151,10 +147,14 @@ def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
     from kafkalog.check.walk import read_range
 
     with _reading(piece):
-        if piece["seen"] is not None:
-            Sighting.from_json(piece["seen"]).require_same()
+        _require(piece["claim"])
         for part in piece["parts"]:
             yield from read_range(part, piece["threads"])
+
+
+def _require(claim: Mapping[str, Any] | None) -> None:
+    if claim is not None:
+        Claim.from_json(claim).require()
 
 
 def told_of(row: bytes) -> tuple[int, Told]:
@@ -169,13 +169,13 @@ def _cost(partition: PartitionDir) -> int:
 
 def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
     path = file_system.absolute(partition.path)
-    seen, at_ms = None, present_ms()
+    claim, at_ms = None, present_ms()
     with suppress(DataError):  # it is gone, as the tasks will find
-        seen = Sighting.of(list_partition(path), at_ms)
+        claim = Claim.of(list_partition(path), at_ms)
     return {
         "number": number,
         "path": path,
-        "seen": None if seen is None else asdict(seen),
+        "claim": None if claim is None else asdict(claim),
         "left_out": [
             file_system.absolute(segment.log.path)
             for segment in partition.segments
@@ -224,15 +224,15 @@ def _bounds(segment: Segment, split_bytes: int) -> list[int]:
 def _walk(
     task: Mapping[str, Any], described: Mapping[str, Any], made: Iterator[bytes] | None
 ) -> Iterator[Told]:
-    path = described["path"]
     try:
-        directory = list_partition(path)
+        directory = list_partition(described["path"])
     except DataError as error:
-        yield Unseen(socket.gethostname(), error.message)
+        yield Unseen(other_files(error.message))
         return
-    seen = described["seen"]
-    if seen is not None and (reason := Sighting.from_json(seen).other_disk()) is not None:
-        yield Unseen(socket.gethostname(), f"{reason}.")
+    try:
+        _require(described["claim"])
+    except DataError as error:
+        yield Unseen(error.message)
         return
     run = Verification(
         schedule=Schedule(level=Level(task["level"]), left_out=described["left_out"]),
@@ -336,11 +336,7 @@ def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
         list_partition(directory.path)
     except DataError:
         return
-    raise UnreadableError(
-        f"The worker on {unseen.host} sees other files: {unseen.reason}",
-        path=directory.path,
-        hint=_HINT,
-    )
+    raise UnreadableError(unseen.message, path=directory.path, hint=_HINT)
 
 
 def _require_unreadable(defect: Defect) -> None:

@@ -11,9 +11,10 @@ import os
 import warnings
 from collections import defaultdict
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from formats.file_names import DirectoryState, parse_directory_name
+from formats.file_names import DirectoryState, partition_of
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError, UsageError, on_left_out
 from kafkalog.files.log_dir import LogDirListing, LogDirTop, PartitionDir, list_partition
@@ -22,12 +23,13 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
 from kafkalog.io.wording import some_of
 from kafkalog.node.identity import image_of, newest_metadata, topic_id_of
-from kafkalog.node.targets import look_at_targets, partitions_of
+from kafkalog.node.targets import names_in, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kafkalog.node.cluster_image import ClusterImage
+    from kafkalog.node.recovery import NodeStart
     from kafkalog.node.targets import Target
 
 _NAMED_MAX: Final = 8
@@ -208,40 +210,44 @@ def _others(
     yield from groups.items()
 
 
-def note_hosting(paths: Iterable[str], topics: Collection[str] | None) -> None:
+def note_hosting(
+    targets: Iterable[Target | LogDirTop], is_read: Callable[[PartitionDir], bool]
+) -> None:
     """Note which partitions of log directories are not where the cluster's metadata have them.
 
     Args:
-        paths: of log directories and their parents; others are passed over.
-        topics: those that are read; None for all but internal ones.
+        targets: where they are; what is no log directory is passed over.
+        is_read: whether a partition, of which only the path is known, would be read.
 
     Cost:
-        Where one of them has the metadata log, the image is read; else only names are.
+        Where one of them has the metadata log, the image is read, once in a run.
     """
-    tops = [
-        one
-        for one in look_at_targets(paths, lambda _: None)
-        if isinstance(one, LogDirTop) and not is_object(one.path)
-    ]
-    if not any(_METADATA in one.directories for one in tops):
-        return
-    from kafkalog.node.recovery import NodeDir, nodes_of
-
-    for node in nodes_of([NodeDir(_by_names(one)) for one in tops]):
-        for line in node.misplaced(topics):
+    tops = tuple(
+        LogDirTop(one.path, one.files, tuple(sorted(names_in(one))))
+        for one in targets
+        if isinstance(one, LogDirListing | LogDirTop) and not is_object(one.path)
+    )
+    metadata = []
+    for place in (one.path for one in tops if _METADATA in one.directories):
+        with suppress(DataError):  # `verify` reports it
+            metadata.append(list_partition(os.path.join(place, _METADATA)))
+    for node in _nodes_at(tops, tuple(metadata)) if metadata else ():
+        for line in node.misplaced(is_read):
             _tell(line)
 
 
-def _by_names(top: LogDirTop) -> LogDirListing:
-    """Return a log directory with its partitions; files are only listed of the metadata log."""
-    found = []
-    for name in top.directories:
-        parsed, path = parse_directory_name(name), os.path.join(top.path, name)
-        if parsed is not None:
-            with suppress(DataError):
-                partition = PartitionDir(path, parsed, ())
-                found.append(list_partition(path) if name == _METADATA else partition)
-    return LogDirListing(top.path, top.files, tuple(found))
+@lru_cache(1)  # each table of a query has a plan
+def _nodes_at(tops: tuple[LogDirTop, ...], metadata: tuple[PartitionDir, ...]) -> list[NodeStart]:
+    """Return the nodes of log directories; files are only listed of their metadata logs."""
+    from kafkalog.node.recovery import NodeDir, nodes_of
+
+    known = {one.path: one for one in metadata}
+    dirs = []
+    for top in tops:
+        paths = [os.path.join(top.path, name) for name in top.directories]
+        found = (known.get(one) or PartitionDir(one, partition_of(one), ()) for one in paths)
+        dirs.append(NodeDir(LogDirListing(top.path, top.files, tuple(found))))
+    return nodes_of(dirs)
 
 
 def _listed(places: dict[str, list[str]]) -> str:

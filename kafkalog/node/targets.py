@@ -156,7 +156,7 @@ def of_one_moment(targets: Sequence[T], opens: Callable[[str], T | Parent]) -> l
     return found
 
 
-def _names_in(log_dir: LogDirListing | LogDirTop) -> set[str]:
+def names_in(log_dir: LogDirListing | LogDirTop) -> set[str]:
     """Return the names of the partition directories that a log directory had."""
     if isinstance(log_dir, LogDirTop):
         return {name for name in log_dir.directories if parse_directory_name(name)}
@@ -166,7 +166,7 @@ def _names_in(log_dir: LogDirListing | LogDirTop) -> set[str]:
 
 def _is_as_listed(log_dir: LogDirListing | LogDirTop) -> bool:
     """Return whether no partition came or went since a log directory was listed."""
-    before = _names_in(log_dir)
+    before = names_in(log_dir)
     with suppress(OSError, DataError):
         now = {name for name in file_system.names(log_dir.path) if parse_directory_name(name)}
         came = (os.path.join(log_dir.path, name) for name in now - before)
@@ -179,7 +179,7 @@ def _moving(log_dirs: Sequence[LogDirListing | LogDirTop]) -> set[str]:
 
     It gives the new directory its name before it takes it from the old one.
     """
-    living = {one.path: _names_in(one) for one in log_dirs if is_broker_running(one.path)}
+    living = {one.path: names_in(one) for one in log_dirs if is_broker_running(one.path)}
     return {
         path
         for pair in combinations(living, 2)

@@ -80,14 +80,7 @@ def _taken(
     session: SparkSession, frame: DataFrame, count: int, done: Callable[[int], None] | None
 ) -> Iterator[Any]:
     """Yield the rows of tasks in order, a few tasks at once; the first means that all are done."""
-    so_far = 0
-
-    def tell(tasks_done: int) -> None:
-        nonlocal so_far
-        if done is not None and so_far < min(tasks_done, count):
-            done(min(tasks_done, count) - so_far)
-            so_far = min(tasks_done, count)
-
+    tell = _counting(count, done)
     if count <= _TASKS_AT_ONCE:
         collected = run_job(session, frame.collect, tell)
         tell(count)
@@ -107,6 +100,19 @@ def _taken(
         yield row
         with errors_as_ours():
             row = next(rows, None)
+
+
+def _counting(count: int, done: Callable[[int], None] | None) -> Callable[[int], None]:
+    """Return what is told how many of the tasks are done, and passes on how many more that are."""
+    so_far = 0
+
+    def tell(tasks_done: int) -> None:
+        nonlocal so_far
+        if done is not None and so_far < min(tasks_done, count):
+            done(min(tasks_done, count) - so_far)
+            so_far = min(tasks_done, count)
+
+    return tell
 
 
 def by_id(frame: DataFrame, count: int, number: Column) -> DataFrame:
@@ -161,7 +167,7 @@ def _row(number: int, piece: int, row: int, data: bytes | None, error: str | Non
 
 
 def _rows_of(number: int, piece: int, made: Iterable[bytes]) -> Iterator[Any]:
-    """Yield a row per result; errors become rows, because Spark would retry the task."""
+    """Yield a row per result; errors become rows, because Spark would run the task again."""
     count = -1
     try:
         for count, data in enumerate(made):
@@ -170,30 +176,36 @@ def _rows_of(number: int, piece: int, made: Iterable[bytes]) -> Iterator[Any]:
         yield _row(number, piece, count + 1, None, json.dumps(told(of_task(error))))
 
 
-class _Whole:
+class _Tasks:
+    """Runs tasks in a worker of Spark's."""
+
+    def __init__(self, called: Called) -> None:
+        self._called = called
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        work = self._called.load()
+        for row in itertools.chain.from_iterable(batch.to_pylist() for batch in batches):
+            yield from self._rows(work, row["number"], row["piece"], json.loads(row["task"]))
+
+    def _rows(self, work: Callable[..., Any], number: int, piece: int, task: Task) -> Iterator[Any]:
+        """Yield the rows of a task that has one result."""
+        results = (json.dumps(work(one)).encode() for one in (task,))
+        yield from _rows_of(number, piece, results)
+
+
+class _Whole(_Tasks):
     """Runs tasks that have no pieces."""
 
-    def __init__(self, called: Called) -> None:
-        self._called = called
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        work = self._called.load()
-        for row in itertools.chain.from_iterable(batch.to_pylist() for batch in batches):
-            yield from _rows_of(row["number"], 0, work(json.loads(row["task"]), iter(())))
+    def _rows(self, work: Callable[..., Any], number: int, piece: int, task: Task) -> Iterator[Any]:
+        yield from _rows_of(number, piece, work(task, iter(())))
 
 
-class _Piece:
+class _Piece(_Tasks):
     """Runs pieces; one without output also yields a row, so that its task is done."""
 
-    def __init__(self, called: Called) -> None:
-        self._called = called
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        work = self._called.load()
-        for row in itertools.chain.from_iterable(batch.to_pylist() for batch in batches):
-            number, piece = row["number"], row["piece"]
-            yield _row(number, piece, -1, None, None)
-            yield from _rows_of(number, piece, work(json.loads(row["task"])))
+    def _rows(self, work: Callable[..., Any], number: int, piece: int, task: Task) -> Iterator[Any]:
+        yield _row(number, piece, -1, None, None)
+        yield from _rows_of(number, piece, work(task))
 
 
 class _Gathered:
@@ -223,9 +235,6 @@ def _data(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
             raise told_error(json.loads(row["error"]))
         if row["data"] is not None:
             yield row["data"]
-
-
-_RESULT = "number long, result string, error string"
 
 
 class SparkEngine:
@@ -259,27 +268,19 @@ class SparkEngine:
         if not tasks:
             return
         called = Called.of(work)
-        rows = [(number, json.dumps(task)) for number, task in enumerate(tasks)]
-        so_far = 0
-
-        def tell(count: int) -> None:
-            nonlocal so_far
-            if done is not None:
-                done(count - so_far)
-                so_far = count
+        rows = [(number, 0, json.dumps(task)) for number, task in enumerate(tasks)]
+        tell = _counting(len(tasks), done)
 
         def collect() -> list[Any]:
-            frame = self.session.createDataFrame(rows, "number long, task string")
-            frame = by_id(frame, len(rows), frame.number.cast("int"))
-            return frame.mapInArrow(_Runner(called), _RESULT).collect()
+            return spread(self.session, rows).mapInArrow(_Tasks(called), _ROWS).collect()
 
-        ended = sorted(run_job(self.session, collect, tell), key=lambda row: row.number)
+        ended = sorted(run_job(self.session, collect, tell), key=itemgetter(*_ORDER))
         tell(len(ended))
         for row in ended:
             if row.error is not None:
                 raise told_error(json.loads(row.error))
         for row in ended:
-            yield row.number, json.loads(row.result)
+            yield row.number, json.loads(bytes(row.data))
 
     def stream(
         self,
@@ -301,26 +302,3 @@ def parallelism_of(session: SparkSession) -> int:
     partition = session.range(1 << 16).selectExpr("spark_partition_id() AS number")
     [last] = run_job(session, partition.agg({"number": "max"}).collect)
     return 1 + int(last[0])
-
-
-class _Runner:
-    """Runs tasks in a worker of Spark's; our errors come back as rows, to prevent retries."""
-
-    def __init__(self, called: Called) -> None:
-        self._called = called
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        work = self._called.load()
-        for batch in batches:
-            for row in batch.to_pylist():
-                result = error = None
-                try:
-                    result = json.dumps(work(json.loads(row["task"])))
-                except Exception as raised:  # noqa: BLE001 # Spark would run the task again
-                    error = json.dumps(told(of_task(raised)))
-                yield pa.RecordBatch.from_pydict(
-                    {"number": [row["number"]], "result": [result], "error": [error]},
-                    schema=pa.schema(
-                        [("number", pa.int64()), ("result", pa.string()), ("error", pa.string())]
-                    ),
-                )

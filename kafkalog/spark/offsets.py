@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import OffsetsMissingError, UsageError
-from kafkalog.files.offsets import PartitionOffsets
+from kafkalog.files.offsets import LeftOut, PartitionOffsets
 from kafkalog.io.paths import file_system
 from kafkalog.log.defects import Events
 from kafkalog.model import present_ms
@@ -297,14 +297,16 @@ def planned(
         tell_differences(targets, None)
         met = Events()
         found = list(each_planned(targets, within_edges, at_ms, met))
-    ends = [event for event in met.heard if isinstance(event, PartitionOffsets)]
-    cut = [end for end in ends if end.high_watermark.above]
     for event in met.heard:
         listener.hear(event)
-    if cut:
-        more = f" (and of {len(cut) - 1} more)" if len(cut) > 1 else ""
-        warnings.warn(f"{cut[0].name}: {cut[0].high_watermark.left_out}{more}", stacklevel=2)
+    warn_of_left_out(event for event in met.heard if isinstance(event, PartitionOffsets))
     return [split for splits in found for split in splits]
+
+
+def warn_of_left_out(ends: Iterable[PartitionOffsets]) -> None:
+    """Warn, in the words of other readers, of the records that bounds leave out."""
+    for line in LeftOut.by(ends).lines(" (end=log includes them)"):
+        warnings.warn(line, stacklevel=2)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

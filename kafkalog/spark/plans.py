@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -40,9 +39,7 @@ def noted_requests(directory: str) -> list[Request]:
 
 def hand_over(directory: str, asked: SourceOptions, find: Find) -> None:
     """Plan what a scan will ask for. Arguments and errors are those of `batch_tasks`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the program has told how views differ from files
-        tasks = batch_tasks(asked, find)
+    tasks = batch_tasks(asked, find)
     _write(directory, _PLAN, (asked.request, tasks))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -74,17 +75,19 @@ def run_query(
         table: columns_for(query, table_schema(table).names, SCHEMAS[table].names)
         for table in tables_of(query)
     }
-    for table, columns in tables.items():
-        first(table, columns).createOrReplaceTempView(table)
-    frame = session.sql(query)
-    if looks:
-        used = _used_columns(frame)
-        if plans is not None:
-            for table in used:
-                _plan(given, table, plans, find)
-        for table, columns in (tables | used).items():
-            load(table, columns).createOrReplaceTempView(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the program has told what it leaves out
+        for table, columns in tables.items():
+            first(table, columns).createOrReplaceTempView(table)
         frame = session.sql(query)
+        if looks:
+            used = _used_columns(frame)
+            if plans is not None:
+                for table in used:
+                    _plan(given, table, plans, find)
+            for table, columns in (tables | used).items():
+                load(table, columns).createOrReplaceTempView(table)
+            frame = session.sql(query)
     numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
     return Answer(tuple(frame.columns), tuple(numbers), _rows(frame))
 

@@ -18,7 +18,6 @@ from kafkalog.errors import Listener, OffsetsMissingError
 from kafkalog.io.paths import file_system
 from kafkalog.log.defects import DELETED
 from kafkalog.model import Defect, Severity
-from kafkalog.node.choice import note_hosting
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import planned, require_batch
 from kafkalog.spark.options import Mode
@@ -82,7 +81,6 @@ def batch_tasks(asked: SourceOptions, find: Find = find_targets) -> list[tuple[S
         return planned(asked.paths, sized, asked.edges, TaskListener(asked), find)
 
     with file_system.listings_held(asked.paths):
-        note_hosting(asked.paths, asked.request.bounds.topics)
         return tasks_of(asked, plan) or [()]
 
 

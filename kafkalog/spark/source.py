@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkalog.errors import UsageError
-from kafkalog.spark.offsets import bounds_of, key_of, require_batch
+from kafkalog.spark.offsets import bounds_of, key_of, require_batch, warn_of_left_out
 from kafkalog.spark.options import parse_options, require_stream
 from kafkalog.spark.plans import PLANS, note_request, tasks_in
 from kafkalog.spark.reading import columns_of, read_task, tasks_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Split
-    from kafkalog.tables.model import Offsets, Request
+    from kafkalog.tables.model import Offsets
 
 
 class SplitPartition(InputPartition):
@@ -61,6 +61,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         listener = None if asked.fails_on_loss else LossWarnings()
         self._tail = Tail(asked.paths, asked.request, listener)
         self._target: Offsets | None = None
+        self._is_new = True
         self._waits_until = 0.0
 
     def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names
@@ -93,6 +94,9 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return how far the next batch goes: nowhere while it waits for more."""
+        if self._is_new:
+            self._is_new = False
+            warn_of_left_out(self._tail.ends())
         if self._waits(start, limit):
             return start
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
@@ -187,30 +191,9 @@ class UnplannedDataSource(PlannedDataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of nothing."""
-        del schema
         asked = parse_options(self.options)
-        if asked.pushes_filters and self.plans is not None:
-            return _FilteringNoRows(asked.request, self.plans)
-        return _NoRows()
-
-
-class _NoRows(DataSourceReader):
-    def partitions(self) -> Sequence[InputPartition]:
-        return []
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        raise AssertionError(partition)
-
-
-class _FilteringNoRows(_NoRows):
-    def __init__(self, request: Request, plans: str) -> None:
-        self._request = request
-        self._plans = plans
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 # Spark's name
-        bounds = bounds_of(filters, self._request.bounds)
-        note_request(self._plans, replace(self._request, bounds=bounds))
-        return filters
+        kind = _FilteringNoRows if asked.pushes_filters and self.plans is not None else _NoRows
+        return kind(asked, schema, self.plans)
 
 
 class TableReader(DataSourceReader):
@@ -242,6 +225,19 @@ class FilteringReader(TableReader):
         bounds = bounds_of(filters, request.bounds)
         self._asked = replace(self._asked, request=replace(request, bounds=bounds))
         return filters
+
+
+class _NoRows(TableReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        return []
+
+
+class _FilteringNoRows(_NoRows, FilteringReader):
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 # Spark's name
+        assert self._plans is not None, "it is made only with them"
+        left = super().pushFilters(filters)
+        note_request(self._plans, self._asked.request)
+        return left
 
 
 def _chosen(asked: SourceOptions, schema: StructType) -> Any:

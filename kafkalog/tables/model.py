@@ -12,7 +12,7 @@ from formats.late_classes import dataclass
 from kafkalog.errors import DataError, GoneError, UsageError
 from kafkalog.log.living import about_a_log
 from kafkalog.model import End, Isolation, LogView, Replicas
-from kafkalog.node.sightings import Sighting
+from kafkalog.node.claims import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -193,6 +193,7 @@ class Request:
             need no request for them; see `Split.looks_for_gap`.
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
+        notes_hosting: whether partitions are noted that are not where the cluster has them.
     """
 
     table: TableName = TableName.RECORDS
@@ -208,6 +209,7 @@ class Request:
     pattern: str | None = None
     gaps_when_read: bool = False
     requires_assigned: bool = True
+    notes_hosting: bool = True
 
     @property
     def joins_tiers(self) -> bool:
@@ -276,7 +278,7 @@ class Split:
     aborted: tuple[tuple[int, int, int], ...] = ()
     first_offset: int | None = None
     next_offset: int | None = None
-    seen: Sighting | None = None
+    seen: Claim | None = None
     view: LogView = LogView.STARTED
     copies: tuple[str, ...] = ()
     lineages: tuple[tuple[tuple[int, int], ...], ...] = ()
@@ -306,7 +308,7 @@ class Split:
                 "table": TableName(fields["table"]),
                 "aborted": aborted,
                 "view": LogView(fields["view"]),
-                "seen": None if seen is None else Sighting.from_json(seen),
+                "seen": None if seen is None else Claim.from_json(seen),
                 "copies": tuple(fields.get("copies", ())),
                 "lineages": tuple(
                     tuple((epoch, start) for epoch, start in one)

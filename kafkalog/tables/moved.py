@@ -43,7 +43,7 @@ def current_splits(split: Split) -> list[Split]:
     listed = [split]
     for _ in range(_LISTINGS_MAX):
         try:
-            if all(one.seen is None or one.seen.require_same() for one in listed):
+            if all(one.seen is None or one.seen.require() for one in listed):
                 return listed
             listed = splits_now(split, Losses(split, Strict()))
         except NotFoundError:

@@ -25,7 +25,7 @@ from kafkalog.log.batches.selection import segments_of
 from kafkalog.log.defects import Tolerant
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
-from kafkalog.node.choice import metadata_logs, paths_of_others
+from kafkalog.node.choice import metadata_logs, note_hosting, paths_of_others
 from kafkalog.node.outcome import summary
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import Target as Listed
@@ -260,6 +260,8 @@ def logs_among(
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
     meant, unlisted = _meant(opened, request, of_file)
+    if request.notes_hosting:
+        note_hosting(opened, lambda one: _is_wanted(one, request, is_named=False))
     lacking = [*unlisted]
     targets = []
 

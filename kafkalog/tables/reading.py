@@ -196,7 +196,7 @@ def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
         aborted.setdefault(producer_id, []).append(one)
     is_known = split.seen is not None and split.first_offset is not None
     again = partial(_plan_again, split, losses) if is_known else None
-    is_unchanged = None if split.seen is None else split.seen.require_same
+    is_unchanged = None if split.seen is None else split.seen.require
     return ReadPlan(
         (segment_of(split),), selection, aborted, again=again, is_unchanged=is_unchanged,
         low=split.first_offset,
@@ -207,7 +207,7 @@ def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPl
     """Plan the rest of a split, by offsets, after its file disappeared during the read."""
     assert split.seen is not None, "else it is not planned again"
     assert split.first_offset is not None, "nor then"
-    split.seen.require_same()  # else this is another disk
+    split.seen.require()  # else this is another disk
     first = max(split.first_offset, next_offset or 0)
     found = splits_now(replace(split, first_offset=first), losses)
     ends = [one for one in (split.next_offset, split.to_offset) if one is not None]

@@ -18,7 +18,7 @@ from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
-from kafkalog.node.sightings import Sighting
+from kafkalog.node.claims import Claim
 from kafkalog.tables.merged_log import MergedLog
 from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of, plain_split
 
@@ -47,7 +47,7 @@ def splits_of(
         looks_for_gaps: whether to look for what is missing between segments.
     """
     partition, segments = target.partition, target.segments
-    seen = Sighting.of(target.listed, at_ms)
+    seen = Claim.of(target.listed, at_ms)
     plain = replace(plain_split(partition, request), seen=seen)
     if request.table in OF_LOGS:
         splits = _LogSplits(target, request, plain)
@@ -75,7 +75,7 @@ def _of_indexes(segments: Iterable[Segment], plain: Split) -> Iterator[Split]:
             yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
 
 
-def _seen_file(seen: Sighting, path: str) -> Sighting:
+def _seen_file(seen: Claim, path: str) -> Claim:
     with Source(path) as source:
         return seen.of_part(source, 0, source.size_bytes)
 
@@ -217,7 +217,7 @@ class _LogSplits:
                     high=following if last == bounds[-1] else next_offset,
                 )  # fmt: skip
 
-    def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
+    def _seen(self, source: Source, start: int, end: int) -> Claim | None:
         seen = None if is_remote(source.path) else self._plain.seen
         return None if seen is None else seen.of_part(source, start, end)
 

@@ -31,7 +31,7 @@ from kafkalog.model import Defect, End, Replicas
 from kafkalog.node.identity import stated_topic_id
 from kafkalog.node.outcome import Difference
 from kafkalog.tables.listeners import LOSS_HINT
-from kafkalog.tables.model import Loss, LossReason, TableName, log_of
+from kafkalog.tables.model import Loss, LossReason, TableName, has_bounds, log_of
 from kafkalog.tables.planning import (
     find_targets,
     plan_splits,
@@ -104,6 +104,7 @@ class Tail:
         self._request = replace(  # they can be deleted later
             request, required_topics=frozenset(), requires_assigned=False
         )
+        self._is_new = True
         self._listener = listener
         self.lacking: set[str] = set()
         self.seen_end: Offsets | None = None
@@ -131,6 +132,16 @@ class Tail:
         """
         logs = self._logs(self._first_request if is_first else self._request)
         return self._of_each(logs, lambda _, log: _position(log, self._end_of(log)))
+
+    @listing_again
+    def ends(self) -> list[PartitionOffsets]:
+        """Return the bounds of the logs that no running broker may append to."""
+        logs = self._logs(self._request) if has_bounds(self._request) else {}
+        bounds = self._of_each(logs, lambda _, log: self._bounds_of(log))
+        return [one for one in bounds.values() if one is not None]
+
+    def _bounds_of(self, log: UnifiedLog) -> PartitionOffsets | None:
+        return None if log.may_grow else log.offsets.of_partition(self._request.isolation)
 
     @listing_again
     def advance(
@@ -245,7 +256,9 @@ class Tail:
                 found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
+        request = replace(request, notes_hosting=self._is_new)
         self.targets = find_targets(self._paths, request, _Heard(self))
+        self._is_new = False
         tell_differences(self.targets, self._listener)
         return {self._key_of(one.listed): log_of(one, request) for one in self.targets}
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.change.lake.model import ExportRequest
-from kafkalog.change.lake.plan import make_plan
-from kafkalog.errors import Listener
 from kafkalog.files.log_dir import LogDirListing, open_path
 from kafkalog.node.recovery import (
     Consequence,
@@ -23,14 +18,9 @@ from kafkalog.node.recovery import (
     nodes_of,
     predict_start,
 )
-from kafkalog.tables.model import Bounds, Request
-from kafkalog.wire.server.catalog import Catalog
-from kafkalog.wire.server.model import ServeListener, ServeOptions
 from tests.nodes import METADATA, STATES, Outcome, drawn_node, sizes_of, write_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.nodes import Log, State
 
 
@@ -156,59 +146,3 @@ def test_verify_and_recover_tell_the_same_start(
         if row["topic"] is not None and row["verdict"] in ("refuse", "stray", "truncate"):
             assert worst[row["path"]] == row["verdict"]
     assert summary["partitions_absent"] == len(state.created) * (state.error is None)
-
-
-def stray(node: Path) -> None:
-    shutil.copytree(node / "d2" / "orders-1", node / "d2" / "orders-2")
-
-
-def absent(node: Path) -> None:
-    shutil.rmtree(node / "d2" / "orders-1")
-
-
-def duplicate(node: Path) -> None:
-    shutil.copytree(node / "d2" / "orders-1", node / "d1" / "orders-1")
-
-
-def served(paths: list[str], topics: list[str] | None) -> object:
-    chosen = None if topics is None else tuple(topics)
-    return Catalog(paths, ServeOptions(topics=chosen), ServeListener())
-
-
-def exported(paths: list[str], topics: list[str] | None) -> object:
-    bounds = Bounds(topics=None if topics is None else frozenset(topics))
-    return make_plan(ExportRequest(tuple(paths), Request(bounds=bounds)), Listener())
-
-
-def read_by_spark(paths: list[str], topics: list[str] | None) -> object:
-    pytest.importorskip("pyspark")
-    from kafkalog.spark.options import parse_options
-    from kafkalog.spark.reading import batch_tasks
-
-    chosen = {} if topics is None else {"subscribe": ",".join(topics)}
-    return batch_tasks(parse_options({"paths": json.dumps(paths)} | chosen))
-
-
-@pytest.mark.parametrize("read", [served, exported, read_by_spark])
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [(stray, "orders-2 becomes a stray"), (absent, "create 1 empty log in .*: orders-1"),
-     (duplicate, "d1/orders-1, too: no broker starts on both")],
-)  # fmt: skip
-def test_readers_note_what_is_not_where_its_node_has_it(
-    read: Callable[[list[str], list[str] | None], object],
-    change: Callable[[Path], None],
-    words: str,
-    tmp_path: Path,
-) -> None:
-    """Of the topics that are read."""
-    node = write_node(tmp_path / "node")
-    paths = [str(node / name) for name in ("d1", "d2")]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        read(paths, None)
-        change(node)
-        read(paths, ["payments"])
-    for topics in (None, ["orders"]):
-        with pytest.warns(UserWarning, match=words):
-            read(paths, topics)

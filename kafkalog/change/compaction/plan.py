@@ -42,8 +42,8 @@ from kafkalog.log.columns.chunks import BATCH_SIZE_MAX
 from kafkalog.log.defects import corrupt_data
 from kafkalog.log.producers import LastRecord
 from kafkalog.model import Level, Severity
+from kafkalog.node.claims import ids_of
 from kafkalog.node.recovery import StartConfig, predict_start
-from kafkalog.node.sightings import ids_of
 from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

@@ -320,7 +320,7 @@ def _can_be_read(plan: Plan) -> bool:
             require_unchanged(plan)
         for one in seen:
             if one is not None:
-                one.require_same()
+                one.require()
     except (ChangedSinceError, NotFoundError, UnreadableError):
         return False
     return True

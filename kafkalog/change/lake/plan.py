@@ -36,7 +36,6 @@ from kafkalog.io.documents import (
 )
 from kafkalog.io.paths import file_system
 from kafkalog.model import LogView, computed_once
-from kafkalog.node.choice import note_hosting
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, TableName, partition_ends
 from kafkalog.tables.schemas import table_schema
@@ -249,7 +248,6 @@ def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None =
             heard.ends = partition_ends(there, request, heard)
         else:
             splits = plan_splits(paths, replace(request, gaps_when_read=True), heard)
-        note_hosting(paths, request.bounds.topics)
         _require_each_once(splits)
         sources = _sources(splits)
     suffix, number = asked.writing.suffix, None if increment is None else increment.number

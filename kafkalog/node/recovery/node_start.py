@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.file_names import DirectoryState, FileKind
+from formats.file_names import DirectoryState, FileKind, parse_directory_name
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
-from kafkalog.files.payloads.kinds import payload_kind
+from kafkalog.files.log_dir import PartitionDir
 from kafkalog.files.text_files import (
     QuorumStateError,
     read_meta_properties,
@@ -34,9 +34,9 @@ from kafkalog.node.recovery.model import Consequence, Refusal, StartRefusedError
 from kafkalog.node.recovery.start import CHECKPOINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.files.log_dir import LogDirListing, PartitionDir
+    from kafkalog.files.log_dir import LogDirListing
     from kafkalog.files.text_files import MetaProperties
     from kafkalog.node.cluster_image import ClusterImage
     from kafkalog.node.cluster_image.model import Partition
@@ -189,6 +189,12 @@ class Absent:
     name: str
     home: LogDirListing
     in_sync: tuple[int, ...]
+
+    @property
+    def directory(self) -> PartitionDir:
+        """The directory that the start creates."""
+        path = os.path.join(self.home.path, self.name)
+        return PartitionDir(path, parse_directory_name(self.name), ())
 
 
 class NodeStart:
@@ -396,20 +402,16 @@ class NodeStart:
                     found[partition.path] = other
         return found
 
-    def misplaced(self, topics: Collection[str] | None) -> Iterator[str]:
-        """Describe what of some topics, or all but internal ones, is not where its node has it."""
-
-        def is_meant(topic: str) -> bool:
-            return payload_kind(topic) is None if topics is None else topic in topics
-
+    def misplaced(self, is_read: Callable[[PartitionDir], bool]) -> Iterator[str]:
+        """Describe which of the partitions that would be read are not where the node has them."""
         for partition in (one for inner in self.dirs for one in inner.log_dir.partitions):
-            if not is_meant(partition.topic):
+            if not is_read(partition):
                 continue
             if (other := self._duplicates.get(partition.path)) is not None:
                 yield f"{partition.path} is in {other.path}, too: no broker starts on both"
             if (reason := self.stray_reason(partition)) is not None:
                 yield f"{partition.path} becomes a stray when a broker starts: {reason}"
-        absent = [one for one in self.absent if is_meant(one.name.rpartition("-")[0])]
+        absent = [one for one in self.absent if is_read(one.directory)]
         if absent:
             yield f"the next start would {absences_line(absent)}"
 

@@ -154,7 +154,8 @@ class Catalog:
         self._quorums: dict[str, None] = {}
         self._look()
         if self._quorums:
-            note_hosting(self.log_dirs, self._options.topics)
+            found = look_at_targets(self.log_dirs, lambda _: None)
+            note_hosting(found, lambda one: self._is_named(one.topic))
         for topic in self.topics.values() if options.follow else ():
             for path in (path for one in topic.partitions.values() for path in one.paths):
                 if is_object(path):
@@ -460,12 +461,15 @@ class Catalog:
             return False
         if name.state not in (DirectoryState.LIVE, DirectoryState.REMOTE):
             return name.state in _LEFTOVERS and self._options.leftovers
+        is_named = self._is_named(topic)
+        self.left_out += not is_named and self._options.topics is None
+        return is_named
+
+    def _is_named(self, topic: str) -> bool:
+        """Return whether a topic is served if it is there."""
         if self._options.topics is not None:
             return topic in self._options.topics
-        if payload_kind(topic) is None or self._options.internal:
-            return True
-        self.left_out += 1
-        return False
+        return self._options.internal or payload_kind(topic) is None
 
 
 def epoch_end_served(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ import pytest
 from kafkalog.errors import ChangedSinceError, Listener, UnreadableError
 from kafkalog.log.defects import Events
 from kafkalog.model import Isolation
-from kafkalog.node import sightings
+from kafkalog.node import claims
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
 from kafkalog.tables.moved import Losses, splits_now
 from kafkalog.tables.schemas import table_schema
@@ -314,14 +314,14 @@ def test_a_partition_that_is_deleted_while_its_ids_are_read_is_a_loss(
     """The broker renames the directory right after the check that it exists."""
     partition = make_log(tmp_path)
     splits = plan_splits([str(tmp_path)], Request(TableName.RECORDS, isolation=Isolation.LOG))
-    real = sightings.ids_of
+    real = claims.ids_of
 
     def late(directory: str) -> tuple[tuple[str, str], ...]:
         if partition.exists():
             partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
         return real(directory)
 
-    monkeypatch.setattr(sightings, "ids_of", late)
+    monkeypatch.setattr(claims, "ids_of", late)
     told = Events()
     assert offsets(splits[:1], told) == []
     assert [one.reference for one in told.defects] == ["deleted-while-reading"]

@@ -1,9 +1,9 @@
-"""What a planner saw at a path, so that a remote task refuses to read anything else.
+"""Which files a plan is about, so that whoever reads them later, or elsewhere, reads no others.
 
 At the same path, a worker of a cluster can have another broker's disk or an older copy of the same
 disk. Log directories and topics have ids (`MetaProperties`, `PartitionMetadataFile`). A copy has
 the same ids but other files. The log of a living broker differs too once it is appended to,
-compacted or deleted from; then the timestamps on the disk show that it changed after the plan.
+compacted, moved or deleted; then the timestamps on the disk show that it changed after the plan.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _UNREADABLE: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """A partition directory, or a part of one of its files, as a planner saw it.
+class Claim:
+    """A partition directory, or a part of one of its files, as a planner has found it.
 
     Attributes:
         directory: absolute path of the partition.
         ids: names and values of the ids of the cluster, the node, the directory and the topic.
         last_log: name and size of the last log; None without a log.
         closed_logs: checksum of the names and sizes of the logs before it.
-        at_ms: when it was seen. A file that the disk dates later was changed by a living broker.
-        path: the file, None if the sighting is of the directory alone.
+        at_ms: when that was. A file that the disk dates later was changed by a living broker.
+        path: the file, None if the claim is of the directory alone.
         size_bytes: size of the file.
         start, end: bounds of the part.
         first: checksum of the first bytes of the part; negative if they prove nothing.
@@ -105,7 +105,7 @@ class Sighting:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Restore a sighting from what `asdict` returned, possibly by way of JSON."""
+        """Restore a claim from what `asdict` returned, possibly by way of JSON."""
         last = fields["last_log"]
         tuples = {
             "ids": tuple((name, value) for name, value in fields["ids"]),
@@ -126,55 +126,32 @@ class Sighting:
         """List the partition, or a copy of it, wherever it is now. Raises as `listed_again`."""
         name = partition_of(directory)
         return listed_again(
-            PartitionDir(directory, name, (), log_dirs=self.log_dirs, topic_id=self._topic_id)
+            PartitionDir(
+                directory, name, (), log_dirs=self.log_dirs, topic_id=dict(self.ids).get(_TOPIC_ID)
+            )
         )
 
-    def require_same(self) -> bool:
-        """Check that this host has the files that the planner saw.
+    def require(self) -> bool:
+        """Check that this host has the claimed files.
 
         Returns:
-            True if they are unchanged, False if a living broker changed them since.
+            True if they are unchanged, False if a living broker has changed, moved or deleted them
+            since: then `listed_again` looks for the partition.
 
         Raises:
             UnreadableError: there are other files here, or none.
         """
-        reason = self.other_disk()
-        if reason is not None:
-            from socket import gethostname
+        difference = self._difference()
+        if difference is not None and not self._was_changed_since():
+            path = self.path or self.directory
+            raise UnreadableError(other_files(f"{difference}."), path=path, hint=HINT)
+        return difference is None
 
-            raise UnreadableError(
-                f"The worker on {gethostname()} has other files here than the driver: {reason}.",
-                path=self.path or self.directory,
-                hint=HINT,
-            )
-        return self._change() is None and not self.is_another_topics
-
-    @property
-    def is_another_topics(self) -> bool:
-        """Whether the directory belongs to another topic of that name now, by its id."""
-        if not file_system.is_directory(self.directory):
-            return False
-        return self._topic_id != dict(ids_of(self.directory)).get(_TOPIC_ID)
-
-    def other_disk(self) -> str | None:
-        """Describe how the files here differ from those seen; None if they are the same files.
-
-        Changes by a living broker do not count: the disk shows that they happened after the
-        sighting.
-        """
-        if self._was_deleted_since():
-            return None
+    def _difference(self) -> str | None:
+        """Describe how the files here differ from the claimed ones; None if they do not."""
         ids = ids_of(self.directory)
         if ids != self.ids:
-            if self._was_deleted_since():  # while its ids were being read
-                return None
             return _difference(dict(self.ids), dict(ids))
-        change = self._change()
-        if change is None or self._was_changed_since() or self._was_deleted_since():
-            return None
-        return change
-
-    def _change(self) -> str | None:
         return self._changed_last_log() or self._changed_file()
 
     def _changed_last_log(self) -> str | None:
@@ -188,9 +165,9 @@ class Sighting:
         return f"{name} has {found} bytes instead of {size}" if found < size else None
 
     def _changed_file(self) -> str | None:
-        """Describe how the part of the file differs from what was seen.
+        """Describe how the part of the file differs.
 
-        For a sighting of a directory alone, compare its closed segments.
+        For a claim of a directory alone, compare its closed segments.
         """
         if self.path is None:
             closed = _closed_logs(list_partition(self.directory), self.last_log)
@@ -208,37 +185,35 @@ class Sighting:
         same = all(seen < 0 or now in (seen, _UNREADABLE) for seen, now in pairs)
         return None if same else f"{name} has other records"
 
-    def _was_deleted_since(self) -> bool:
-        """Return whether the partition was deleted after the sighting, and perhaps made again.
+    def _was_changed_since(self) -> bool:
+        """Return whether these are the claimed files, as a broker has left them since.
 
-        That is, it is missing from the same log directory, or has the id of another topic there,
-        and the disk shows that something in there was renamed or removed since.
+        That is, the log directory is the same one, and the disk says that something in the
+        partition is newer than the claim; or, if the partition is not in it any more, something in
+        the log directory is.
         """
         log_dir = os.path.dirname(self.directory)
-        is_here = file_system.is_directory(self.directory) and not self.is_another_topics
-        if is_here or log_dir_ids(log_dir) != self._log_dir_ids():
+        if log_dir_ids(log_dir) != {n: value for n, value in self.ids if n in _OF_LOG_DIR}:
             return False
+        log = None if self.last_log is None else self.last_log[0]
+        if any(self._is_later(one) for one in (self.path, log, self.directory) if one is not None):
+            return True
+        is_here = file_system.is_directory(self.directory) and ids_of(self.directory) == self.ids
+        return not is_here and self._is_later(log_dir)
+
+    def _is_later(self, path: str) -> bool:
+        """Return whether the disk dates a change of a file, or of one of the directory, later."""
         with suppress(OSError, ValueError):
-            return self._is_later(file_system.stat(log_dir))
+            status = file_system.stat(os.path.join(self.directory, path))
+            return status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS
         return False
 
-    @property
-    def _topic_id(self) -> str | None:
-        return dict(self.ids).get(_TOPIC_ID)
 
-    def _log_dir_ids(self) -> dict[str, str]:
-        return {name: value for name, value in self.ids if name in _OF_LOG_DIR}
+def other_files(reason: str) -> str:
+    """Return the message that this host does not have the files of a plan."""
+    from socket import gethostname
 
-    def _is_later(self, status: os.stat_result) -> bool:
-        return status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS
-
-    def _was_changed_since(self) -> bool:
-        """Return whether the file or its directory changed after the sighting."""
-        for path in (self.path, self.last_log and self.last_log[0], ""):
-            with suppress(OSError, ValueError):
-                if self._is_later(file_system.stat(os.path.join(self.directory, path or ""))):
-                    return True
-        return False
+    return f"The worker on {gethostname()} has other files here than the driver: {reason}"
 
 
 def _lineage_of(directory: str) -> tuple[tuple[int, int], ...]:
@@ -258,7 +233,7 @@ def _within(lineage: tuple[tuple[int, int], ...], first: int, end: int) -> list[
 
 
 def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> int:
-    """Compute a checksum of the names and sizes of the logs before the last one that was seen."""
+    """Compute a checksum of the names and sizes of the logs before the last claimed one."""
     logs = [
         (os.path.basename(segment.log.path), segment.log.size_bytes)
         for segment in partition.segments
