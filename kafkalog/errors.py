@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
+    from kafkalog.node.outcome import Difference
+    from kafkalog.node.state.model import Groups
+    from kafkalog.tables.model import Loss
 
 PARTLY_DONE: Final = 8
 """Exit status: something was changed or written, and something else failed or was refused."""
@@ -38,11 +43,15 @@ class KafkaLogError(Exception):
         note: something worth knowing besides the message.
         hint: what to do next, ideally a command.
         is_temporary: whether a later round of the same run may succeed, because something was busy.
+
+    Attributes:
+        partition: the partition that cannot be read, if a planner goes on without it.
     """
 
     reference: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 3
     is_temporary: bool = False
+    partition: PartitionDir | None = None
 
     def __init__(
         self,
@@ -332,8 +341,13 @@ class Note(NamedTuple):
     is_warning: bool = False
 
 
-Event: TypeAlias = "KafkaLogError | Defect | Note"
-"""What a run reports besides its results: what stops the work on one thing, damage, and notes."""
+Event: TypeAlias = "KafkaLogError | Defect | Note | Difference | PartitionOffsets | Loss | Groups"
+"""What a run reports besides its results.
+
+What stops the work on one thing, damage, notes, how the view of a partition differs from its files,
+which bounds decide where its records end, offsets that a reader of a growing log never gets, and
+the groups that an answer was made from.
+"""
 
 
 class Listener:
@@ -342,3 +356,32 @@ class Listener:
     def hear(self, event: Event) -> None:
         """Handle an event; by default raise an error, and so stop the run."""
         raised(event)
+
+
+class Deaf(Listener):
+    """Ignores all events: somebody else reports them."""
+
+    def hear(self, event: Event) -> None:
+        """Ignore an event."""
+
+
+class Events(Listener):
+    """Keeps the events that it hears of.
+
+    Attributes:
+        heard: the events, in order.
+    """
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def hear(self, event: Event) -> None:
+        """Keep an event."""
+        self.heard.append(event)
+
+    @property
+    def defects(self) -> list[Defect]:
+        """The defects among them."""
+        from kafkalog.model import Defect
+
+        return [one for one in self.heard if isinstance(one, Defect)]

@@ -248,23 +248,6 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSurvey:
-    """What the batches of a sound log show, read from its first byte to its last.
-
-    Attributes:
-        size_bytes: of the log when it was read: the end of the last batch.
-        next_offset: the offset after the last batch.
-        largest_timestamp: the largest `max_timestamp`, at least -1.
-        has_transactions: whether a batch belongs to a transaction.
-    """
-
-    size_bytes: int
-    next_offset: int
-    largest_timestamp: int
-    has_transactions: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Header:
     """One record header; `key` as raw bytes (UTF-8 by convention), `value` may be null."""
 

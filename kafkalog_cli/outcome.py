@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.node.outcome import Difference, View
     from kafkalog.node.state.coordinators import InternalTopic
     from kafkalog.node.state.model import Groups
+    from kafkalog.tables.model import Loss
 
 
 END_HINT: Final = " (--end log includes them)"
@@ -159,15 +160,27 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
         event: what was heard.
         failing: the severities that are failures; by default all but notes.
     """
+    if isinstance(event, KafkaLogError):
+        return event.exit_code
+    if isinstance(event, Note):
+        return 0
+    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
+    from kafkalog.node.outcome import Difference
+    from kafkalog.node.state.model import Groups
+    from kafkalog.tables.model import Loss
 
     match event:
-        case KafkaLogError():
-            return event.exit_code
         case Defect(severity=severity, reference=reference):
             is_failure = severity != "note" if failing is None else severity in failing
             return max(int(is_failure), _STATUSES.get(reference, 0))
-        case Note():
+        case Difference():
+            return int(event.bytes_hidden > 0)
+        case Groups():
+            return int(not event.is_whole)
+        case Loss():
+            return 1
+        case PartitionOffsets():
             return 0
         case _:
             assert_never(event)
@@ -186,6 +199,8 @@ class Outcome(Listener):
         self.status = 0
         self._named: set[str] = set()
         self._noted: set[Note] = set()
+        self._differences: dict[str, Difference] = {}
+        self._ends: dict[PartitionOffsets, None] = {}
         self.errors: list[KafkaLogError] = []
         self.checks_failed = 0
 
@@ -249,17 +264,12 @@ class Outcome(Listener):
         return [one for one in found if one.path not in others]
 
     def hear(self, event: Event) -> None:
-        """Show an event, and remember its status.
+        """Show an event, and remember its status; `report_logs` shows what concerns several logs.
 
         A partition that a broker has deleted meanwhile is only noted, as it would be missing from
         the next listing; unless it was named.
         """
-        from kafkalog.model import Defect
-
         match event:
-            case Defect():
-                self.count(event)
-                self.defect(event)
             case Note():
                 if event not in self._noted:
                     self._noted.add(event)
@@ -271,7 +281,37 @@ class Outcome(Listener):
                 self.errors.append(event)
                 self.status = max(self.status, status_of(event))
             case _:
+                self._hear_of_data(event)
+
+    def _hear_of_data(self, event: Defect | Difference | PartitionOffsets | Loss | Groups) -> None:
+        from kafkalog.files.offsets import PartitionOffsets
+        from kafkalog.model import Defect
+        from kafkalog.node.outcome import Difference
+        from kafkalog.node.state.model import Groups
+        from kafkalog.tables.model import Loss
+
+        match event:
+            case Defect():
+                self.count(event)
+                self.defect(event)
+            case Difference():
+                self._differences[event.path] = event
+            case PartitionOffsets():
+                self._ends[event] = None
+            case Loss():
+                show_warning(f"{event.name}: {event.detail}")
+                self.status = max(self.status, status_of(event))
+            case Groups():
+                _report_groups(self, event)
+            case _:
                 assert_never(event)
+
+    def report_logs(self, *, fails: bool = True, hint: str = END_HINT) -> None:
+        """Warn as `differs` and note as `leaves_out`, of what was heard since the last report."""
+        self.differs(self._differences.values(), fails=fails)
+        self.leaves_out(self._ends, hint)
+        self._differences.clear()
+        self._ends.clear()
 
     def hear_note(self, event: Event) -> None:
         """Show a note as `hear` does; raise an error, for a run that it ends."""
@@ -321,7 +361,7 @@ class Outcome(Listener):
         from kafkalog.node.outcome import summary
 
         found = [one for one in differences if one is not None]
-        self.fail_if(fails and any(one.bytes_hidden for one in found))
+        self.fail_if(fails and any(map(status_of, found)))
         if (text := summary(found)) is not None:
             (show_warning if any(one.is_known for one in found) else show_note)(text)
 
@@ -395,7 +435,7 @@ def report_gaps(
     outcome.fail_if(bool(missing or incomplete or undecoded))
 
 
-def report_groups(outcome: Outcome, found: Groups) -> None:
+def _report_groups(outcome: Outcome, found: Groups) -> None:
     """Warn of what an answer about groups lacks, and note what it leaves out."""
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     shares = found.shares

@@ -14,11 +14,13 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
+from kafkalog.errors import KafkaLogError, Listener, UnsupportedError, UsageError
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.io.wording import counted
+from kafkalog.model import Defect
+from kafkalog.node.state.model import Groups
 from kafkalog.tables.datasets.sql import TABLES, Database, usual_columns
-from kafkalog_cli.outcome import Outcome, report_groups, show_error, show_note
+from kafkalog_cli.outcome import Outcome, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import waiting_for
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
@@ -27,11 +29,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.model import Defect
-    from kafkalog.node.outcome import Difference
-    from kafkalog.node.state.model import Groups
+    from kafkalog.errors import Event
     from kafkalog.tables.model import Answer
 
 
@@ -108,17 +106,29 @@ def _value(value: Any, form: BytesFormat) -> Any:
 _SHOWN_MAX: Final = 5
 
 
-class Damage:
+class Damage(Listener):
     """What reading the tables came across; a table that is read twice is reported once."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self._defects: set[tuple[str, str, int | None]] = set()
-        self._differences: dict[str, Difference] = {}
-        self._ends: dict[str, PartitionOffsets] = {}
         self._groups: Groups | None = None
 
-    def found(self, defect: Defect) -> None:
+    def hear(self, event: Event) -> None:
+        """Take an event; show errors, and the first few defects."""
+        match event:
+            case Defect():
+                self.defect(event)
+            case Groups():
+                self._groups = event
+            case KafkaLogError():
+                errors = self._outcome.errors
+                if (event.path, event.message) not in {(one.path, one.message) for one in errors}:
+                    self._outcome.hear(event)
+            case _:
+                self._outcome.hear(event)
+
+    def defect(self, defect: Defect) -> None:
         """Take a defect, and show the first few."""
         key = (defect.reference, defect.path, defect.position)
         if key not in self._defects:
@@ -127,38 +137,16 @@ class Damage:
             if len(self._defects) <= _SHOWN_MAX:
                 self._outcome.defect(defect)
 
-    def lacks_partition(self, _: PartitionDir, error: KafkaLogError) -> None:
-        """Take a partition that cannot be read."""
-        if all(
-            (one.path, one.message) != (error.path, error.message) for one in self._outcome.errors
-        ):
-            self._outcome.hear(error)
-
-    def differs(self, difference: Difference) -> None:
-        """Take how the view of a partition differs from its files."""
-        self._differences[difference.path] = difference
-
-    def leaves_out(self, end: PartitionOffsets) -> None:
-        """Take the bounds of a partition whose records are not all in an answer."""
-        self._ends[end.name] = end
-
-    def lacks(self, groups: Groups) -> None:
-        """Take the groups that a table was read from, with what they lack."""
-        self._groups = groups
-
     def report(self) -> None:
         """Show what belongs to the answers so far, and forget it."""
-        self._outcome.differs(self._differences.values())
-        self._outcome.leaves_out(self._ends.values())
-        if (groups := self._groups) is not None:
-            report_groups(self._outcome, groups)
+        self._outcome.report_logs()
+        if self._groups is not None:
+            self._outcome.hear(self._groups)
             self._groups = None
         more = len(self._defects) - _SHOWN_MAX
         if more > 0:
             show_note(f"{counted(more, 'more defect')}; the table defects lists all of them")
         self._defects.clear()
-        self._differences.clear()
-        self._ends.clear()
 
 
 def run_queries(
@@ -192,7 +180,7 @@ def run_queries(
                 first = list(islice(answer.rows, 1))
             if answer.names:
                 whole = replace(answer, rows=chain(first, answer.rows))
-                write_answer(whole, form, bytes_form, damage.found)
+                write_answer(whole, form, bytes_form, damage.defect)
         finally:
             damage.report()
 

@@ -9,7 +9,6 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from formats.file_names import FileKind, FileName, FileState, parse_file_name
@@ -23,7 +22,6 @@ from kafkalog.model import computed_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.model import LogSurvey
 
 T = TypeVar("T")
 
@@ -47,7 +45,6 @@ class FileEntry:
         inode: tells it from a later file of its name; 0 if the file system has no such number.
         end: the position at which a view cuts it off; None if all of it is shown.
         is_stale: whether a start would rewrite this index; readers verify all that it answers.
-        survey: what its batches show, if this run has read all of them and there are some.
     """
 
     path: str
@@ -60,7 +57,6 @@ class FileEntry:
     end: int | None = None
     is_stale: bool = False
     disk_bytes: int = 0
-    survey: LogSurvey | None = field(default=None, compare=False)
 
     @property
     def used_bytes(self) -> int:

@@ -143,7 +143,7 @@ class Frontier:
             kind, offset = entry.name.kind, entry.name.offset or 0
             is_log = kind == FileKind.LOG and entry.name.state == FileState.LIVE
             if is_log and offset == base:
-                files.append(replace(entry, size_bytes=position, end=position, survey=None))
+                files.append(replace(entry, size_bytes=position, end=position))
             elif offset < base or not (is_log or (kind in ENTRY_SIZES and position < _NO_INDEX)):
                 files.append(entry)
         return replace(self._partition, files=tuple(files), end_offset=end)
@@ -311,7 +311,7 @@ def _files(
             entry = by_path[content.path]
             end = ends[content.path] if ends[content.path] < entry.size_bytes else None
             if end is not None:
-                entry = replace(entry, size_bytes=end, end=end, survey=None)
+                entry = replace(entry, size_bytes=end, end=end)
             yield replace(entry, name=parse_file_name(name))
 
 
@@ -363,7 +363,7 @@ def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple
 def _without(entry: FileEntry, behind: Behind) -> FileEntry:
     """Return a file of the view, cut off where a start ends the log; indexes may point past it."""
     if entry.path == behind.path:
-        return replace(entry, size_bytes=behind.position, end=behind.position, survey=None)
+        return replace(entry, size_bytes=behind.position, end=behind.position)
     if entry.name.kind in ENTRY_SIZES and entry.name.offset == behind.base_offset:
         return replace(entry, is_stale=True)
     return entry

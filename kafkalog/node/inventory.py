@@ -25,7 +25,7 @@ from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.living import CHANGES, answered, listed_now
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.node.identity import topic_id_of
-from kafkalog.node.outcome import Difference, View
+from kafkalog.node.outcome import View
 from kafkalog.node.targets import partitions_of
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show, state_of
@@ -33,6 +33,7 @@ from kafkalog.node.view import show, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.errors import Listener
     from kafkalog.node.targets import Target
 
     Errors = tuple[type[KafkaLogError], ...]
@@ -132,10 +133,7 @@ def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
 
 
 def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
-    defects = [
-        Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
-        for path, error in log_dir.errors.items()
-    ]
+    defects = [_defect(path, error) for path, error in log_dir.errors.items()]
     meta = None
     if entry := log_dir.file(file_names.META_PROPERTIES):
         try:
@@ -171,23 +169,23 @@ def _defect(path: str, error: KafkaLogError) -> Defect:
 def list_partitions(
     targets: Iterable[Target],
     view: LogView = LogView.STARTED,
-    differences: Callable[[Difference], object] = lambda _: None,
+    listener: Listener | None = None,
     views: Callable[[PartitionDir, LogView], View] = show,
 ) -> Iterator[PartitionRow]:
     """Yield a row for each partition directory; a file among the targets stands for its partition.
 
-    Segments and offsets are those of the view, sizes and other files those on disk; `differences`
-    is called with each difference between the two. `views` makes the views.
+    Segments and offsets are those of the view, sizes and other files those on disk; the listener
+    hears of each difference between the two. `views` makes the views.
     """
     for partition in partitions_of(targets):
-        yield from _living(partition, _partition_row, view, differences, views)
+        yield from _living(partition, _partition_row, view, listener, views)
 
 
 def _living(
     partition: PartitionDir,
     rows: Callable[[PartitionDir, View, Errors], Iterator[T]],
     view: LogView,
-    differences: Callable[[Difference], object],
+    listener: Listener | None,
     views: Callable[[PartitionDir, LogView], View] = show,
 ) -> list[T]:
     """Return the rows of a partition, listing it again if its files change meanwhile.
@@ -199,8 +197,8 @@ def _living(
     def first(partition: PartitionDir = partition) -> list[T]:
         shown = views(partition, view)
         found = list(rows(partition, shown, CHANGES))
-        if (difference := shown.difference_so_far) is not None:
-            differences(difference)
+        if listener is not None and (difference := shown.difference_so_far) is not None:
+            listener.hear(difference)
         return found
 
     try:
@@ -257,14 +255,14 @@ def _used_bytes(partition: PartitionDir) -> int:
 def list_segments(
     targets: Iterable[Target],
     view: LogView = LogView.STARTED,
-    differences: Callable[[Difference], object] = lambda _: None,
+    listener: Listener | None = None,
 ) -> Iterator[SegmentRow]:
     """Yield a row for each segment of the view, by partition and base offset.
 
-    `differences` is called with each difference between view and files.
+    The listener hears of each difference between view and files.
     """
     for partition in partitions_of(targets):
-        yield from _living(partition, _segment_rows, view, differences)
+        yield from _living(partition, _segment_rows, view, listener)
 
 
 def _segment_rows(partition: PartitionDir, shown: View, changes: Errors) -> Iterator[SegmentRow]:

@@ -19,15 +19,16 @@ from kafkalog.errors import DataError
 from kafkalog.files.indexes import read_aborted_transactions
 from kafkalog.files.log_dir import PartitionDir, Segment, open_partition
 from kafkalog.files.offsets import LogOffset, OffsetSource, PartitionOffsets
-from kafkalog.files.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.files.text_files import checkpointed, read_leader_epochs
 from kafkalog.io.broker_lock import is_broker_running
+from kafkalog.io.jit import fast_path
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
-from kafkalog.log.batches.records import decode_records
+from kafkalog.log.batches.framing import is_dense
 from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.living import listed_again
-from kafkalog.log.producers import AppendInfo, read_producer_snapshot
+from kafkalog.log.producers import read_producer_snapshot
+from kafkalog.log.transactions import TransactionReplay
 from kafkalog.model import (
     AbortedTransaction,
     Batch,
@@ -42,6 +43,9 @@ from kafkalog.node.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkalog.log.columns.headers import BatchColumns
+    from kafkalog.model import ProducerState
 
 
 END: Final = "end"
@@ -259,31 +263,12 @@ class UnifiedLog:
     @computed_once
     def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction], dict[int, int]]:
         """The transactions after the snapshot, open and aborted, and the epochs of producers."""
-        infos, start = self._producers_in_snapshot()
-        aborted: list[AbortedTransaction] = []
-        for batch, opened in self.batches_from(start, transactional=True):
-            if batch.next_offset > self.high_watermark:
+        states, start = self._producers_in_snapshot()
+        replay = TransactionReplay(states, start, self.high_watermark)
+        for found, opened in self.headers_from(start):
+            if not replay.apply(found, opened.source):
                 break
-            if not batch.is_transactional or batch.next_offset <= start:
-                continue
-            who, end = batch.producer_id, batch.last_offset
-            info = infos.get(who)
-            if info is None:
-                info = infos[who] = AppendInfo(who)
-            if not batch.is_control:
-                info.append_batch(batch)
-            elif (marker := next(decode_records(opened.source, batch), None)) is not None:
-                ended = info.append_marker(
-                    batch.producer_epoch,
-                    coordinator_epoch(marker),
-                    batch.max_timestamp,
-                    end,
-                    is_abort=is_abort(marker),
-                )
-                if ended is not None and ended.is_aborted:
-                    entry = AbortedTransaction(0, who, ended.first_offset, end, batch.next_offset)
-                    aborted.append(entry)
-        states = [info.state() for info in infos.values()]
+        states = replay.states()
         pending = [
             OpenTransaction(
                 state.producer_id,
@@ -296,38 +281,40 @@ class UnifiedLog:
             if state.current_txn_first_offset is not None
         ]
         epochs = {state.producer_id: state.producer_epoch for state in states}
-        return sorted(pending, key=lambda transaction: transaction.first_offset), aborted, epochs
+        pending.sort(key=lambda one: one.first_offset)
+        return pending, replay.aborted, epochs
 
-    def _producers_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
+    def _producers_in_snapshot(self) -> tuple[list[ProducerState], int]:
         """Return the producers in the newest sound snapshot, and its offset."""
         for entry in reversed(self.partition.live(FileKind.PRODUCER_SNAPSHOT)):
             offset = entry.name.offset or 0
             if offset > self.high_watermark:
                 continue
             with suppress(DataError):
-                states = read_producer_snapshot(entry.path)
-                return {
-                    state.producer_id: AppendInfo(state.producer_id, state) for state in states
-                }, offset
-        return {}, self.log_start_offset
+                return read_producer_snapshot(entry.path), offset
+        return [], self.log_start_offset
 
-    def batches_from(
-        self, offset: int, *, transactional: bool = False
-    ) -> Iterator[tuple[Batch, OpenSegment]]:
-        """Yield the batch headers from `offset` on, each with its open segment.
-
-        With `transactional`, segments that are known to have no transactional batch are left out.
-        """
-        for segment in self.segments:
-            if segment.next_base_offset is not None and segment.next_base_offset <= offset:
-                continue
-            survey = segment.log.survey
-            if transactional and survey is not None and not survey.has_transactions:
-                continue
+    def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
+        """Yield the batch headers from `offset` on, each with its open segment."""
+        for segment in self._segments_from(offset):
             with self.open_segment(segment) as opened:
                 for found in opened.batches(opened.start_before(offset)):
                     if found.last_offset >= offset:
                         yield found, opened
+
+    def headers_from(self, offset: int) -> Iterator[tuple[Batch | BatchColumns, OpenSegment]]:
+        """Yield the batch headers from `offset` on and some before it, also as columns."""
+        for segment in self._segments_from(offset):
+            with self.open_segment(segment) as opened:
+                for found in _headers(opened, opened.start_before(offset)):
+                    yield found, opened
+
+    def _segments_from(self, offset: int) -> list[Segment]:
+        return [
+            one
+            for one in self.segments
+            if one.next_base_offset is None or one.next_base_offset > offset
+        ]
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """Return the entries of the transaction indexes of all segments, in log order."""
@@ -364,6 +351,17 @@ class UnifiedLog:
         """Return the ordinal of the last segment with a base offset <= `offset`, or None."""
         below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
         return below[-1] if below else None
+
+
+def _headers(opened: OpenSegment, start: int) -> Iterator[Batch | BatchColumns]:
+    """Yield what `OpenSegment.batches` yields; where that is much, as columns."""
+    source, end = opened.source, opened.source.size_bytes
+    size = min(source.stored_bytes, end - start)
+    if not (fast_path.is_worth_it(size) and is_dense(source, start, end)):
+        return opened.batches(start)
+    from kafkalog.log.columns.headers import sound_columns
+
+    return sound_columns(opened, start)
 
 
 @lru_cache(256)

@@ -13,17 +13,19 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import OffsetsMissingError, UsageError
+from kafkalog.errors import Events, OffsetsMissingError, UsageError
+from kafkalog.files.offsets import PartitionOffsets
 from kafkalog.io.paths import file_system
 from kafkalog.model import present_ms
 from kafkalog.node.lookup import lookup_timestamp
+from kafkalog.tables.listeners import LOSS_HINT
 from kafkalog.tables.model import OF_LOGS, log_of
-from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import each_planned, find_targets, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kafkalog.errors import Listener
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Isolation
     from kafkalog.node.unified_log import UnifiedLog
@@ -268,7 +270,7 @@ def planned(
     paths: Sequence[str],
     request: Request,
     edges: Edges,
-    gaps: Callable[[Target], object],
+    listener: Listener,
     find: Callable[[Sequence[str], Request], list[Target]] = find_targets,
 ) -> list[Split]:
     """Return the splits of a table between two edges. Raises as `plan_splits`, and `Edges`."""
@@ -292,12 +294,16 @@ def planned(
             if edge is not None:
                 edge.require_known(key_of(target.partition) for target in targets)
         tell_differences(targets, None)
-        found = list(each_planned(targets, within_edges, at_ms, gaps))
-    cut = [end for _, end in found if end is not None and end.high_watermark.above]
+        met = Events()
+        found = list(each_planned(targets, within_edges, at_ms, met))
+    ends = [event for event in met.heard if isinstance(event, PartitionOffsets)]
+    cut = [end for end in ends if end.high_watermark.above]
+    for event in met.heard:
+        listener.hear(event)
     if cut:
         more = f" (and of {len(cut) - 1} more)" if len(cut) > 1 else ""
         warnings.warn(f"{cut[0].name}: {cut[0].high_watermark.left_out}{more}", stacklevel=2)
-    return [split for splits, _ in found for split in splits]
+    return [split for splits in found for split in splits]
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -5,7 +5,6 @@ Nothing here needs the API of Python data sources, which came with Spark 4.
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -15,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.errors import OffsetsMissingError
+from kafkalog.errors import Listener, OffsetsMissingError
 from kafkalog.io.paths import file_system
-from kafkalog.model import Severity
+from kafkalog.log.defects import DELETED
+from kafkalog.model import Defect, Severity
 from kafkalog.node.choice import note_hosting
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import planned, require_batch
 from kafkalog.spark.options import Mode
 from kafkalog.tables import read_split
+from kafkalog.tables.listeners import COPIED, LOSS_HINT, MISSING, Strict
 from kafkalog.tables.model import TableName
-from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import find_targets
 from kafkalog.tables.reading import ROWS_AT_ONCE, constants_of, count_split
 from kafkalog.tables.schemas import table_schema
@@ -32,7 +32,7 @@ from kafkalog.tables.schemas import table_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.model import Defect
+    from kafkalog.errors import Event
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Split
     from kafkalog.tables.model import Request
@@ -77,14 +77,9 @@ def batch_tasks(asked: SourceOptions, find: Find = find_targets) -> list[tuple[S
     require_batch(asked.edges)
     request = replace(asked.request, gaps_when_read=True)
 
-    def missing(target: Target) -> None:
-        from kafkalog.check.segments import missing_offsets
-
-        tell_missing(missing_offsets(target.partition, target.segments), asked)
-
     def plan(size: int) -> list[Split]:
         sized = replace(request, split_bytes=size)
-        return planned(asked.paths, sized, asked.edges, missing, find)
+        return planned(asked.paths, sized, asked.edges, TaskListener(asked), find)
 
     with file_system.listings_held(asked.paths):
         note_hosting(asked.paths, asked.request.bounds.topics)
@@ -179,11 +174,11 @@ def read_task(splits: Iterable[Split], asked: SourceOptions, schema: Any) -> Ite
 
 def _rows_of(split: Split, asked: SourceOptions, schema: Any) -> Iterator[Any]:
     """Yield the rows of a split; no record is decoded where all of them are alike."""
-    hearers, constants = hearers_of(asked, split), constants_of(split)
+    listener, constants = TaskListener(asked), constants_of(split)
     if split.table != TableName.RECORDS or not constants.keys() >= {*schema.names}:
-        yield from read_split(split, schema, **hearers)
+        yield from read_split(split, schema, listener)
         return
-    for count in count_split(split, **hearers):
+    for count in count_split(split, listener):
         for first in range(0, count, ROWS_AT_ONCE):
             size = min(count - first, ROWS_AT_ONCE)
             columns = [pa.repeat(pa.scalar(constants[one.name], one.type), size) for one in schema]
@@ -200,33 +195,35 @@ def _without_empty(column: int, batch: Any) -> Any:
     return batch.set_column(column, batch.schema.field(column).with_nullable(True), found)
 
 
-def hearers_of(asked: SourceOptions, split: Split) -> dict[str, Any]:
-    """Return who hears of defects, losses, notes and gaps in a task."""
+class TaskListener(Listener):
+    """Hears of what is not as it should be, in the driver or in a task."""
 
-    def after(offset: int) -> None:
-        from kafkalog.check.segments import missing_from
+    def __init__(self, asked: SourceOptions) -> None:
+        self._asked = asked
 
-        found = missing_from(os.path.dirname(split.path), split.view, offset)
-        tell_missing(found, asked)
+    def hear(self, event: Event) -> None:
+        """Raise what stops the query; log what is lost, or taken from another copy.
 
-    return {
-        "defects": _pass_over if asked.mode == Mode.PERMISSIVE else None,
-        "losses": None if asked.fails_on_loss else warn_of,
-        "notes": warn_of,
-        "gaps": after,
-    }
-
-
-def tell_missing(found: Iterable[Defect], asked: SourceOptions) -> None:
-    """Judge what is missing between the segments of a log, as what was deleted unread."""
-    for defect in found:
-        if defect.severity == Severity.NOTE:
-            continue
-        if asked.fails_on_loss:
-            raise OffsetsMissingError(
-                defect.detail, path=defect.path, position=defect.position, hint=LOSS_HINT
-            )
-        warn_of(defect)
+        What is missing between the segments of a log is judged as what was deleted unread.
+        """
+        match event:
+            case Defect(reference=reference) if reference in MISSING:
+                if event.severity == Severity.NOTE:
+                    return
+                if self._asked.fails_on_loss:
+                    raise OffsetsMissingError(
+                        event.detail, path=event.path, position=event.position, hint=LOSS_HINT
+                    )
+                warn_of(event)
+            case Defect(reference=reference) if reference == COPIED or (
+                reference == DELETED and not self._asked.fails_on_loss
+            ):
+                warn_of(event)
+            case Defect(reference=reference):
+                if reference == DELETED or self._asked.mode != Mode.PERMISSIVE:
+                    Strict().hear(event)
+            case _:
+                super().hear(event)
 
 
 def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
@@ -251,7 +248,3 @@ def warn_of(loss: Defect) -> None:
     Spark's Kafka source does so with failOnDataLoss=false.
     """
     warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
-
-
-def _pass_over(_: Defect) -> None:
-    """Skip a defect: the table of defects reports it."""

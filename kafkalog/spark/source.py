@@ -31,7 +31,7 @@ from kafkalog.spark.options import parse_options, require_stream
 from kafkalog.spark.plans import PLANS, note_request, tasks_in
 from kafkalog.spark.reading import columns_of, read_task, tasks_of
 from kafkalog.tables.schemas import table_schema
-from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
+from kafkalog.tables.tailing import LossWarnings, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -58,8 +58,8 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, asked: SourceOptions, schema: Any) -> None:
         self._asked = asked
         self._schema = schema
-        losses = refuse_loss if asked.fails_on_loss else LossWarnings()
-        self._tail = Tail(asked.paths, asked.request, losses=losses)
+        listener = None if asked.fails_on_loss else LossWarnings()
+        self._tail = Tail(asked.paths, asked.request, listener)
         self._target: Offsets | None = None
         self._waits_until = 0.0
 

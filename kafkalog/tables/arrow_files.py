@@ -247,7 +247,6 @@ class Exporter:
 
 
 def _partition_columns(paths: Sequence[str], indices: Any) -> tuple[Any, Any]:
-    """Return topic and partition of each row, by the directory of its path."""
     codes = indices.to_numpy()
     # Nearly always: a record batch is of one log.
     if len(codes) and (codes == codes[0]).all():

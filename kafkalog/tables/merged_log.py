@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from formats.late_classes import dataclass
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, Deaf
 from kafkalog.files.tiers import is_remote
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import scan_batches
@@ -21,43 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.files.log_dir import PartitionDir, Segment
-    from kafkalog.log.producers import AppendInfo
+    from kafkalog.log.columns.headers import BatchColumns
+    from kafkalog.model import ProducerState
     from kafkalog.tables.model import Split
     from kafkalog.tables.planning import Target
     from kafkalog.tables.soundness import Lineage
 
 from kafkalog.tables.merging import Copies, clean_to_of, segment_of, sound_parts
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A part of a segment, and the offsets for which it is responsible."""
-
-    segment: Segment
-    start: int
-    end: int
-    first_offset: int
-    next_offset: int
-
-
-def slices(
-    segments: Sequence[Segment], bounds: tuple[int, int], log_end: int, size: int
-) -> Iterator[Slice]:
-    """Yield parts of a log of about a size that together answer for a range of offsets.
-
-    Offsets that no segment has belong to the part before them, or to the first part. Positions
-    come from offset indexes, and offsets from the batches there.
-    """
-    first, end = bounds
-    parts = [part for one in segments for part in _parts_of_segment(one, size)]
-    for number, (segment, start, stop, offset) in enumerate(parts):
-        low = offset if number else min(offset, first)
-        high = parts[number + 1][3] if number + 1 < len(parts) else max(log_end, offset)
-        if high <= first or (low >= end and number):
-            continue
-        if offset < first:
-            start, low = _sought(segment, first, (start, low), stop)
-        yield Slice(segment, start, stop, low, high)
 
 
 def _parts_of_segment(segment: Segment, size: int) -> Iterator[tuple[Segment, int, int, int]]:
@@ -148,31 +117,43 @@ class MergedLog(UnifiedLog):
         """Base offset of the first segment that a copy has."""
         return self._first
 
-    def splits(self, first: int, end: int, size: int) -> Iterator[Split]:
-        """Yield splits of about a size that answer for a range of offsets."""
-        for one in slices(self.segments, (first, end), self.log_end_offset, size):
+    def splits(self, first: int, end: int, size: int, of: Split | None = None) -> Iterator[Split]:
+        """Yield splits of about a size that together answer for a range of offsets.
+
+        Offsets that no segment has belong to the part before them, or to the first part. Positions
+        come from offset indexes, and offsets from the batches there. The rest is that of another
+        split.
+        """
+        mine = self._plain
+        plain = mine if of is None else replace(
+            of, copies=mine.copies, lineages=mine.lineages, clean_to=mine.clean_to
+        )  # fmt: skip
+        parts = [part for one in self.segments for part in _parts_of_segment(one, size)]
+        for number, (segment, start, stop, offset) in enumerate(parts):
+            low = offset if number else min(offset, first)
+            is_last = number + 1 == len(parts)
+            high = max(self.log_end_offset, offset) if is_last else parts[number + 1][3]
+            if high <= first or (low >= end and number):
+                continue
+            if offset < first:
+                start, low = _sought(segment, first, (start, low), stop)
             yield replace(
-                self._plain, path=one.segment.log.path, base_offset=one.segment.base_offset,
-                start=one.start, end=one.end, first_offset=one.first_offset,
-                next_offset=one.next_offset, high=one.segment.next_base_offset,
+                plain, path=segment.log.path, base_offset=segment.base_offset, start=start,
+                end=stop, first_offset=low, next_offset=high, high=segment.next_base_offset,
             )  # fmt: skip
 
     def planned(self, wanted: Split, size: int) -> Iterator[Split]:
         """Yield splits of about a size for the offsets, times and transactions of another one."""
         first = self.first_offset if wanted.from_offset is None else wanted.from_offset
         end = self.log_end_offset if wanted.to_offset is None else wanted.to_offset
-        for one in self.splits(first, end, size):
+        for one in self.splits(first, end, size, wanted):
             low, high = one.first_offset or 0, one.next_offset or 0
             seen = None
             with suppress(DataError), Source(one.path) as source:
                 if wanted.seen is not None and not is_remote(one.path):
                     seen = wanted.seen.of_part(source, one.start, one.end)
-            yield replace(
-                wanted, path=one.path, base_offset=one.base_offset, start=one.start, end=one.end,
-                first_offset=low, next_offset=high, copies=one.copies, lineages=one.lineages,
-                clean_to=one.clean_to, seen=seen, high=one.high,
-                aborted=tuple(some for some in wanted.aborted if some[2] >= low and some[1] < high),
-            )  # fmt: skip
+            aborted = tuple(some for some in wanted.aborted if some[2] >= low and some[1] < high)
+            yield replace(one, seen=seen, aborted=aborted)
 
     def lacks(self, first: int, end: int) -> bool:
         """Return whether no copy has some offsets of a range between segments of this one."""
@@ -206,20 +187,23 @@ class MergedLog(UnifiedLog):
         """Return the aborted transactions that are listed; without sound lists none."""
         return super().aborted_transactions() if self._has_one_story else []
 
-    def _producers_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
+    def _producers_in_snapshot(self) -> tuple[list[ProducerState], int]:
         if self._has_one_story:
             return super()._producers_in_snapshot()
-        return {}, self.log_start_offset
+        return [], self.log_start_offset
 
-    def batches_from(
-        self, offset: int, *, transactional: bool = False
-    ) -> Iterator[tuple[Batch, OpenSegment]]:
+    def headers_from(self, offset: int) -> Iterator[tuple[Batch | BatchColumns, OpenSegment]]:
+        """Yield the batch headers from an offset on, of all copies if they differ."""
+        follow = super().headers_from if self._has_one_story else self.batches_from
+        yield from follow(offset)
+
+    def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
         """Yield the batch headers from an offset on, of all copies if they differ."""
         if self._has_one_story:
-            yield from super().batches_from(offset, transactional=transactional)
+            yield from super().batches_from(offset)
             return
         for split in self.splits(offset, self.log_end_offset, 1 << 30):
-            for part in sound_parts(split, lambda _: None):
+            for part in sound_parts(split, Deaf()):
                 with OpenSegment(segment_of(part)) as opened:
                     for found in scan_batches(opened.source, part.start, part.end):
                         if isinstance(found, Defect):

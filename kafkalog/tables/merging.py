@@ -11,7 +11,6 @@ page cache. A hole that the cleaner left is no gap: what it removed stays remove
 from __future__ import annotations
 
 import os
-import warnings
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -31,8 +30,9 @@ from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from kafkalog.errors import Listener
     from kafkalog.model import LogView
     from kafkalog.tables.model import Split
     from kafkalog.tables.soundness import Lineage, Odd, Run, Survey
@@ -207,19 +207,13 @@ class Copies:
         return runs
 
 
-def sound_parts(
-    split: Split,
-    notes: Callable[[Defect], object] | None = None,
-    defects: Callable[[Defect], object] | None = None,
-) -> list[Split]:
+def sound_parts(split: Split, listener: Listener) -> list[Split]:
     """Return the splits that have the rows of a split: itself, unless other copies must help.
 
     Args:
         split: of records or batches, with the copies that can help.
-        notes: called with a finding for each range that comes from another copy; if None, a
-            `UserWarning` reports it.
-        defects: called with the damage of this copy where others have a part of what is lost, but
-            none has the rest; if None, `notes` is.
+        listener: hears of each range that comes from another copy, and of the damage of this copy
+            where others have a part of what is lost, but none has the rest.
 
     Cost:
         Reads a split of a partition with several copies once, for its checksums; of other copies
@@ -227,20 +221,13 @@ def sound_parts(
     """
     if not split.copies or split.first_offset is None or split.next_offset is None:
         return [split]
-    notes = notes or _warn
     try:
-        return _parts(split, notes, defects or notes)
+        return _parts(split, listener)
     except NotFoundError:
         return [split]  # a broker has just replaced the file, which its reader handles
 
 
-def _warn(note: Defect) -> None:
-    warnings.warn(note.detail, stacklevel=4)
-
-
-def _parts(
-    split: Split, notes: Callable[[Defect], object], defects: Callable[[Defect], object]
-) -> list[Split]:
+def _parts(split: Split, listener: Listener) -> list[Split]:
     survey, lineage = _surveyed(split)
     copies = Copies(split.copies, split.view, lineage)
     plain = replace(split, copies=(), lineages=(), seen=None)
@@ -265,8 +252,8 @@ def _parts(
                     _add(parts, part)
                 for one in odd if missing else ():
                     if one.defect is not None and not one.is_restored:
-                        defects(one.defect)
-                _tell(split, pieces, notes)
+                        listener.hear(one.defect)
+                _tell(split, pieces, listener)
             elif odd:
                 _add(parts, replace(plain, start=odd[0].start, end=odd[-1].end))
         if run is not None:
@@ -364,7 +351,6 @@ def _filled(
 
 
 def _clipped(split: Split, first: int, end: int) -> Split:
-    """Return a split for a range of its offsets only."""
     to_offset = end if split.to_offset is None else min(end, split.to_offset)
     return replace(split, from_offset=max(first, split.from_offset or 0), to_offset=to_offset)
 
@@ -381,13 +367,13 @@ def _add(parts: list[Split], part: Split) -> None:
     parts.append(part)
 
 
-def _tell(split: Split, pieces: Sequence[Piece], notes: Callable[[Defect], object]) -> None:
+def _tell(split: Split, pieces: Sequence[Piece], listener: Listener) -> None:
     for piece in pieces:
         if split.to_offset is not None and piece.first_offset >= split.to_offset:
             continue
         if split.from_offset is not None and piece.next_offset <= split.from_offset:
             continue
-        notes(copied_note(f"{split.topic}-{split.partition}", split.path, piece))
+        listener.hear(copied_note(f"{split.topic}-{split.partition}", split.path, piece))
 
 
 def copied_note(name: str, path: str, piece: Piece) -> Defect:

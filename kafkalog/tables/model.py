@@ -15,16 +15,13 @@ from kafkalog.model import End, Isolation, LogView, Replicas
 from kafkalog.node.sightings import Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.errors import Listener
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables.planning import Target
-
-    Failed = Callable[[PartitionDir, KafkaLogError], object]
-    """Called with a partition that cannot be read, and why, so that the others are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +66,14 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
         return consumers_log(target.partition, request)
     from kafkalog.tables.merged_log import MergedLog
 
-    partition = target.partition
-    plain = Split(
+    partition, plain = target.partition, plain_split(target.partition, request)
+    copies = [one.partition for one in target.copies]
+    return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
+
+
+def plain_split(partition: PartitionDir, request: Request) -> Split:
+    """Return a split that has the place of a partition directory, and nothing of it."""
+    return Split(
         request.table,
         os.path.dirname(partition.path),
         partition.topic,
@@ -78,19 +81,15 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
         partition.path,
         view=request.view,
     )
-    copies = [one.partition for one in target.copies]
-    return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
-
-
-def fail(_: PartitionDir, error: KafkaLogError) -> None:
-    """Raise the error: what readers do that cannot do without a partition."""
-    raise error
 
 
 def partition_ends(
-    targets: Iterable[Target], request: Request, failed: Failed = fail
+    targets: Iterable[Target], request: Request, listener: Listener
 ) -> list[PartitionOffsets]:
-    """Return the bounds of the logs, if they decide which records are returned."""
+    """Return the bounds of the logs, if they decide which records are returned.
+
+    The listener hears of logs that cannot be read.
+    """
     if not has_bounds(request):
         return []
     found = []
@@ -101,7 +100,8 @@ def partition_ends(
         except GoneError:
             pass  # it was deleted, and none of it is returned
         except DataError as error:
-            failed(target.listed, error)
+            error.partition = target.listed
+            listener.hear(error)
     return found
 
 
@@ -349,7 +349,7 @@ class Loss:
         first_offset: the first of them.
         end_offset: the one after the last; None if unknown.
         reason: why.
-        message: a sentence for a person.
+        detail: a sentence for a person.
         path: the partition directory; None if there is none.
     """
 
@@ -357,7 +357,7 @@ class Loss:
     first_offset: int
     end_offset: int | None
     reason: LossReason
-    message: str
+    detail: str
     path: str | None = None
 
     @property

@@ -11,22 +11,25 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import ChangedSinceError, GoneError, NotFoundError, ReplacedError
-from kafkalog.log.defects import make_defect
+from kafkalog.errors import (
+    ChangedSinceError,
+    GoneError,
+    Listener,
+    NotFoundError,
+    ReplacedError,
+)
+from kafkalog.log.defects import DELETED, make_defect
 from kafkalog.log.living import listing_again
 from kafkalog.model import Isolation, Severity
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show
+from kafkalog.tables.listeners import AGAIN_HINT, Strict
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
 from kafkalog.tables.planning import plan_splits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkalog.model import Defect
     from kafkalog.tables.model import Split
 
-LOSS_HINT: Final = "With failOnDataLoss=false reading continues with what exists."
 _LISTINGS_MAX: Final = 3
 
 
@@ -42,7 +45,7 @@ def current_splits(split: Split) -> list[Split]:
         try:
             if all(one.seen is None or one.seen.require_same() for one in listed):
                 return listed
-            listed = splits_now(split)
+            listed = splits_now(split, Losses(split, Strict()))
         except NotFoundError:
             continue  # it disappeared between two listings
     raise _changed(split, "Its files keep changing while they are read.")
@@ -53,24 +56,16 @@ class Losses:
 
     Args:
         split: which rows were promised.
-        tell: called with a finding for each loss; None if a loss is an error.
+        listener: hears of each loss.
     """
 
-    def __init__(self, split: Split, tell: Callable[[Defect], object] | None) -> None:
+    def __init__(self, split: Split, listener: Listener) -> None:
         self._split = split
-        self._tell = tell
+        self._listener = listener
         self._told = 0
 
     def add(self, first: int, end: int | None, reason: str, severity: Severity) -> None:
-        """Report offsets as lost, up to `end`, which is None where the log end was not known.
-
-        Raises:
-            ChangedSinceError: a loss is an error.
-        """
-        if self._tell is None:
-            error = _changed(self._split, reason)
-            error.hint = f"{error.hint} {LOSS_HINT}"
-            raise error
+        """Report offsets as lost, up to `end`, which is None where the log end was not known."""
         first = max(first, self._told)
         if end is not None and first >= end:
             return
@@ -78,23 +73,22 @@ class Losses:
         name = f"{self._split.topic}-{self._split.partition}"
         detail = f"{what} of {name} were deleted after they were planned. {reason}"
         self._told = first if end is None else end
-        lost = make_defect("deleted-while-reading", self._split.path, detail, offset=first)
-        self._tell(replace(lost, severity=severity))
+        lost = make_defect(DELETED, self._split.path, detail, offset=first)
+        self._listener.hear(replace(lost, severity=severity))
 
 
 @listing_again
-def splits_now(split: Split, losses: Losses | None = None) -> list[Split]:
+def splits_now(split: Split, losses: Losses) -> list[Split]:
     """List a partition again, and return the splits that have the rows of a split of it now.
 
     Args:
         split: of a log with an offset where it begins.
-        losses: collects what is missing now; None if that is an error.
+        losses: hears of what is missing now.
 
     Raises:
         NotFoundError: a listed file has disappeared.
         ChangedSinceError: as `current_splits`.
     """
-    losses = losses or Losses(split, None)
     assert split.seen is not None, "else nothing is compared"
     if split.table not in OF_LOGS:
         there = split.seen.listed_again(split.seen.directory)
@@ -102,7 +96,7 @@ def splits_now(split: Split, losses: Losses | None = None) -> list[Split]:
         request = Request(split.table, internal=True, view=split.view)
         return [
             one
-            for one in plan_splits([there], request)
+            for one in plan_splits([there], request, Listener())
             if one.path in (there.path, os.path.join(there.path, name))
         ]
     first, following = split.first_offset, split.next_offset
@@ -131,7 +125,7 @@ def splits_now(split: Split, losses: Losses | None = None) -> list[Split]:
         raise _changed(split, "It was cut, and has other records there now.")
     bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
-    now = plan_splits([there], request)
+    now = plan_splits([there], request, Listener())
     return [
         replace(
             one,
@@ -148,5 +142,5 @@ def _changed(split: Split, message: str) -> ChangedSinceError:
     return ChangedSinceError(
         f"The log was changed after it was planned. {message}",
         path=split.path,
-        hint="Run the query again.",
+        hint=AGAIN_HINT,
     )

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, GoneError, KafkaLogError, UsageError
+from kafkalog.errors import DataError, GoneError, Listener, UsageError
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.io.engine import in_order
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
+from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.batches.selection import segments_of
+from kafkalog.log.defects import Tolerant
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.node.choice import metadata_logs, paths_of_others
@@ -30,7 +32,7 @@ from kafkalog.node.targets import Target as Listed
 from kafkalog.node.targets import open_targets, passed_over, path_of, require_topics, unlisted_of
 from kafkalog.node.view import show
 from kafkalog.tables.merged_log import best_targets
-from kafkalog.tables.model import Split, TableName, fail
+from kafkalog.tables.model import Request, Split, TableName, log_of
 from kafkalog.tables.splitting import splits_of
 
 if TYPE_CHECKING:
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import Segment
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.model import Defect
     from kafkalog.node.outcome import Difference
     from kafkalog.node.targets import AnyPath
-    from kafkalog.tables.model import Failed, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +70,28 @@ class PlannedLog:
     with_gaps: tuple[Target, LogView] | None = None
 
 
+def one_segment(log: FileEntry) -> list[Target]:
+    """Return the segment of a live log as a target.
+
+    Raises:
+        UsageError: it is none.
+    """
+    (segment,), parent = segments_of(log)
+    if any(one.log.name == log.name for one in parent.segments):
+        return [Target(parent, (segment,), parent, is_file=True)]
+    raise UsageError(
+        "This is no live log of a partition.",
+        path=log.path,
+        hint="Give log directories, partition directories, or .log files in one.",
+    )
+
+
 def plan_splits(
     paths: Sequence[AnyPath],
     request: Request,
+    listener: Listener | None = None,
     *,
-    ends: Callable[[PartitionOffsets], object] | None = None,
-    differences: Callable[[Difference], object] | None = None,
-    gaps: Callable[[Target], object] | None = None,
     before_each: Callable[[], object] = lambda: None,
-    failed: Failed = fail,
 ) -> list[Split]:
     """Return the splits of a table, by path, topic, partition, segment and position.
 
@@ -84,17 +99,14 @@ def plan_splits(
         paths: log directories, parents of them, partition directories, or single logs; or what is
             open already.
         request: the rows to read.
-        ends: called with the bounds of each partition whose records they decide.
-        differences: called with how the view of a partition differs from its files; if None, a
-            `UserWarning` reports it.
-        gaps: called with each log that has gaps between its segments where rows are wanted;
-            `kafkalog.check.segments.missing_offsets` judges them.
+        listener: hears of each log that cannot be read, which is left out, of the bounds of each
+            whose records they decide, of offsets that are missing between segments where rows are
+            wanted, and of views that differ from files; if None, errors and grave defects are
+            raised, and a `UserWarning` reports views.
         before_each: called before each look at a log; what it raises stops the planning.
-        failed: called with each log that cannot be read, which is left out.
 
     Raises:
-        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`; without `failed` also
-            for a log.
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
         UsageError: splits would be empty, a file is not a live log, or a required topic is missing.
 
     Cost:
@@ -104,16 +116,14 @@ def plan_splits(
     """
     at_ms = present_ms()
     with file_system.listings_held(map(path_of, paths)):
-        targets = find_targets(paths, request, before_each, failed)
-        tell_differences(targets, differences)
+        targets = find_targets(paths, request, listener, before_each)
+        tell_differences(targets, listener)
         splits = []
-        with closing(each_planned(targets, lambda _: request, at_ms, gaps, failed)) as planned:
+        hearer = listener or Tolerant()
+        with closing(each_planned(targets, lambda _: request, at_ms, hearer)) as planned:
             for _ in targets:
                 before_each()
-                found, end = next(planned)
-                splits += found
-                if ends is not None and end is not None:
-                    ends(end)
+                splits += next(planned)
     return splits
 
 
@@ -121,16 +131,15 @@ def each_planned(
     targets: Sequence[Target],
     requests: Callable[[Target], Request | None],
     at_ms: int,
-    gaps: Callable[[Target], object] | None = None,
-    failed: Failed = fail,
-) -> Generator[tuple[list[Split], PartitionOffsets | None], None, None]:
-    """Yield what `living_splits` returns for each log, in their order; logs of a store together.
+    listener: Listener,
+) -> Generator[list[Split], None, None]:
+    """Yield the splits of each log, in their order; logs of a store are looked at together.
 
     Args:
         targets: the logs.
         requests: returns the request for a log; None if nothing of it is wanted.
         at_ms: a time before they were listed.
-        gaps, failed: as in `plan_splits`; called in the order of the logs.
+        listener: as for `plan_splits`, but for views; hears of the logs in their order.
     """
 
     def planned(target: Target) -> PlannedLog | DataError:
@@ -138,28 +147,58 @@ def each_planned(
         if request is None:
             return PlannedLog([])
         try:
-            return living_splits(target, request, at_ms, looks_for_gaps=gaps is not None)
+            return living_splits(target, request, at_ms, looks_for_gaps=True)
         except DataError as error:
             return error
 
     with closing(in_order(planned, targets, _at_once(targets))) as results:
         for target, found in zip(targets, results, strict=True):
             if isinstance(found, DataError):
-                failed(target.listed, found)
-                yield [], None
+                _fail(target.listed, found, listener)
+                yield []
                 continue
-            if gaps is not None and found.with_gaps is not None:
-                _tell(gaps, *found.with_gaps)
-            yield found.splits, found.end
+            for defect in () if found.with_gaps is None else missing_in(*found.with_gaps):
+                listener.hear(defect)
+            if found.end is not None:
+                listener.hear(found.end)
+            yield found.splits
 
 
-def _tell(gaps: Callable[[Target], object], target: Target, view: LogView) -> None:
-    """Call `gaps` with a log: if its files change meanwhile, with a new listing."""
+def _fail(partition: PartitionDir, error: DataError, listener: Listener) -> None:
+    error.partition = partition
+    listener.hear(error)
+
+
+def missing_in(target: Target, view: LogView, *wanted: int | None) -> Sequence[Defect]:
+    """Return the findings about offsets that are missing between the segments of a log.
+
+    If its files change meanwhile, they are those of a new listing.
+
+    Args:
+        target: the log.
+        view: what of it is shown.
+        wanted: the first offset, and the one after the last; if given, others may be missing.
+    """
+
+    def missing(target: Target) -> list[Defect]:
+        segments = target.partition.segments
+        gaps = gaps_between(segments, *wanted)
+        if target.copies:
+            log = log_of(target, Request(view=view))
+            gaps = (one for one in gaps if log.lacks(*one))
+        if next(gaps, None) is None:
+            return []
+        from kafkalog.check.segments import missing_offsets  # it loads what the columns need
+
+        return list(missing_offsets(target.partition, segments, *wanted))
+
+    if target.is_file:
+        return ()
     with suppress(GoneError):  # a partition that was deleted meanwhile lacks nothing
-        answered(
-            lambda: gaps(target),
-            lambda: gaps(_shown(listed_again(target.listed), view)),
+        return answered(
+            lambda: missing(target), lambda: missing(_shown(listed_again(target.listed), view))
         )
+    return ()
 
 
 def living_splits(
@@ -172,12 +211,8 @@ def living_splits(
     """
 
     def planned(target: Target, at_ms: int) -> PlannedLog:
-        ends: list[PartitionOffsets] = []
-        with_gaps: list[Target] = []
-        gaps = with_gaps.append if looks_for_gaps else None
-        splits = list(splits_of(target, request, at_ms, ends=ends.append, gaps=gaps))
-        end = ends[0] if ends else None
-        return PlannedLog(splits, end, (with_gaps[0], request.view) if with_gaps else None)
+        splits, end, has_gaps = splits_of(target, request, at_ms, looks_for_gaps=looks_for_gaps)
+        return PlannedLog(list(splits), end, (target, request.view) if has_gaps else None)
 
     def again() -> PlannedLog:
         if target.is_file:
@@ -194,19 +229,47 @@ def living_splits(
 def find_targets(
     paths: Iterable[AnyPath],
     request: Request,
+    listener: Listener | None = None,
     before_each: Callable[[], object] = lambda: None,
-    failed: Failed = fail,
 ) -> list[Target]:
     """Return the logs that a request covers; arguments and errors are those of `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
+    targets = _opened(paths, request)
+    return logs_among(targets, request, listener or Listener(), before_each)
+
+
+def _opened(paths: Iterable[AnyPath], request: Request) -> list[Listed]:
+    # Splits are read elsewhere: their paths do not depend on the working directory.
+    places = (
+        one if isinstance(one, Listed) else file_system.absolute(path_of(one)) for one in paths
+    )
+    return open_targets(places, topics=request.bounds.topics)
+
+
+def logs_among(
+    opened: Sequence[Listed],
+    request: Request,
+    listener: Listener,
+    before_each: Callable[[], object] = lambda: None,
+    *,
+    of_file: Callable[[FileEntry], Iterable[Target]] = one_segment,
+) -> list[Target]:
+    """Do what `find_targets` does among what is open; `of_file` makes single files logs."""
     view = request.view
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
-    lacking: list[tuple[PartitionDir, KafkaLogError]] = []
-    meant = _meant(paths, request, lambda *one: lacking.append(one))
+    meant, unlisted = _meant(opened, request, of_file)
+    lacking = [*unlisted]
     targets = []
-    with closing(each_shown(meant, view)) as each:
+
+    def shown_of(one: PartitionDir | Target) -> Target | DataError:
+        try:
+            return one if isinstance(one, Target) else shown_now(one, view)
+        except DataError as error:
+            return error
+
+    with closing(in_order(shown_of, meant, _at_once(meant))) as each:
         for found in meant:
             before_each()
             shown = next(each)
@@ -218,7 +281,7 @@ def find_targets(
     named = {(one.partition.topic, one.partition.partition) for one in targets if is_best}
     for partition, error in lacking:
         if (partition.topic, partition.partition) not in named:  # no other copy stands in for it
-            failed(partition, error)
+            _fail(partition, error, listener)
     return best_targets(targets, merges=request.merges_copies) if is_best else targets
 
 
@@ -253,41 +316,23 @@ def _at_once(found: Sequence[PartitionDir | Target]) -> int:
     return max((file_system.requests_at_once(one.path) for one in partitions), default=1)
 
 
-def each_shown(
-    found: Sequence[PartitionDir | Target], view: LogView
-) -> Generator[Target | KafkaLogError, None, None]:
-    """Yield the view of each log, or the error of one that has none; those in a store together."""
-
-    def shown(one: PartitionDir | Target) -> Target | KafkaLogError:
-        if isinstance(one, Target):
-            return one
-        try:
-            return shown_now(one, view)
-        except DataError as error:
-            return error
-
-    return in_order(shown, found, _at_once(found))
-
-
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
     """Return topic and partition of the logs that a request covers. Raises as `plan_splits`."""
-    partitions: list[PartitionDir] = []
-    meant = _meant(paths, request, lambda partition, _: partitions.append(partition))
-    partitions += (one.partition if isinstance(one, Target) else one for one in meant)
+    meant, unlisted = _meant(_opened(paths, request), request, one_segment)
+    partitions = [one.partition if isinstance(one, Target) else one for one in meant]
+    partitions += (partition for partition, _ in unlisted)
     return {(partition.topic, partition.partition) for partition in partitions}
 
 
-def tell_differences(
-    targets: Iterable[Target], differences: Callable[[Difference], object] | None
-) -> None:
+def tell_differences(targets: Iterable[Target], listener: Listener | None) -> None:
     """Report how views differ from files, as `plan_splits` does."""
     found = [target.difference for target in targets if target.difference is not None]
-    if differences is None:
+    if listener is None:
         if (text := summary(found)) is not None:
             warnings.warn(text, stacklevel=3)
         return
     for difference in found:
-        differences(difference)
+        listener.hear(difference)
 
 
 def _shown(partition: PartitionDir, view: LogView) -> Target:
@@ -307,27 +352,22 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _meant(
-    paths: Iterable[AnyPath], request: Request, failed: Failed
-) -> list[PartitionDir | Target]:
-    """List the wanted partitions of one topic per name; a single log is a target as it is."""
-    topics = request.bounds.topics
-    # Splits are read elsewhere: their paths do not depend on the working directory.
-    places = (
-        one if isinstance(one, Listed) else file_system.absolute(path_of(one)) for one in paths
-    )
-    targets = open_targets(places, topics=topics)
+    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Iterable[Target]]
+) -> tuple[list[PartitionDir | Target], list[tuple[PartitionDir, DataError]]]:
+    """Return the wanted partitions of one topic per name, and those that cannot be listed.
+
+    A single log is a target as it is.
+    """
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named)
-        for one, named in _partitions(targets, request)
+        for one, named in _partitions(targets, request, of_file)
     ]
-    unlisted = [one for one in unlisted_of(targets) if is_shown(one[0], request.view)]
+    unlisted = [one for one in unlisted_of(targets) if _is_shown(one[0], request.view)]
     there = [*(partition for partition, *_ in meant), *(partition for partition, _ in unlisted)]
     unopened = (one for target in targets for one in passed_over(target))
     require_topics(request.required_topics, (one.topic for one in (*there, *unopened)))
     request.require_assigned((partition.topic, partition.partition) for partition in there)
-    for partition, error in unlisted:
-        if _is_wanted(partition, request, is_named=False):
-            failed(partition, error)
+    unlisted = [one for one in unlisted if _is_wanted(one[0], request, is_named=False)]
     wanted = [
         (partition, one)
         for partition, one, is_named in meant
@@ -338,24 +378,23 @@ def _meant(
         lambda: metadata_logs(targets),
         dead=request.view == LogView.ALL,
     )
-    return [one for partition, one in wanted if partition.path not in others]
+    return [one for partition, one in wanted if partition.path not in others], unlisted
 
 
 def _partitions(
-    targets: Sequence[Listed], request: Request
+    targets: Sequence[Listed], request: Request, of_file: Callable[[FileEntry], Iterable[Target]]
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """Yield the partitions of a view, each with whether a path names it."""
     for found in joined(targets, request.bounds.topics) if request.joins_tiers else targets:
         if isinstance(found, LogDirListing):
-            yield from ((one, False) for one in found.partitions if is_shown(one, request.view))
+            yield from ((one, False) for one in found.partitions if _is_shown(one, request.view))
         elif isinstance(found, PartitionDir):
             yield found, True
         else:
-            parent, segment = _one_segment(found)
-            yield Target(parent, (segment,), parent, is_file=True), True
+            yield from ((one, True) for one in of_file(found))
 
 
-def is_shown(partition: PartitionDir, view: LogView) -> bool:
+def _is_shown(partition: PartitionDir, view: LogView) -> bool:
     """Return whether a view of a log directory has a partition directory."""
     if view == LogView.ALL:
         is_ours = is_staging(os.path.basename(partition.path))
@@ -371,14 +410,3 @@ def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> 
     is_topic = bounds.topics is None or partition.topic in bounds.topics
     is_wanted = bounds.partitions is None or partition.partition in bounds.partitions
     return is_topic and is_wanted and request.names(partition.topic, partition.partition)
-
-
-def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
-    (segment,), parent = segments_of(log)
-    if any(one.log.name == log.name for one in parent.segments):
-        return parent, segment
-    raise UsageError(
-        "This is no live log of a partition.",
-        path=log.path,
-        hint="Give log directories, partition directories, or .log files in one.",
-    )

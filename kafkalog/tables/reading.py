@@ -25,11 +25,11 @@ from kafkalog.log.batches.segment import OpenSegment, offset_at_end
 from kafkalog.log.batches.selection import ReadPlan, Selection
 from kafkalog.log.columns.arrow import table_of_arrays, text_of
 from kafkalog.log.columns.budget import Turnstile
-from kafkalog.log.defects import corrupt_data
 from kafkalog.log.producers import read_producer_snapshot
 from kafkalog.model import AbortedTransaction, Isolation
 from kafkalog.node.scan import count_records, scan
 from kafkalog.node.view import show, state_of
+from kafkalog.tables.listeners import Strict
 from kafkalog.tables.merging import segment_of, sound_parts
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, splits_now
@@ -38,6 +38,7 @@ from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.errors import Listener
     from kafkalog.files.log_dir import Segment
     from kafkalog.model import Defect
     from kafkalog.tables.model import Split
@@ -58,29 +59,22 @@ _OF_SCAN: Final = {
 def read_split(
     split: Split,
     schema: Any,
+    listener: Listener | None = None,
     *,
     threads: int | None = 1,
-    defects: Callable[[Defect], object] | None = None,
-    losses: Callable[[Defect], object] | None = None,
-    notes: Callable[[Defect], object] | None = None,
-    gaps: Callable[[int], object] | None = None,
 ) -> Iterator[Any]:
     """Yield the rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
     Args:
         split: the split.
         schema: from `table_schema`.
+        listener: hears of damage, which makes up the table of defects, of offsets that were deleted
+            after they were planned, by retention for instance, of what comes from other copies, and
+            of what is missing after the split, if that is left to its reader; None for `Strict`.
         threads: number of decoding threads; None for one per processor, up to 8.
-        defects: called with each defect; if None, damage stops the reading. The table of
-            defects consists of them.
-        losses: called with a finding for offsets that were deleted after they were planned, by
-            retention for instance: then the rest is read. None if that is an error.
-        notes: as for `sound_parts`.
-        gaps: called with the first offset that is missing after the split, if that is left to its
-            reader.
 
     Raises:
-        CorruptDataError: something is damaged, and `defects` is None.
+        CorruptDataError: something is damaged, and `listener` is None.
         UnreadableError: the file cannot be read, or is not the one that was planned.
         ChangedSinceError: as `current_splits`.
 
@@ -91,46 +85,45 @@ def read_split(
         for one in current_splits(split):
             yield from _read_small(one, schema)
         return
+    listener = listener or Strict()
     if split.table == TableName.DEFECTS:
-        yield from _defects(split, schema, threads, Losses(split, losses))
-        _tell_gap(split, gaps)
+        yield from _defects(split, schema, threads, Losses(split, listener))
+        _tell_gap(split, listener)
         return
     wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
     wanted += DATA if _DECODED in schema.names else ()
     of_scan = list(dict.fromkeys(name for name in wanted if name not in _CONSTANT))
-    for part in sound_parts(split, notes, defects or _refuse):
-        lost = Losses(part, losses)
-        for batch in _scan(part, of_scan, threads, defects or _refuse, lost):
+    for part in sound_parts(split, listener):
+        lost = Losses(part, listener)
+        for batch in _scan(part, of_scan, threads, listener.hear, lost):
             yield _converted(batch, part, schema)
-    _tell_gap(split, gaps)
+    _tell_gap(split, listener)
 
 
 def count_split(
-    split: Split,
-    *,
-    threads: int | None = 1,
-    defects: Callable[[Defect], object] | None = None,
-    losses: Callable[[Defect], object] | None = None,
-    notes: Callable[[Defect], object] | None = None,
-    gaps: Callable[[int], object] | None = None,
+    split: Split, listener: Listener | None = None, *, threads: int | None = 1
 ) -> Iterator[int]:
     """Yield the number of records of a split, piece by piece, from headers where they suffice.
 
     Arguments and errors are those of `read_split`; the split is one of records.
     """
-    for part in sound_parts(split, notes, defects or _refuse):
+    listener = listener or Strict()
+    for part in sound_parts(split, listener):
         yield from count_records(
-            plan_of_split(part, Losses(part, losses)),
+            plan_of_split(part, Losses(part, listener)),
             threads=threads,
-            defects=defects or _refuse,
+            defects=listener.hear,
             turnstile=_TURNSTILE,
         )
-    _tell_gap(split, gaps)
+    _tell_gap(split, listener)
 
 
-def _tell_gap(split: Split, gaps: Callable[[int], object] | None) -> None:
-    if gaps is not None and (offset := gap_after(split)) is not None:
-        gaps(offset)
+def _tell_gap(split: Split, listener: Listener) -> None:
+    if (offset := gap_after(split)) is not None:
+        from kafkalog.check.segments import missing_from
+
+        for defect in missing_from(os.path.dirname(split.path), split.view, offset):
+            listener.hear(defect)
 
 
 def gap_after(split: Split) -> int | None:
@@ -163,12 +156,6 @@ def _read_small(split: Split, schema: Any) -> Iterator[Any]:
     rows = iter(_SMALL[split.table](split))
     while some := list(islice(rows, ROWS_AT_ONCE)):
         yield _of_rows(some, split, schema)
-
-
-def _refuse(defect: Defect) -> None:
-    raise corrupt_data(
-        defect, hint="In permissive mode damage is skipped; the table `defects` lists it."
-    )
 
 
 def _scan(
@@ -296,7 +283,6 @@ def _decoded(topic: str, batch: Any) -> Any:
 
 
 def _headers(column: Any) -> Any:
-    """Return headers as pairs of text and bytes."""
     flat = column.values
     keys, values = _as_text(flat.field("key")), flat.field("value")
     kind = SCHEMAS[TableName.RECORDS].field("headers").type

@@ -7,7 +7,6 @@ nothing is read.
 from __future__ import annotations
 
 import itertools
-import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,10 +20,10 @@ from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
 from kafkalog.node.sightings import Sighting
 from kafkalog.tables.merged_log import MergedLog
-from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of
+from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of, plain_split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.files.log_dir import Segment
     from kafkalog.files.offsets import PartitionOffsets
@@ -37,45 +36,43 @@ def splits_of(
     request: Request,
     at_ms: int,
     *,
-    ends: Callable[[PartitionOffsets], object] | None = None,
-    gaps: Callable[[Target], object] | None = None,
-) -> Iterator[Split]:
-    """Yield the splits of one log that was listed after a time; the rest as in `plan_splits`."""
+    looks_for_gaps: bool,
+) -> tuple[Iterable[Split], PartitionOffsets | None, bool]:
+    """Return the splits of one log, its bounds if they decide, and whether wanted rows are missing.
+
+    Args:
+        target: the log.
+        request: the rows to read.
+        at_ms: a time before it was listed.
+        looks_for_gaps: whether to look for what is missing between segments.
+    """
     partition, segments = target.partition, target.segments
     seen = Sighting.of(target.listed, at_ms)
-    plain = Split(
-        request.table,
-        os.path.dirname(partition.path),
-        partition.topic,
-        -1 if partition.partition is None else partition.partition,
-        partition.path,
-        seen=seen,
-        view=request.view,
-    )
+    plain = replace(plain_split(partition, request), seen=seen)
     if request.table in OF_LOGS:
         splits = _LogSplits(target, request, plain)
-        if ends is not None and splits.end is not None:
-            ends(splits.end)
-        if gaps is not None and not target.is_file:
-            # Whoever reads to the end of a segment sees the gap after it.
-            unseen = [one for one in segments if not (splits.are_for_gaps and one.log.size_bytes)]
-            if splits.have_gaps(unseen):
-                gaps(target)
-        yield from splits.of(segments)
-    elif request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
-        yield plain
-    else:
-        for segment in segments:
-            index = {
-                TableName.OFFSET_INDEX: segment.offset_index,
-                TableName.TIME_INDEX: segment.time_index,
-                TableName.TRANSACTIONS: segment.transaction_index,
-            }[request.table]
-            if index is not None:
-                one = replace(
-                    plain, path=index.path, base_offset=segment.base_offset, end=index.size_bytes
-                )
-                yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
+        # Whoever reads to the end of a segment sees the gap after it.
+        unseen = [one for one in segments if not (splits.are_for_gaps and one.log.size_bytes)]
+        has_gaps = looks_for_gaps and not target.is_file and splits.have_gaps(unseen)
+        return splits.of(segments), splits.end, has_gaps
+    if request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
+        return [plain], None, False
+    return _of_indexes(segments, plain), None, False
+
+
+def _of_indexes(segments: Iterable[Segment], plain: Split) -> Iterator[Split]:
+    for segment in segments:
+        index = {
+            TableName.OFFSET_INDEX: segment.offset_index,
+            TableName.TIME_INDEX: segment.time_index,
+            TableName.TRANSACTIONS: segment.transaction_index,
+        }[plain.table]
+        if index is not None:
+            one = replace(
+                plain, path=index.path, base_offset=segment.base_offset, end=index.size_bytes
+            )
+            seen = plain.seen
+            yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
 
 
 def _seen_file(seen: Sighting, path: str) -> Sighting:

@@ -14,13 +14,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog.errors import DataError, NotFoundError, RefusedError, UsageError
-from kafkalog.files.offsets import name_of
+from kafkalog.errors import (
+    DataError,
+    KafkaLogError,
+    Listener,
+    NotFoundError,
+    RefusedError,
+    UsageError,
+)
+from kafkalog.files.offsets import PartitionOffsets, name_of
+from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.living import CHANGES, answered, listed_again, listing_again
-from kafkalog.model import End, Replicas
+from kafkalog.model import Defect, End, Replicas
 from kafkalog.node.identity import topic_id_of
-from kafkalog.tables.model import Loss, LossReason, TableName, fail, log_of
-from kafkalog.tables.moved import LOSS_HINT
+from kafkalog.node.outcome import Difference
+from kafkalog.tables.listeners import LOSS_HINT
+from kafkalog.tables.model import Loss, LossReason, TableName, log_of
 from kafkalog.tables.planning import (
     find_targets,
     plan_splits,
@@ -28,15 +37,14 @@ from kafkalog.tables.planning import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.errors import Event
     from kafkalog.files.indexes import OffsetIndex
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.node.outcome import Difference
+    from kafkalog.node.targets import AnyPath
     from kafkalog.node.unified_log import UnifiedLog
-    from kafkalog.tables.model import Failed, Offsets, Request, Split
+    from kafkalog.tables.model import Offsets, Request, Split
     from kafkalog.tables.planning import Target
 
 T = TypeVar("T")
@@ -44,23 +52,20 @@ T = TypeVar("T")
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
 
 
-def refuse_loss(loss: Loss) -> None:
-    """Raise `RefusedError` for a loss."""
-    raise RefusedError(loss.message, path=loss.path, hint=LOSS_HINT)
-
-
-class LossWarnings:
-    """Issues a `UserWarning` for each loss, once."""
+class LossWarnings(Listener):
+    """Issues a `UserWarning` for each loss, and for how views differ from files, once."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    def __call__(self, loss: Loss) -> None:
-        """Warn of a loss, unless that was done before."""
-        if loss.message not in self._warned:
-            self._warned.add(loss.message)
-            place = "" if loss.path is None else f" [{loss.path}]"
-            warnings.warn(f"{loss.message}{place}", stacklevel=4)
+    def hear(self, event: Event) -> None:
+        """Warn of an event, unless that was done before; raise an error."""
+        if isinstance(event, Loss | Difference):
+            text, path = event.detail, event.path
+            if text not in self._warned:
+                self._warned.add(text)
+                warnings.warn(text if path is None else f"{text} [{path}]", stacklevel=4)
+        super().hear(event)
 
 
 class Tail:
@@ -69,12 +74,10 @@ class Tail:
     Args:
         paths: as for `plan_splits`.
         request: which rows; its offset bounds are ignored.
-        losses: called if records to be read are missing, or if the log no longer has those that
-            were read.
-        gaps: returns the losses of a log that has gaps between its segments where rows are wanted,
-            by its key, the first wanted offset and the one after the last.
-        differences: as for `plan_splits`; called at each listing.
-        failed: as for `plan_splits`; such a log is neither read nor missed.
+        listener: hears of records to be read that are missing, or that were read and that the log
+            no longer has, of logs that cannot be read, which are neither read nor missed, and at
+            each listing of views that differ from files; if None, as for `plan_splits`, and a loss
+            is refused.
 
     Attributes:
         lacking: topic and partition of those logs, as in the keys.
@@ -89,11 +92,7 @@ class Tail:
         self,
         paths: Sequence[str],
         request: Request,
-        *,
-        losses: Callable[[Loss], object] = refuse_loss,
-        gaps: Callable[[str, tuple[int, int], Target], Iterable[Loss]] = lambda *_: (),
-        differences: Callable[[Difference], object] | None = None,
-        failed: Failed = fail,
+        listener: Listener | None = None,
     ) -> None:
         if request.table not in _TABLES:
             raise UsageError(
@@ -104,13 +103,15 @@ class Tail:
         self._request = replace(  # they can be deleted later
             request, required_topics=frozenset(), requires_assigned=False
         )
-        self._lose = losses
-        self._gaps = gaps
-        self._differences = differences
-        self._failed = failed
+        self._listener = listener
         self.lacking: set[str] = set()
         self.seen_end: Offsets | None = None
         self.targets: list[Target] = []
+
+    def _lose(self, loss: Loss) -> None:
+        if self._listener is None:
+            raise RefusedError(loss.detail, path=loss.path, hint=LOSS_HINT)
+        self._listener.hear(loss)
 
     @listing_again
     def beginning(self, offset_in: Callable[[UnifiedLog], int] | None = None) -> Offsets:
@@ -233,31 +234,26 @@ class Tail:
         bounds = replace(request.bounds, from_offset=first, to_offset=last)
         # The end is already decided: the high watermark can change later.
         request = replace(request, bounds=bounds, end=End.LOG, internal=True)
-        ends: list[PartitionOffsets] = []
-        found.splits.extend(
-            plan_splits(
-                [listed_again(log.partition), *log.copies],
-                request,
-                ends=ends.append,
-                differences=lambda _: None,
-                failed=self._lack,
-                gaps=lambda target: found.losses.extend([*self._gaps(key, wanted, target)]),
-            )
-        )
-        for start in (one.start.known for one in ends):
+        heard = _Heard(self)
+        places: list[AnyPath] = [listed_again(log.partition), *log.copies]
+        found.splits.extend(plan_splits(places, request, heard))
+        if heard.has_gaps:
+            found.losses.extend(_missing(key, wanted, log))
+        for start in heard.starts:
             if start > first:
                 end = min(start, last)
                 found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
-        self.targets = find_targets(self._paths, request, failed=self._lack)
-        tell_differences(self.targets, self._differences)
+        self.targets = find_targets(self._paths, request, _Heard(self))
+        tell_differences(self.targets, self._listener)
         return {self._key_of(one.listed): log_of(one, request) for one in self.targets}
 
-    def _lack(self, partition: PartitionDir, error: KafkaLogError) -> None:
+    def lack(self, partition: PartitionDir, error: KafkaLogError) -> None:
+        """Go on without a partition; its error is reported once."""
         name = name_of(partition.topic, partition.partition)
         if name not in self.lacking:
-            self._failed(partition, error)
+            (self._listener or Listener()).hear(error)
             self.lacking.add(name)
 
     def _of_each(
@@ -282,7 +278,7 @@ class Tail:
             except DataError as error:
                 if isinstance(error, CHANGES):
                     raise
-                self._lack(logs[key].partition, error)
+                self.lack(logs[key].partition, error)
         return found
 
     def _shared(
@@ -356,6 +352,24 @@ class Tail:
         return found
 
 
+class _Heard(Listener):
+    """What planning one log reports to its tail: it has told of views already."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self.has_gaps = False
+        self.starts: list[int] = []
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, PartitionOffsets):
+            self.starts.append(event.start.known)
+        elif isinstance(event, Defect):
+            self.has_gaps = True
+        elif isinstance(event, KafkaLogError):
+            assert event.partition is not None, "it is about one"
+            self._tail.lack(event.partition, event)
+
+
 @dataclass(frozen=True, slots=True)
 class _Between:
     """What there is between two positions, and what is missing."""
@@ -367,7 +381,6 @@ class _Between:
 def _first(
     key: str, log: UnifiedLog, position: list[int] | None, lose: Callable[[Loss], object]
 ) -> int:
-    """Return the offset to resume from."""
     start = log.log_start_offset
     if position is None:
         return start
@@ -387,6 +400,14 @@ def _first(
 def _deleted(key: str, first: int, end: int, start: int, log: UnifiedLog) -> Loss:
     words = f"The log starts at offset {start}, and {first} was to be read next."
     return _loss(key, first, end, LossReason.DELETED, words, log)
+
+
+def _missing(key: str, wanted: tuple[int, int], log: UnifiedLog) -> Iterator[Loss]:
+    for first, after in gaps_between(log.segments, *wanted):
+        start, end = max(first, wanted[0]), min(after, wanted[1])
+        if log.lacks(start, end):
+            words = f"The log lacks the offsets {start} to {end - 1}: a segment was lost."
+            yield _loss(key, start, end, LossReason.MISSING, words, log)
 
 
 def _loss(
@@ -448,7 +469,6 @@ def _counted(firsts: dict[str, int], ends: dict[str, int], count: int) -> dict[s
 
 
 def _size_between(log: UnifiedLog, start: int, end: int) -> int:
-    """Estimate the number of bytes between two offsets."""
     total = 0
     for segment in log.segments:
         following = segment.next_base_offset
@@ -486,7 +506,6 @@ def _offset_behind(log: UnifiedLog, start: int, end: int, size: int) -> int:
 
 
 def _indexed_offset(index: OffsetIndex, position: int, start: int) -> int | None:
-    """Return the first indexed offset past the start, from an entry at or after a position."""
     for number in range(index.first_at(position), index.entry_count):
         if index.entry(number).offset >= start:
             return index.entry(number).offset + 1

@@ -64,9 +64,9 @@ def diff(
         show_note("no partition to compare")
         outcome.fail_if(True)
     with byte_progress(_targets(sides), enabled=not quiet) as progress:
-        comparer = Comparer(view, outcome.defect, lambda one: outcome.differs([one], fails=False),
-                            outcome.hear, progress)  # fmt: skip
+        comparer = Comparer(view, outcome, progress)
         _show(comparer, pairs, form, style, outcome, every=every, records=records)
+    outcome.report_logs(fails=False)
     return outcome.status
 
 

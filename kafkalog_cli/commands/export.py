@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.change.lake import Append, Export, ExportSummary, IcebergAppend
-    from kafkalog.files.log_dir import PartitionDir
     from kafkalog.io.engine import Engine
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
@@ -258,10 +257,6 @@ def export(
     from kafkalog_cli.outcome import Outcome
 
     outcome = Outcome()
-
-    def lacks(_: PartitionDir, error: KafkaLogError) -> None:
-        outcome.hear(error)
-
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.output.objects import Style
@@ -272,12 +267,12 @@ def export(
             interval_s = None if every is None else opt.parse_duration(every)
             run = partial(
                 appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-                max_rejects=most, failed=lacks,
+                max_rejects=most, listener=outcome,
             )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s, watch):
                 _show(summary, writer, outcome)
             return outcome.of_work(has_changed=True, is_concerned=True)
-        one = Export(asked, to, fail_fast=fail_fast, max_rejects=most, failed=lacks)
+        one = Export(asked, to, fail_fast=fail_fast, max_rejects=most, listener=outcome)
         summary = _exported(one, choice, outcome, watch)
         _show(summary, writer, outcome)
     is_new = not summary.was_complete
@@ -317,9 +312,7 @@ def _exported(
         # While the plan is made the engine starts; a repetition has nothing to do, and needs none.
         started = None if run.has_ended else opened.enter_context(choice.start())
         export = opened.enter_context(run)
-        outcome.differs(export.differences)
-        for lost in export.lost:
-            outcome.hear(lost)
+        outcome.report_logs()
         if export.missing:
             engine = opened.enter_context(choice.open()) if started is None else started()
             export.run(engine)
@@ -377,7 +370,7 @@ def _round(
     is_continued = True
     while is_continued:
         with metrics.run(), run() as one:
-            outcome.differs(one.differences)
+            outcome.report_logs()
             one.run(engine())
             summary = one.summary()
             metrics.done(summary)

@@ -137,7 +137,7 @@ def find(
         return outcome.status  # a wanted topic may be there
     style = Style(exact, zone, bytes_form, states=view == LogView.ALL)
     with byte_progress(targets, enabled=not quiet and not follow) as progress:
-        search = Search(targets, selection, topic, replicas, outcome.hear, progress)
+        search = Search(targets, selection, topic, replicas, outcome, progress)
         if history:
             _show_history(search, form, limit, style, outcome)
             return outcome.status
@@ -195,7 +195,7 @@ def _found(
     if follow:
         from kafkalog.answers.search.following import follow as following
 
-        found = following(search, lost=outcome.defect)
+        found = following(search)
     else:
         outcome.differs(target.difference for target in search.logs)
         found = search.found()

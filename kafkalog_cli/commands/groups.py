@@ -60,7 +60,7 @@ def groups(
     """
     from kafkalog.node.state.groups import EndOffsets, read_groups
     from kafkalog.node.state.model import changed_offsets
-    from kafkalog_cli.outcome import Outcome, report_groups, show_note
+    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
@@ -76,7 +76,7 @@ def groups(
             read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.hear
         )
         found, then = read(at=moment), None if before is None else read(at=before)
-    report_groups(outcome, found)
+    outcome.hear(found)
     if at is not None and not found.groups:
         show_note(f"There was no group at {at}.")
     wanted = _wanted(found, then, group, outcome)

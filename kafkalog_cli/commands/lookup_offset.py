@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.node.lookup import Lookup
-    from kafkalog.node.outcome import Difference
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome
 
@@ -108,8 +106,6 @@ def lookup_offset(
     partitions, is_one = _partitions(outcome, paths, topic, replicas, internal=internal)
     if not is_one and (isinstance(watermark, int) or log_start_offset is not None):
         raise UsageError("An offset that overrides a checkpoint needs one partition.")
-    differences: list[Difference] = []
-    ends: list[PartitionOffsets] = []
     shown = show.LookupWriter(
         form,
         Style(exact, zone, bytes_form),
@@ -129,14 +125,10 @@ def lookup_offset(
             high_watermark=watermark,
             log_start_offset=log_start_offset,
             compares=no_index,
-            differences=differences.append,
-            ends=ends.append,
-            damaged=outcome.hear,
-            failed=outcome.hear,
+            listener=outcome,
         ):
             shown.write(found)
-    outcome.differs(differences, fails=False)
-    outcome.leaves_out(ends, " (--high-watermark end includes them)")
+    outcome.report_logs(fails=False, hint=" (--high-watermark end includes them)")
     outcome.fail_if(not shown.is_complete)
     if export is not None:
         shown.export(export)

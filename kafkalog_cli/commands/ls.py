@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.node.inventory import PartitionRow
-    from kafkalog.node.outcome import Difference
     from kafkalog_cli.outcome import Outcome
 
 
@@ -73,10 +72,9 @@ def ls(
     style = Style(exact=exact, zone=opt.parse_zone("UTC" if utc else tz))
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    differences: list[Difference] = []
     stuck: list[PartitionRow] = []
     columns: View[Any] = show.partition_view(style)
-    each = partial(_by_partition, targets, view, differences.append, outcome)
+    each = partial(_by_partition, targets, view, outcome)
     rows: Iterable[Any] = each(_listed_with_dirt)
     if files or any(isinstance(target, FileEntry) for target in targets):
         columns, rows = show.file_view(style), list_files(targets)
@@ -103,12 +101,12 @@ def ls(
             if getattr(row, "cleaner_stuck", None) is not None:
                 stuck.append(row)
     _warn_of_cleaner(stuck)
-    outcome.differs(differences, fails=False)
+    outcome.report_logs(fails=False)
     return outcome.status
 
 
 def _listed_with_dirt(
-    partitions: list[PartitionDir], view: LogView, differences: Callable[[Difference], object]
+    partitions: list[PartitionDir], view: LogView, outcome: Outcome
 ) -> Iterator[PartitionRow]:
     """Yield the rows of partitions, with what the cleaner has not compacted yet."""
     from kafkalog.change.compaction.candidates import with_dirt
@@ -116,7 +114,7 @@ def _listed_with_dirt(
     from kafkalog.node.view import show
 
     for partition in partitions:
-        for row in list_partitions([partition], view, differences, partial(show, lazily=True)):
+        for row in list_partitions([partition], view, outcome, partial(show, lazily=True)):
             yield with_dirt(row, partition)
 
 
@@ -141,7 +139,6 @@ def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
 def _by_partition(
     targets: list[Target],
     view: LogView,
-    differences: Callable[[Difference], object],
     outcome: Outcome,
     listing: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
@@ -151,5 +148,5 @@ def _by_partition(
     for partition in partitions_of(targets):
         found: list[Any] = []
         with outcome.contained(partition.path):
-            found += listing([partition], view, differences)
+            found += listing([partition], view, outcome)
         yield from found

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.files.offsets import PartitionOffsets
 from kafkalog.model import End, LogView, Replicas
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
@@ -25,7 +24,6 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.node.outcome import Difference
     from kafkalog.tables import Request
     from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.outcome import Outcome
@@ -149,11 +147,8 @@ def _profiles(
     from kafkalog.node.targets import open_targets
     from kafkalog.tables.profiles.run import profile_logs
 
-    targets = open_targets(
-        map(absolute, paths), hear=outcome.hear_note, topics=request.bounds.topics
-    )
-    differences: list[Difference] = []
-    ends: list[PartitionOffsets] = []
+    topics = request.bounds.topics
+    targets = open_targets(map(absolute, paths), hear=outcome.hear_note, topics=topics)
     with choice.open() as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(
@@ -162,13 +157,9 @@ def _profiles(
             request,
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,
-            differences=differences.append,
-            ends=ends.append,
-            missing=outcome.hear,
-            failed=outcome.hear,
+            listener=outcome,
         )
-    outcome.differs(differences)
-    outcome.leaves_out(ends)
+    outcome.report_logs()
     return found
 
 

@@ -30,8 +30,6 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.node.outcome import Difference
     from kafkalog.spark.reading import Find
     from kafkalog.tables.datasets.model import Tables
     from kafkalog.tables.model import Answer
@@ -137,11 +135,7 @@ def _run_here(
     outcome = Outcome()
     _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
-    watched = replace(
-        tables, on_defect=damage.found, differences=damage.differs, ends=damage.leaves_out,
-        on_groups=damage.lacks, failed=damage.lacks_partition,
-    )  # fmt: skip
-    with Database(watched, memory_size=memory_size) as database:
+    with Database(replace(tables, listener=damage), memory_size=memory_size) as database:
         if query is None and sys.stdin.isatty():
             from kafkalog_cli.queries import ask
 
@@ -198,12 +192,11 @@ def _run_in_spark(
     with spark.start() as session, listings_held(tables.paths):
         from kafkalog.spark.session import scratch_directory
 
-        find, differences, ends = _looked_at(query, tables)
-        outcome.differs(differences)
+        find = _look_at(query, tables, outcome)
+        outcome.report_logs()
         opened = session()
         from kafkalog.spark.queries import run_query
 
-        outcome.leaves_out(ends)
         run = partial(run_query, opened, query, tables.paths)
         with scratch_directory() as scratch:
             answer = _answer_of(run, options, outcome, scratch, find)
@@ -211,22 +204,20 @@ def _run_in_spark(
     return outcome.status
 
 
-def _looked_at(query: str, tables: Tables) -> tuple[Find, list[Difference], list[PartitionOffsets]]:
-    """Look at all logs.
-
-    Returns:
-        How they are found again, how their views differ from their files, and where they end if
-        that matters.
-    """
+def _look_at(query: str, tables: Tables, outcome: Outcome) -> Find:
+    """Look at all logs, tell the outcome of views and ends, and return how they are found again."""
+    from kafkalog.errors import Listener
     from kafkalog.tables.model import is_named, partition_ends
-    from kafkalog.tables.planning import find_targets, targets_among
+    from kafkalog.tables.planning import find_targets, targets_among, tell_differences
 
     every = replace(tables, replicas=tables.replicas or Replicas.ALL)
     request = every.request(TableName.RECORDS)
     targets = find_targets(tables.paths, request)
-    ends = partition_ends(targets, request) if is_named(query, TableName.RECORDS) else []
-    differences = [one.difference for one in targets if one.difference is not None]
-    return partial(targets_among, targets, request), differences, ends
+    tell_differences(targets, outcome)
+    if is_named(query, TableName.RECORDS):
+        for end in partition_ends(targets, request, Listener()):
+            outcome.hear(end)
+    return partial(targets_among, targets, request)
 
 
 def _answer_of(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.answers.search.run import find
+from kafkalog.errors import Listener
 from kafkalog.files.log_dir import open_partition
 from kafkalog.io.engine import LocalEngine
 from kafkalog.model import End, Isolation, Record, Special
@@ -75,22 +76,20 @@ def seen(path: Path) -> Seen:
     scanned = Scan(shown, columns=names, on_defect=lambda _: None).to_table().to_pylist()
     schema = table_schema(TableName.RECORDS, names)
     request = Request(isolation=Isolation.READ_UNCOMMITTED, end=End.LOG)
-    splits = plan_splits([str(path)], request, differences=lambda _: None)
-    exported = [row for split in splits for one in read_split(split, schema, defects=print)
+    splits = plan_splits([str(path)], request, Listener())
+    exported = [row for split in splits for one in read_split(split, schema, Listener())
                 for row in one.to_pylist()]  # fmt: skip
     (listed,) = list_partitions([partition])
     ends = (
         lookup_special(log, Special.EARLIEST),
         lookup_special(log, Special.LATEST, Isolation.LOG),
     )
-    found = find(path, data=True, on_defect=lambda _: None)
+    found = find(path, data=True, listener=Listener())
     table = Dataset(
-        Tables((str(path),), end=End.LOG, on_defect=lambda _: None, differences=lambda _: None),
+        Tables((str(path),), end=End.LOG, listener=Listener()),
         TableName.RECORDS,
     )
-    (profile,) = profile_logs(
-        LocalEngine(1), [str(path)], request, differences=lambda _: None, missing=lambda _: None
-    )
+    (profile,) = profile_logs(LocalEngine(1), [str(path)], request, listener=Listener())
     return Seen(
         dumped=tuple((r.offset, r.timestamp, r.key, r.value, r.headers) for r in dumped),
         scanned=tuple((row["offset"], row["key"], row["value"]) for row in scanned),

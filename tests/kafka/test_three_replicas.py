@@ -16,19 +16,17 @@ import pytest
 
 import kafkalog
 from kafkalog.check.comparison.model import Verdict
-from kafkalog.errors import RefusedError
+from kafkalog.errors import Listener, RefusedError
 from kafkalog.model import Isolation, Replicas
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
+from kafkalog.tables.tailing import LossWarnings, Tail
 from tests.kafka import broker_data
 from tests.kafkalog.change.lake.exporting import export, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
-
-    from kafkalog.tables.model import Loss
 
     Rows = list[tuple[int, bytes]]
 
@@ -64,10 +62,10 @@ class Follower:
         for name in self._names:
             shutil.copytree(self._phases / str(phase) / "log" / name, self._place / name)
 
-    def take(self, losses: Callable[[Loss], object] = refuse_loss) -> Rows:
+    def take(self, listener: Listener | None = None) -> Rows:
         """Return the rows of a batch; positions go through JSON, as between two runs of a query."""
         paths = [str(self._place / name) for name in self._names]
-        tail = Tail(paths, self._request, losses=losses)
+        tail = Tail(paths, self._request, listener)
         start = self.position or tail.beginning()
         end = json.loads(json.dumps(tail.advance(start, None)))
         found = rows_of(tail.splits(start, end))

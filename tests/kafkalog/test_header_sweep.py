@@ -20,7 +20,7 @@ import pytest
 from formats.constants import NO_EPOCH
 from kafkalog.answers.search.run import Search
 from kafkalog.change.rescue import CopiedRange, LostRange, salvage
-from kafkalog.errors import CorruptDataError
+from kafkalog.errors import CorruptDataError, Events, Listener
 from kafkalog.files.log_dir import open_partition
 from kafkalog.log.batches.selection import Selection, planned_records
 from kafkalog.log.columns.pipeline import Restored, read_contents
@@ -177,16 +177,16 @@ def by_splits(directory: Path, selection: Selection, *copies: Path) -> Answer:
         bounds=bounds, isolation=Isolation.LOG, split_bytes=300, replicas=Replicas.BEST
     )
     rows: list[Row] = []
-    defects: list[Any] = []
+    heard = Events()
     count = 0
     for split in plan_splits([str(one) for one in copies or (directory,)], request):
         names = ["offset", "leader_epoch"]
         schema = table_schema(split.table, names)
-        for one in read_split(split, schema, defects=defects.append, notes=ignored):
+        for one in read_split(split, schema, heard):
             rows += zip(*(one.column(name).to_pylist() for name in names), strict=True)
-        count += sum(count_split(split, defects=ignored, notes=ignored))
+        count += sum(count_split(split, Listener()))
     assert count == len(rows)
-    return rows, defects
+    return rows, [one for one in heard.defects if one.reference != "read-from-copy"]
 
 
 def by_search(directory: Path, selection: Selection, *copies: Path) -> Answer:
@@ -200,14 +200,14 @@ def by_replay(directory: Path, selection: Selection, *copies: Path) -> Answer:
     rows: list[Row] = []
     heard: list[Any] = []
 
-    class Listener(ReplayListener):
+    class Hearer(ReplayListener):
         def hear(self, event: Event) -> None:
             heard.extend([event] if not isinstance(event, Defect) or is_bad(event) else [])
 
     targets = open_targets([str(one) for one in copies or (directory,)])
     request = Replay(selection=selection)
-    routes, _ = routes_of(targets, request, heard.append)
-    lanes = Lanes(routes, request, Position(0, 0, {}), Listener(), ignored)
+    routes, _ = routes_of(targets, request, Hearer())
+    lanes = Lanes(routes, request, Position(0, 0, {}), Hearer(), ignored)
     for lane, piece in lanes.pieces():
         rows += [(offset, None) for offset, *_ in piece.messages]
         lanes.count(lane, piece, 0)

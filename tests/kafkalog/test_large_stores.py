@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.stores import BATCHES, PREFIX, log_dir
-from kafkalog.errors import FileChangedError, UnreadableError
+from kafkalog.errors import FileChangedError, Listener, UnreadableError
 from kafkalog.files.log_dir import LogDirListing, list_partition, open_partition, open_path
 from kafkalog.io.engine import in_order
 from kafkalog.io.paths import file_system, object_store
@@ -78,7 +78,7 @@ def asked_of_files(store: CountedStore) -> dict[str, list[str]]:
 
 def test_a_plan_looks_at_the_ends_of_logs_only(store: CountedStore) -> None:
     """Two files per partition and three checkpoints; one listing per thousand names."""
-    splits = plan_splits([store.uri(PREFIX)], Request(gaps_when_read=True), gaps=print)
+    splits = plan_splits([store.uri(PREFIX)], Request(gaps_when_read=True), Listener())
     assert len(splits) == PARTITIONS * SEGMENTS
     last = f"{(SEGMENTS - 1) * BATCHES:020d}"
     asked = asked_of_files(store)

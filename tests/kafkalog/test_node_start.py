@@ -13,6 +13,7 @@ import pytest
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.change.lake.model import ExportRequest
 from kafkalog.change.lake.plan import make_plan
+from kafkalog.errors import Listener
 from kafkalog.files.log_dir import LogDirListing, open_path
 from kafkalog.node.recovery import (
     Consequence,
@@ -176,7 +177,7 @@ def served(paths: list[str], topics: list[str] | None) -> object:
 
 def exported(paths: list[str], topics: list[str] | None) -> object:
     bounds = Bounds(topics=None if topics is None else frozenset(topics))
-    return make_plan(ExportRequest(tuple(paths), Request(bounds=bounds)))
+    return make_plan(ExportRequest(tuple(paths), Request(bounds=bounds)), Listener())
 
 
 def read_by_spark(paths: list[str], topics: list[str] | None) -> object:

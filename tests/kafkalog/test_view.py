@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.errors import Listener
 from kafkalog.files.log_dir import LogDirListing, open_partition, open_path
 from kafkalog.io.broker_lock import is_broker_running
 from kafkalog.io.paths.source import Source
@@ -40,10 +41,8 @@ def rows(path: Path, **selection: Any) -> list[tuple[int, bytes | None, bytes | 
 
 def table_offsets(path: Path, request: Request) -> list[int]:
     schema = table_schema(TableName.RECORDS, ("offset",))
-    splits = plan_splits([str(path)], request, differences=lambda _: None)
-    tables = [
-        table for split in splits for table in read_split(split, schema, defects=lambda _: None)
-    ]
+    splits = plan_splits([str(path)], request, Listener())
+    tables = [table for split in splits for table in read_split(split, schema, Listener())]
     return [row["offset"] for table in tables for row in table.to_pylist()]
 
 

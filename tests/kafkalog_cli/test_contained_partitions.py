@@ -113,7 +113,7 @@ def test_a_partition_that_cannot_be_counted_has_no_profile(
     """Its topic has none either, as its counts would be incomplete; other rows are unchanged."""
     words = ("profile", log_dir, "--engine", "local", "--internal", "--format", "ndjson")
     whole = [json.loads(line) for line in kafkalog(*words).stdout.splitlines()]
-    fail_in(monkeypatch, "kafkalog.tables.profiles.part._read", "orders-0/")
+    fail_in(monkeypatch, "kafkalog.tables.profiles.part.read_split", "orders-0/")
     done = kafkalog(*words)
     assert_told(done, log_dir / "orders-0")
     wanted = [row for row in whole if row["topic"] != "orders" or row["partition"] == 1]

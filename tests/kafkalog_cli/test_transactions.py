@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.node.state.transactions import OpenData, abort_commands
+from kafkalog.node.unified_log import OpenTransaction
 from tests.builders import batch, copy_tree, frames, record, write_log
 from tests.conftest import state
 
@@ -88,6 +91,15 @@ def test_one_hangs_that_its_coordinator_takes_for_over(log_dir: Path, kafkalog: 
     ]
 
 
+def test_a_topic_is_one_word_of_a_command() -> None:
+    """It is the name of a directory, which may be any text."""
+    topic = "orders; rm -rf $HOME"
+    found = OpenData(topic, 0, "", OpenTransaction(1, 2, 3, 4, 5), None, "it hangs")
+    for command in abort_commands(found, "HOST:PORT"):
+        words = shlex.split(command)
+        assert words[words.index("--topic") + 1] == topic
+
+
 def test_one_hangs_whose_producer_nobody_knows(log_dir: Path, kafkalog: Run) -> None:
     """Only a complete `__transaction_state` shows it. Else the producer may be in a lost part."""
     keep_batches(log_dir, 0)
@@ -141,6 +153,11 @@ def test_a_marker_that_is_written_already_is_named(log_dir: Path, kafkalog: Run)
         if markers:
             break
     assert events_tx()["marked"] == ["__consumer_offsets-0"]
+    # Its coordinator has the next epoch already, and will write it with the marker.
+    rest = rows(kafkalog("transactions", log_dir, "--format", "ndjson"), "open_transaction")
+    [waiting] = [one for one in rest if one["transactional_id"] == "events-tx"]
+    assert (waiting["topic"], waiting["hanging"]) == ("more-events", None)
+    assert waiting["producer_epoch"] == row["producer_epoch"] - 1
 
 
 def test_what_only_a_snapshot_remembers(log_dir: Path, kafkalog: Run) -> None:

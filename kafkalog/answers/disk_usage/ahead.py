@@ -60,11 +60,7 @@ def growth_of(partition: PartitionDir, now_ms: int) -> tuple[int, ...]:
     start = now_ms - HOURS * HOUR_MS
     for segment in partition.segments:
         with OpenSegment(segment) as opened:
-            survey = segment.log.survey if segment.is_active else None
-            if survey is not None:
-                largest = survey.largest_timestamp
-            else:
-                largest, _ = opened.largest_timestamp(recovered=segment.is_active)
+            largest, _ = opened.largest_timestamp(recovered=segment.is_active)
             # `LogSegment.largestTimestamp` takes the time of the file, too, if no batch has a
             # timestamp.
             if largest < 0:

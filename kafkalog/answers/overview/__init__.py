@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import KafkaLogError, Listener
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.answers.overview.gathering import Report
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.errors import Event
     from kafkalog.model import Level
     from kafkalog.node.configs import ConfigSources
-    from kafkalog.node.outcome import Difference
     from kafkalog.node.targets import AnyPath
     from kafkalog.tables.profiles.model import Profile
 
@@ -69,10 +70,18 @@ def report(
     def profiles() -> Sequence[Profile]:
         from kafkalog.tables.profiles import profile
 
-        return profile(*paths, hot_keys=hot_keys, failed=failed, differences=_passed_over)
+        listener = _Errors(failed or raised)
+        return profile(*paths, hot_keys=hot_keys, listener=listener)
 
     return gathering.report(profiles if records else None)
 
 
-def _passed_over(_: Difference) -> None:
-    """Ignore that a view differs: the checks report it."""
+class _Errors(Listener):
+    """Hears of errors only: the checks report what else there is."""
+
+    def __init__(self, failed: Callable[[KafkaLogError], None]) -> None:
+        self._failed = failed
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, KafkaLogError):
+            self._failed(event)

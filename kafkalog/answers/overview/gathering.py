@@ -188,8 +188,7 @@ class Gathering:
         for defect in checks.run(self._progress, read=self._contents.read):
             findings.take(defect)
         is_whole = not self._told
-        # From here on the listings know the surveys of the checks, so that no log is read again.
-        directories = list(map(self._contents.surveyed, partitions_of(self._targets)))
+        directories = list(partitions_of(self._targets))
         partitions = [found for one in directories for found in self._partition(one)]
         partitions.sort(key=lambda one: (-one.listed.size_bytes, one.listed.path))
         transactions = self._transactions()

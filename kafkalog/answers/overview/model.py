@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,11 +13,9 @@ from formats.constants import (
     COMPRESSION_NAMES,
     CONTROL_MASK,
     NO_TIMESTAMP,
-    TRANSACTIONAL_MASK,
 )
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns.headers import BatchColumns, batch_columns
-from kafkalog.model import LogSurvey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.change.compaction.model import Candidate
     from kafkalog.change.retention.partition import PartitionRetention
     from kafkalog.check.batches import CheckedLog
-    from kafkalog.files.log_dir import FileEntry, PartitionDir, Segment
+    from kafkalog.files.log_dir import Segment
     from kafkalog.io.paths.source import Source
     from kafkalog.model import Defect, Level
     from kafkalog.node.inventory import PartitionRow
@@ -144,39 +142,20 @@ class Contents:
     def __init__(self, threads: int | None) -> None:
         self._threads = threads
         self._known: dict[str, SegmentContents] = {}
-        self._surveys: dict[str, LogSurvey] = {}
         self._places: defaultdict[str, list[str]] = defaultdict(list)
 
     def read(
         self, log: CheckedLog, source: Source, level: Level
     ) -> Iterator[BatchColumns | Defect]:
         """Yield the batches and the damage of a log, as `batch_columns` does, and count them."""
-        counts, is_sound = _Counts(), True
+        counts = _Counts()
         for found in batch_columns(source, level, self._threads):
             if isinstance(found, BatchColumns):
                 counts.add(found.headers)
-                # A survey stands for recovery, which cuts the log at the first bad batch.
-                is_sound &= bool(found.crc_valid.all())
-            else:
-                is_sound = False
             yield found
         if log.base_offset is not None:  # a log without an offset in its name has no segment
             self._known[log.path] = counts.of_segment(log.base_offset)
             self._places[_in_log_dir(log.path)].append(log.path)
-            if is_sound and counts.end is not None:
-                self._surveys[log.path] = counts.survey(counts.end)
-
-    def surveyed(self, directory: PartitionDir) -> PartitionDir:
-        """Return a partition with what the checks have seen in those logs that did not grow."""
-
-        def with_survey(entry: FileEntry) -> FileEntry:
-            survey = self._surveys.pop(self._place_of(entry.path), None)
-            # It grew, or was cut, since it was checked.
-            if survey is None or survey.size_bytes != entry.size_bytes:
-                return entry
-            return replace(entry, survey=survey)
-
-        return replace(directory, files=tuple(map(with_survey, directory.files)))
 
     def of(self, segment: Segment) -> SegmentContents | None:
         """Return what a segment holds; None if its log was not read to the end."""
@@ -202,20 +181,14 @@ class _Counts:
         self._codecs: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
         self._minutes: Counter[int] = Counter()
         self._minutes_per_slot = 1
-        self._has_transactions = False
-        self.end: tuple[int, int] | None = None
-        """Position and offset after the last batch; None without any."""
 
     def add(self, headers: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
         """Add batches: a header table."""
-        last = headers[:, -1].tolist()
-        self.end = last[h.POSITION] + last[h.SIZE], last[h.LAST_OFFSET] + 1
         # Before version 2 the attributes have neither flag, and a batch is one record or a set of
         # them.
         flags = np.where(headers[h.MAGIC] >= 2, headers[h.ATTRIBUTES], 0)
         data = headers
         if flags.any():
-            self._has_transactions |= bool((flags & TRANSACTIONAL_MASK).any())
             data = headers[:, (flags & CONTROL_MASK) == 0]
         sizes = data[h.SIZE]
         self._sums["control_batches"] += headers.shape[1] - data.shape[1]
@@ -243,11 +216,6 @@ class _Counts:
             before, self._minutes = self._minutes, Counter()
             for minute, size in before.items():
                 self._minutes[minute // self._minutes_per_slot * self._minutes_per_slot] += size
-
-    def survey(self, end: tuple[int, int]) -> LogSurvey:
-        """Return the survey of a log that ends there."""
-        position, offset = end
-        return LogSurvey(position, offset, max(self._times, default=-1), self._has_transactions)
 
     def of_segment(self, base_offset: int) -> SegmentContents:
         return SegmentContents(

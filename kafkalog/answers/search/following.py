@@ -30,14 +30,12 @@ _SIZE_AT_ONCE: Final = 1 << 30
 def follow(
     search: Search,
     *,
-    lost: Callable[[Defect], object],
     wait: Callable[[], object] = lambda: time.sleep(PAUSE_S),
 ) -> Iterator[Found | Defect]:
     """Yield the records that a search finds from the log start offsets on, then new ones, forever.
 
     Args:
         search: what is searched; leftovers and single files do not grow and are passed over.
-        lost: called with a finding for records that were deleted before they were read.
         wait: called when everything has been read.
 
     Raises:
@@ -54,24 +52,22 @@ def follow(
         end=End.WATERMARK if is_committed else End.LOG,
         view=LogView.STARTED,
     )
-    tail = Tail([one.path for one in search.targets], request, losses=LossWarnings())
+    tail = Tail([one.path for one in search.targets], request, LossWarnings())
     position = tail.beginning()
     while True:
         end = tail.advance(position, None, _SIZE_AT_ONCE)
         splits = tail.splits(position, end)
         for split in splits:
-            yield from _found_in(split, search, lost)
+            yield from _found_in(split, search)
         position = end
         if not splits:
             wait()
 
 
-def _found_in(
-    split: Split, search: Search, lost: Callable[[Defect], object]
-) -> Iterator[Found | Defect]:
+def _found_in(split: Split, search: Search) -> Iterator[Found | Defect]:
     number = None if split.partition < 0 else split.partition
-    for part in sound_parts(split, lost):
-        plan = plan_within(plan_of_split(part, Losses(part, lost)), search.selection)
+    for part in sound_parts(split, search.listener):
+        plan = plan_within(plan_of_split(part, Losses(part, search.listener)), search.selection)
         for record in records_of(plan, search.progress, bulk=search.bulk):
             if isinstance(record, Defect):
                 yield record

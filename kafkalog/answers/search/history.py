@@ -14,12 +14,11 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState
-from kafkalog.answers.search.scanning import Occurrence, missing_in, plan_of, records_of
-from kafkalog.errors import GoneError, KafkaLogError, ShortageError
+from kafkalog.answers.search.scanning import Occurrence, plan_of, records_of
 from kafkalog.log.batches.selection import ReadPlan, Selection, plan_segments
 from kafkalog.model import AbortedTransaction, Defect, LogView, Record
 from kafkalog.node.unified_log import OpenTransaction, UnifiedLog
-from kafkalog.tables.planning import Target, shown_now
+from kafkalog.tables.planning import Target, missing_in, shown_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,16 +32,13 @@ def history(search: Search) -> Iterator[Occurrence | Defect]:
     Args:
         search: a search for one key; without leftovers unless its view is `all`.
     """
-    for target in search.logs:
-        try:
-            yield from _Life(search, target).occurrences()
-            yield from missing_in(target, search.selection)
-        except ShortageError:
-            raise
-        except GoneError:
-            pass  # a broker has deleted it meanwhile
-        except KafkaLogError as error:
-            search.failed(error)
+
+    def found_in(target: Target) -> Iterator[Occurrence | Defect]:
+        wanted = search.selection
+        yield from _Life(search, target).occurrences()
+        yield from missing_in(target, wanted.view, wanted.from_offset, wanted.to_offset)
+
+    return search.in_each(found_in)
 
 
 class _Life:
@@ -158,7 +154,6 @@ class _Life:
 
 
 def _is_same(one: Record, other: Record) -> bool:
-    """Return whether two records of one offset are copies of each other."""
     return (one.timestamp, one.key, one.value, one.headers) == (
         other.timestamp, other.key, other.value, other.headers,
     )  # fmt: skip

@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from formats.late_classes import dataclass
-from kafkalog.errors import KafkaLogError, contained, raised
+from kafkalog.errors import Listener, contained
 from kafkalog.io.paths import file_system
-from kafkalog.model import Defect, Isolation, LogView, Special
+from kafkalog.model import Isolation, LogView, Special
 from kafkalog.node.lookup import Lookup, compared
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show_now
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.node.outcome import Difference, View
+    from kafkalog.model import Defect
+    from kafkalog.node.outcome import View
 
     Question = Callable[[UnifiedLog], Lookup]
 
@@ -54,10 +54,7 @@ def look_up(
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
     compares: bool = False,
-    differences: Callable[[Difference], object] = lambda _: None,
-    ends: Callable[[PartitionOffsets], object] = lambda _: None,
-    damaged: Callable[[Defect], object] = lambda _: None,
-    failed: Callable[[KafkaLogError], None] = raised,
+    listener: Listener | None = None,
 ) -> Iterator[PartitionLookup]:
     """Yield the answers of each partition, in the order of the questions.
 
@@ -68,20 +65,20 @@ def look_up(
         view: what of a directory is shown.
         high_watermark, log_start_offset: override the checkpoints', as in `UnifiedLog`.
         compares: whether each question is also answered without indexes.
-        differences: called with how a view differs from the files.
-        ends: called with the bounds of a partition whose end was an answer.
-        damaged: called with the damage that the answers of a partition passed over.
-        failed: called with what stops the work on one partition; without it the error is raised.
+        listener: hears of views that differ from files, of the bounds of a partition whose end was
+            an answer, of damage that answers passed over, and of what stops the work on one
+            partition.
 
     Raises:
-        KafkaLogError: as the questions, without `failed`.
+        KafkaLogError: as the questions, without `listener`.
 
     Cost:
         A few reads per partition and question; where a broker was killed, a scan up to the answer.
         Memory for one partition.
     """
+    hear = (listener or Listener()).hear
     for listed in partitions:
-        with contained(listed.path, failed):
+        with contained(listed.path, hear):
             shown = show_now(listed, view, lazily=not _has_copies(listed))
             log_of = _Logs(high_watermark, log_start_offset).of
             damage: dict[tuple[str, int | None], Defect] = {}
@@ -97,11 +94,11 @@ def look_up(
                 damage |= log.damage
             # With a tier it would take the manifests of all segments to say what is left out.
             if at_end and isolation != Isolation.LOG and log.partition.tier is None:
-                ends(log.offsets.of_partition(isolation))
+                hear(log.offsets.of_partition(isolation))
             for defect in damage.values():
-                damaged(defect)
+                hear(defect)
             if (difference := shown.difference_so_far) is not None:
-                differences(difference)
+                hear(difference)
 
 
 class _Logs:

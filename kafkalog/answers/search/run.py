@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from formats.late_classes import dataclass
 from kafkalog.answers.logs import Wanted, selection_of
@@ -15,28 +15,39 @@ from kafkalog.answers.search.scanning import (
     Found,
     is_bulk,
     logs_of,
-    missing_in,
     plans_of,
     records_of,
 )
-from kafkalog.errors import DataError, GoneError, KafkaLogError, ShortageError, UsageError, raised
+from kafkalog.errors import (
+    DataError,
+    Events,
+    GoneError,
+    KafkaLogError,
+    Listener,
+    ShortageError,
+    UsageError,
+)
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import some_of
-from kafkalog.log.defects import raise_defect
+from kafkalog.log.defects import Tolerant
 from kafkalog.model import Defect, LogView, Record, Replicas
 from kafkalog.node.state.transactions import owners
 from kafkalog.node.targets import open_targets
 from kafkalog.tables.model import Request, log_of
+from kafkalog.tables.planning import missing_in
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from kafkalog.answers.search.scanning import Failed, Progress
+    from kafkalog.answers.search.scanning import Progress
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.log.batches.selection import Selection
     from kafkalog.tables.planning import Target
+
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -49,7 +60,7 @@ class Search:
             each partition.
         topics: only these; None for all.
         replicas: how several copies of a partition are handled.
-        failed: called with the error of a log that cannot be read; the others are searched.
+        listener: hears of a log that cannot be read; the others are searched.
         progress: called with numbers of bytes as they are read.
         below_start: the logs that have records below the log start offset, which are left out,
             with that offset; those searched so far.
@@ -59,7 +70,7 @@ class Search:
     selection: Selection
     topics: Collection[str] | None = None
     replicas: Replicas = Replicas.BEST
-    failed: Failed = raised
+    listener: Listener = field(default_factory=Listener)
     progress: Progress | None = None
     below_start: dict[str, int] = field(default_factory=dict, init=False)
     _owners: dict[int, str] | None = field(default=None, repr=False)
@@ -73,7 +84,7 @@ class Search:
                 self.selection.view,
                 topics=self.topics,
                 replicas=self.replicas,
-                failed=self.failed,
+                listener=self.listener,
             )
 
     @cached_property
@@ -83,23 +94,31 @@ class Search:
 
     def found(self) -> Iterator[Found | Defect]:
         """Yield the records by topic, partition and offset, and defects where they were met."""
+
+        def found_in(target: Target) -> Iterator[Found | Defect]:
+            wanted = self._above_start(target)
+            yield from self._in(target, wanted)
+            yield from missing_in(target, wanted.view, wanted.from_offset, wanted.to_offset)
+
+        return self.in_each(found_in)
+
+    def in_each(self, found_in: Callable[[Target], Iterator[T]]) -> Iterator[T]:
+        """Yield what is found in each log; what stops the work on one concerns only that one."""
         for target in self.logs:
             try:
-                wanted = self._above_start(target)
-                yield from self._in(target, wanted)
-                yield from missing_in(target, wanted)
+                yield from found_in(target)
             except ShortageError:
                 raise
             except GoneError:
                 pass  # a broker has deleted it meanwhile
             except KafkaLogError as error:
-                self.failed(error)
+                self.listener.hear(error)
 
     def _in(self, target: Target, wanted: Selection) -> Iterator[Found | Defect]:
-        left, notes = wanted.limit, list[Defect]()
-        for plan in plans_of(target, wanted, notes.append):
-            yield from notes  # met while planning, so before the records of the plan
-            notes.clear()
+        left, met = wanted.limit, Events()
+        for plan in plans_of(target, wanted, met):
+            yield from met.defects  # met while planning, so before the records of the plan
+            met.heard.clear()
             for record in records_of(plan, self.progress, bulk=self.bulk):
                 if isinstance(record, Defect):
                     yield record
@@ -107,7 +126,7 @@ class Search:
                 yield self.of(target, record)
                 if left is not None and (left := left - 1) == 0:
                     return
-        yield from notes
+        yield from met.defects
 
     def _above_start(self, target: Target) -> Selection:
         """Return what is wanted of a log: of what a broker serves, from the log start offset on."""
@@ -147,7 +166,7 @@ class Search:
         if not record.batch.is_transactional:
             return None
         if self._owners is None:
-            self._owners = owners(self.targets, failed=self.failed)
+            self._owners = owners(self.targets, failed=self.listener.hear)
         return self._owners.get(record.batch.producer_id)
 
 
@@ -170,7 +189,7 @@ def find(
     *paths: str | os.PathLike[str],
     topics: Collection[str] | None = None,
     replicas: Replicas | str = Replicas.BEST,
-    on_defect: Callable[[Defect], object] | None = None,
+    listener: Listener | None = None,
     **wanted: Unpack[Wanted],
 ) -> Iterator[Found]:
     """Yield the records in all partitions of some places that have a key, a producer, a header ….
@@ -179,7 +198,8 @@ def find(
         paths: log directories, partition directories, and single logs.
         topics: only these topics.
         replicas: `best` reads the most complete copy of a partition, `all` reads every copy.
-        on_defect: is passed each defect; without it the first grave one is raised.
+        listener: hears of each defect, and of logs that cannot be read; without it the first
+            error or grave defect is raised.
         wanted: which records, as in `Log.records`; `limit` holds for each partition.
 
     Raises:
@@ -191,10 +211,10 @@ def find(
     except ValueError:
         hint = f"There are {', '.join(Replicas)}."
         raise UsageError(f"{replicas!r} is not known.", hint=hint) from None
-    search = Search(open_targets(paths), selection_of(wanted), topics, copies)
-    take = on_defect or raise_defect
+    hearer = listener or Tolerant()
+    search = Search(open_targets(paths), selection_of(wanted), topics, copies, hearer)
     for one in search.found():
         if isinstance(one, Defect):
-            take(one)
+            hearer.hear(one)
         else:
             yield one

@@ -6,30 +6,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats.late_classes import dataclass
-from kafkalog.errors import KafkaLogError, contained
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+from kafkalog.errors import contained
 from kafkalog.io.jit import fast_path
-from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.log.columns.budget import logs_to_decode
-from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Replicas, present_ms
-from kafkalog.node.choice import metadata_logs, paths_of_others
 from kafkalog.node.outcome import View
 from kafkalog.node.reader import plan_reading, require_log
-from kafkalog.node.remote_logs import joined
-from kafkalog.node.targets import partitions_of, require_topics, topics_of, unlisted_of
-from kafkalog.tables.merged_log import best_targets
-from kafkalog.tables.model import Bounds, Request, log_of
+from kafkalog.tables.model import Bounds, Request
 from kafkalog.tables.moved import Losses
-from kafkalog.tables.planning import Target, each_shown, is_shown, living_splits, shown_now
+from kafkalog.tables.planning import Target, living_splits, logs_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from kafkalog.errors import Listener
+    from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, Record
-
-    Failed = Callable[[KafkaLogError], None]
 
     Progress = Callable[[int], None]
 
@@ -88,7 +81,7 @@ def logs_of(
     *,
     topics: Collection[str] | None,
     replicas: Replicas,
-    failed: Failed,
+    listener: Listener,
 ) -> list[Target]:
     """Return the logs to search, by topic, partition and path.
 
@@ -98,49 +91,24 @@ def logs_of(
         view: what of a partition directory is read.
         topics: only these; None for all.
         replicas: how several copies of a partition are handled.
-        failed: called with the error of what cannot be listed.
+        listener: hears of what cannot be listed.
 
     Raises:
         UsageError: a topic has no partition at the targets.
     """
-    require_topics(topics, topics_of(targets) if topics else ())
-    files: list[Target] = []
-    wanted: list[PartitionDir] = []
-    for one in joined(targets, topics) if view != LogView.ALL else targets:
-        if isinstance(one, FileEntry):
-            with contained(one.path, failed):
-                files += _file(one, topics)
-            continue
-        for partition, error in unlisted_of([one]):
-            if is_shown(partition, view) and (topics is None or partition.topic in topics):
-                failed(error)
-        is_listed = isinstance(one, LogDirListing)
-        wanted += [
-            some
-            for some in partitions_of([one])
-            if (not is_listed or is_shown(some, view)) and (topics is None or some.topic in topics)
-        ]
-    others = paths_of_others(
-        [*wanted, *(one.partition for one in files)],
-        lambda: metadata_logs(targets),
-        dead=view == LogView.ALL,
-    )
-    logs: list[Target] = []
-    for shown in each_shown([one for one in wanted if one.path not in others], view):
-        if isinstance(shown, Target):
-            logs.append(shown)
-        else:
-            failed(shown)
-    if replicas == Replicas.BEST:
-        logs = best_targets(logs, merges=view != LogView.ALL)
-    return sorted([*(one for one in files if one.partition.path not in others), *logs], key=_place)
+    wanted = None if topics is None else frozenset(topics)
+    request = Request(
+        bounds=Bounds(topics=wanted), replicas=replicas, internal=True, view=view,
+        required_topics=wanted or frozenset(),
+    )  # fmt: skip
 
+    def of_file(file: FileEntry) -> Iterator[Target]:
+        with contained(file.path, listener.hear):
+            require_log(file)
+            segments, parent = segments_of(file)
+            yield Target(parent, segments, parent, is_file=True)
 
-def _file(file: FileEntry, topics: Collection[str] | None) -> list[Target]:
-    require_log(file)
-    segments, parent = segments_of(file)
-    is_wanted = topics is None or parent.topic in topics
-    return [Target(parent, segments, parent, is_file=True)] if is_wanted else []
+    return sorted(logs_among(targets, request, listener, of_file=of_file), key=_place)
 
 
 def _place(target: Target) -> tuple[str, int, str]:
@@ -160,15 +128,13 @@ def plan_of(target: Target, selection: Selection) -> ReadPlan:
     return plan_reading(View(target.partition, target.segments, target.difference), selection)
 
 
-def plans_of(
-    target: Target, wanted: Selection, notes: Callable[[Defect], object]
-) -> Iterator[ReadPlan]:
+def plans_of(target: Target, wanted: Selection, listener: Listener) -> Iterator[ReadPlan]:
     """Yield the plans to read what is wanted of a log; of several copies there are many.
 
     Args:
         target: the log.
         wanted: which of its records.
-        notes: as for `sound_parts`.
+        listener: as for `sound_parts`.
 
     Raises:
         KafkaLogError: as `plan_reading`.
@@ -182,8 +148,8 @@ def plans_of(
     bounds = Bounds(from_offset=wanted.from_offset, to_offset=wanted.to_offset)
     request = Request(bounds=bounds, isolation=wanted.isolation, internal=True, view=wanted.view)
     for split in living_splits(target, request, present_ms()).splits:
-        for part in sound_parts(split, notes):
-            yield plan_within(plan_of_split(part, Losses(part, notes)), wanted)
+        for part in sound_parts(split, listener):
+            yield plan_within(plan_of_split(part, Losses(part, listener)), wanted)
 
 
 def plan_within(plan: ReadPlan, wanted: Selection) -> ReadPlan:
@@ -229,28 +195,3 @@ def records_of(
             yield from content
         else:
             yield content
-
-
-def missing_in(target: Target, wanted: Selection) -> Iterator[Defect]:
-    """Yield the finding about wanted offsets that are missing between the segments of a log."""
-    if target.is_file:
-        return
-    yield from answered(  # a broker may have cleaned the log since it was listed
-        lambda: _missing(target, wanted),
-        lambda: _missing(shown_now(listed_again(target.listed), wanted.view), wanted),
-    )
-
-
-def _missing(target: Target, wanted: Selection) -> list[Defect]:
-    segments = target.partition.segments
-    # Whatever the columns need is loaded only if there is a gap.
-    bounds = wanted.from_offset, wanted.to_offset
-    found = gaps_between(segments, *bounds)
-    if target.copies:
-        log = log_of(target, Request(view=wanted.view))
-        found = (one for one in found if log.lacks(*one))
-    if next(found, None) is None:
-        return []
-    from kafkalog.check.segments import missing_offsets
-
-    return list(missing_offsets(target.partition, segments, *bounds))

@@ -64,7 +64,6 @@ def write_parquet(file: BinaryIO, found: Iterator[Found]) -> int:
 
 
 def _some(found: Iterator[Found]) -> Iterator[Found]:
-    """Yield a limited number of records, of limited size."""
     size = 0
     for one in islice(found, _ROWS_AT_ONCE):
         yield one

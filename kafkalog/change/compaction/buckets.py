@@ -187,7 +187,7 @@ class SpilledLog(DirtyKeys):
         if path not in self.firsts:
             self._begin(path)
         with Source(path) as source:
-            discardable_among(self._open, source, columns.headers, path)
+            discardable_among(self._open, source, columns.headers, columns.markers, path)
         super().take(path, columns)
 
     def close(self) -> None:

@@ -38,7 +38,8 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
         batch: the original; if it is of magic 0 or 1, the new one begins and ends at the offsets of
             the kept records, else it keeps its range.
         records: the kept ones, in order, at least one.
-        horizon_ms: the delete horizon, stored in place of the base timestamp; None for none.
+        horizon_ms: the delete horizon, stored in place of the base timestamp; None for none, and
+            so is a negative one.
     """
     from formats.record_batch import Record as RecordSchema
 
@@ -50,9 +51,10 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
     append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     # With LogAppendTime all records have the batch's time, whatever their deltas say.
     timestamps = [batch.max_timestamp if append_time else record.timestamp for record in records]
+    has_horizon = horizon_ms is not None and horizon_ms >= 0  # as MemoryRecordsBuilder has it
     # KIP-534 has no field of its own: the horizon takes the place of the base timestamp, and the
     # deltas get negative.
-    base_timestamp = timestamps[0] if horizon_ms is None else horizon_ms
+    base_timestamp = horizon_ms if horizon_ms is not None and has_horizon else timestamps[0]
     body = b"".join(
         RecordSchema.build(
             {
@@ -71,7 +73,7 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
     # CreateTime.
     if batch.magic == 0:
         attributes &= c.COMPRESSION_MASK
-    if horizon_ms is not None:
+    if has_horizon:
         attributes |= c.DELETE_HORIZON_MASK
     return _built(
         batch,

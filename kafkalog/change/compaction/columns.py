@@ -23,6 +23,7 @@ from kafkalog.io.jit.fast_path import default_threads
 from kafkalog.io.paths.source import Source
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.chunks import Chunk, ChunkReader, Turn
+from kafkalog.log.columns.record_facts import markers_of_chunk
 from kafkalog.log.columns.walk import Lanes, Task, Walk
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ class ColumnPass(CleaningPass):
         """Return the work on a chunk; chunks come in order, but the work may run in any order."""
         headers = chunk.headers
         # Here, in log order, as markers decide about later batches; the rest may run in any order.
-        discardable = discardable_among(self._transactions, chunk, headers, chunk.path)
+        markers = markers_of_chunk(chunk)
+        discardable = discardable_among(self._transactions, chunk, headers, markers, chunk.path)
         fate = self._fate_of_batches(headers, discardable)
         start, self._passed = self._passed, self._passed + int(headers[k.COUNT].sum())
         return self._pieces(chunk, fate, start)

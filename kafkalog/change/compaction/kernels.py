@@ -157,7 +157,6 @@ TIME, OFFSET_DELTA, TAIL, TAIL_END, KEPT_FIELDS = range(5)
 # The counts kept when batches are judged.
 SUPERSEDED, NO_KEY, TOMBSTONE, KEPT, COUNTERS = range(5)
 
-NO_HORIZON = -1
 _OVERHEAD = c.RECORD_BATCH_OVERHEAD
 _HORIZON_BIT = c.DELETE_HORIZON_MASK
 _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
@@ -291,7 +290,8 @@ def _rebuild(data, raw, kept, count, attributes, horizon, out, to):
     Returns:
         Its end in `out`, and its lowest timestamp.
     """
-    base = kept[TIME, 0] if horizon == NO_HORIZON else np.int64(horizon)
+    # A negative one is lost with the first change, as in MemoryRecordsBuilder.hasDeleteHorizonMs.
+    base = kept[TIME, 0] if horizon < 0 else np.int64(horizon)
     earliest = newest = kept[TIME, 0]
     at = to + _OVERHEAD
     for i in range(count):
@@ -310,7 +310,7 @@ def _rebuild(data, raw, kept, count, attributes, horizon, out, to):
         copy_bytes(out, at, data, kept[TAIL, i], tail)
         at += tail
     attributes &= ~np.int64(_HORIZON_BIT)
-    if horizon != NO_HORIZON:
+    if horizon >= 0:
         attributes |= _HORIZON_BIT
     _header(data, raw, out, to, at - to, attributes, base, newest, count)
     return at, earliest
@@ -349,10 +349,10 @@ def clean_batches(data, headers, latest, superseded, drop_all, stays, discardabl
     for batch in range(headers.shape[1]):
         attributes = headers[k.ATTRIBUTES, batch]
         is_control = attributes & _CONTROL != 0
-        horizon = headers[k.BASE_TIMESTAMP, batch] if attributes & _HORIZON_BIT else np.int64(-1)
-        is_over = horizon >= 0 and horizon <= now
-        count = np.int64(0)
-        records = np.int64(0)
+        has_horizon = attributes & _HORIZON_BIT != 0
+        horizon = headers[k.BASE_TIMESTAMP, batch] if has_horizon else np.int64(-1)
+        is_over = has_horizon and horizon <= now
+        count = records = np.int64(0)
         has_tombstone = False
         # An empty batch has no records to choose from: the reader does not look at its bytes
         # either.
@@ -366,7 +366,7 @@ def clean_batches(data, headers, latest, superseded, drop_all, stays, discardabl
                 return to, np.int64(batch)
             row += records
         counters[KEPT] += count
-        needs = horizon < 0 and (has_tombstone or (discardable[batch] and is_control))
+        needs = not has_horizon and (has_tombstone or (discardable[batch] and is_control))
         if needs:
             horizon = np.int64(new_horizon)
         raw = plan[RAW_START, batch]

@@ -23,6 +23,7 @@ from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.chunks import Chunk, ChunkReader, Rows, Workspace
 from kafkalog.log.columns.headers import BatchColumns, batch_columns
+from kafkalog.log.columns.record_facts import markers_of_chunk
 from kafkalog.model import Batch, Level
 
 if TYPE_CHECKING:
@@ -214,11 +215,10 @@ class DirtyKeys:
             self._put(columns.seen, None)
             return
         with Source(path) as source:
-            headers = columns.headers
-            self._put(
-                columns.seen,
-                discardable_among(self._transactions, source, headers, path, self._start),
+            discardable = discardable_among(
+                self._transactions, source, columns.headers, columns.markers, path, self._start
             )
+            self._put(columns.seen, discardable)
 
     def _position_to_begin(self, path: str) -> int:
         """Return where Kafka begins to read: earlier markers end no transactions for it."""
@@ -245,11 +245,11 @@ class DirtyKeys:
         with Source(path) as source:
             reader = ChunkReader(source, position, end)
             for chunk in reader.chunks(space):
-                headers = chunk.headers
                 discardable = None
                 if path not in self._clean:
+                    markers = markers_of_chunk(chunk)
                     discardable = discardable_among(
-                        self._transactions, chunk, headers, path, self._start
+                        self._transactions, chunk, chunk.headers, markers, path, self._start
                     )
                 for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
                     assert isinstance(rows, Rows), "no batch is left over"
@@ -295,7 +295,12 @@ class MapBuilding(DirtyKeys):
 
 
 def discardable_among(
-    transactions: TransactionState, source: Readable, headers: Table, path: str, start: int = 0
+    transactions: TransactionState,
+    source: Readable,
+    headers: Table,
+    markers: Table,
+    path: str,
+    start: int = 0,
 ) -> Mask:
     """Return which batches were aborted, or are markers of transactions without data, in order.
 
@@ -304,5 +309,6 @@ def discardable_among(
     found = np.zeros(headers.shape[1], np.bool_)
     odd = (headers[h.ATTRIBUTES] & _ODD != 0) & (headers[h.POSITION] >= start)
     for i in np.flatnonzero(odd).tolist():
-        found[i] = transactions.is_discardable(source, h.batch_at(headers, i, path))
+        kind = int(markers[h.MARKER_TYPE, i])
+        found[i] = transactions.is_discardable(source, h.batch_at(headers, i, path), kind)
     return found

@@ -9,6 +9,7 @@ import heapq
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+from formats import constants as c
 from kafkalog.files.indexes import read_aborted_transactions
 from kafkalog.files.payloads.control_records import control_record
 from kafkalog.log.batches.records import decode_records
@@ -74,8 +75,13 @@ class TransactionState:
             # The count keeps the order of equal first offsets, and entries from being compared.
             heapq.heappush(self._pending, (entry.first_offset, self._count, entry))
 
-    def is_discardable(self, source: Readable, batch: Batch) -> bool:
+    def is_discardable(self, source: Readable, batch: Batch, kind: int | None = None) -> bool:
         """Return whether the batch was aborted, or is a marker of a transaction without data.
+
+        Args:
+            source: the log, or the chunk of it that has the batch.
+            batch: the next one.
+            kind: ABORT or COMMIT if it is known to be such a marker.
 
         Raises:
             CorruptDataError: a control record cannot be read.
@@ -85,7 +91,14 @@ class TransactionState:
             # The first one counts: the segments of a group report the same transaction again.
             self._aborted.setdefault(entry.producer_id, entry)
         if batch.is_control:
-            return self._is_marker_discardable(source, batch)
+            if kind not in (c.ABORT, c.COMMIT):
+                record = next(decode_records(source, batch), None)
+                # An empty control batch: an earlier pass has dropped the marker, and only the
+                # producer's epoch is left of it.
+                if record is None:
+                    return True
+                kind = control_record(record).type_id
+            return self._is_marker_discardable(batch.producer_id, kind)
         if not batch.is_transactional:
             return False
         # An empty batch counts as data, so that its marker stays, and what it says of the producer.
@@ -95,15 +108,8 @@ class TransactionState:
         self._committed.add(batch.producer_id)
         return False
 
-    def _is_marker_discardable(self, source: Readable, batch: Batch) -> bool:
-        record = next(decode_records(source, batch), None)
-        # An empty control batch: an earlier pass has dropped the marker, and only the producer's
-        # epoch is left of it.
-        if record is None:
-            return True
-        name = control_record(record).type_name
-        who = batch.producer_id
-        if name == "ABORT":
+    def _is_marker_discardable(self, who: int, kind: int) -> bool:
+        if kind == c.ABORT:
             entry = self._aborted.pop(who, None)
             has_data = who in self._with_data
             self._with_data.discard(who)
@@ -111,7 +117,7 @@ class TransactionState:
                 self.kept.append(entry)
                 return False
             return True
-        if name == "COMMIT":
+        if kind == c.COMMIT:
             is_known = who in self._committed
             self._committed.discard(who)
             return not is_known

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.model import Writing as Writing
     from kafkalog.change.lake.model import local_catalog as local_catalog
     from kafkalog.change.lake.run import Export as Export
+    from kafkalog.errors import Listener
     from kafkalog.io.engine import Engine
-    from kafkalog.tables.model import Failed
 
 _MODULES = {
     "append": ("Append",),
@@ -56,12 +56,12 @@ def appending(
     allow_gaps: bool = False,
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
-    failed: Failed | None = None,
+    listener: Listener | None = None,
 ) -> Append | IcebergAppend:
     """Return a run that adds to a table; use it as a context manager.
 
     Args:
-        asked, to, fail_fast, allow_gaps, max_rejects, failed: as for `Append`, or `IcebergAppend`.
+        asked, to, fail_fast, allow_gaps, max_rejects, listener: as for `Append`.
         catalog: properties of the catalog of an Iceberg table.
 
     Raises:
@@ -71,13 +71,11 @@ def appending(
     from kafkalog.change.lake.append import Append
     from kafkalog.change.lake.model import TableFormat
     from kafkalog.errors import UnsupportedError
-    from kafkalog.tables.model import fail
 
-    failed = failed or fail
     if asked.table_format != TableFormat.ICEBERG:
         return Append(
             asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, max_rejects=max_rejects,
-            failed=failed,
+            listener=listener,
         )  # fmt: skip
     try:
         from kafkalog.change.lake.iceberg_append import IcebergAppend
@@ -88,7 +86,7 @@ def appending(
         ) from error
     return IcebergAppend(
         asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-        max_rejects=max_rejects, failed=failed,
+        max_rejects=max_rejects, listener=listener,
     )  # fmt: skip
 
 

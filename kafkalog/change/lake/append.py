@@ -21,7 +21,6 @@ from kafkalog.change.lake.evolution import Evolution, schema_from, schema_text
 from kafkalog.change.lake.increments import with_damage
 from kafkalog.change.lake.model import (
     COMMITS,
-    DELETED,
     MANIFEST,
     PLAN,
     SUCCESS,
@@ -50,14 +49,14 @@ from kafkalog.errors import (
     UnreadableError,
 )
 from kafkalog.io.documents import Anything, Fields, Text, read_document
-from kafkalog.tables.model import fail
+from kafkalog.log.defects import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.change.lake.model import ExportedPart, ExportRequest, Gap
+    from kafkalog.errors import Listener
     from kafkalog.io.engine import Engine
-    from kafkalog.tables.model import Failed
 
 _COMMIT = Fields(
     {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
@@ -75,7 +74,7 @@ class Append(Export):
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
         max_rejects: as for `Export`; for each commit.
-        failed: as for `Export`; the next commit continues such a partition.
+        listener: as for `Export`; the next commit continues a partition that cannot be read.
 
     Attributes:
         is_continued: whether this run completes the plan of an interrupted one; then another run
@@ -91,9 +90,9 @@ class Append(Export):
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        max_rejects: int = 0, failed: Failed = fail,
+        max_rejects: int = 0, listener: Listener | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, failed=failed)
+        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener)
         self._allow_gaps = allow_gaps
         self.is_continued = False
 
@@ -106,7 +105,7 @@ class Append(Export):
     # The table -------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        plan = make_plan(self._asked, self.differences.append, last=self._last, failed=self._failed)
+        plan = make_plan(self._asked, self._listener, self._last)
         schema = rows_schema(self._asked, plan.columns)
         if self._before is not None:
             # Readers of plain files take the types from one of them; for Delta see there.

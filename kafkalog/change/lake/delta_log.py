@@ -239,7 +239,6 @@ def _is_table(place: str) -> bool:
 
 
 def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
-    """Return the actions that add the files of these parts."""
     from deltalake.transaction import AddAction
 
     return [
@@ -266,7 +265,6 @@ def _words(error: Exception) -> str:
 
 @contextmanager
 def _failing(kind: type[KafkaLogError], place: str, done: str) -> Iterator[None]:
-    """Turn what deltalake raises into an error."""
     from deltalake.exceptions import DeltaError
 
     try:

@@ -79,7 +79,6 @@ class Evolution:
         return found
 
     def _type(self, table: Any, rows: Any, name: str) -> Any:
-        """Return the type that holds the values of both."""
         is_ = pa.types
         if table == rows:
             return table
@@ -164,7 +163,6 @@ def converted(array: Any, kind: Any) -> Any:
 
 
 def _items_converted(array: Any, kind: Any) -> Any:
-    """Convert the items of lists, or of maps."""
     # A slice keeps offsets into the whole array: only its own items are converted.
     offsets = array.offsets
     first, count = offsets[0].as_py(), offsets[-1].as_py() - offsets[0].as_py()

@@ -57,7 +57,6 @@ def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator
 
 
 def _taken(waiting: list[Any]) -> Any:
-    """Join the batches into one table, and release them."""
     table = pa.Table.from_batches(waiting).combine_chunks()
     waiting.clear()
     return table
@@ -199,7 +198,6 @@ def _as_csv(table: Any, form: BytesForm) -> Any:
 
 
 def _values(column: Any, form: BytesForm) -> list[Any]:
-    """Return the values of a column in JSON's types."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return [None if value is None else _TEXTS[form](value) for value in column.to_pylist()]

@@ -18,20 +18,17 @@ from kafkalog.change.lake.model import ColumnChanges, ExportedPart, ExportSummar
 from kafkalog.change.lake.part import rows_schema, with_path_columns
 from kafkalog.change.lake.plan import make_plan, tasks_of
 from kafkalog.change.lake.rejects import require_few
+from kafkalog.errors import Listener
 from kafkalog.io.engine import told_error
 from kafkalog.io.paths.file_system import absolute
 from kafkalog.io.paths.uris import is_object
 from kafkalog.io.storage import require_outside
-from kafkalog.tables.model import fail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.io.engine import Engine
-    from kafkalog.model import Defect
-    from kafkalog.node.outcome import Difference
-    from kafkalog.tables.model import Failed
 
 
 class IcebergAppend:
@@ -44,10 +41,10 @@ class IcebergAppend:
         allow_gaps: whether to commit although offsets are missing; the commit names them.
         catalog: properties of the catalog, as for `IcebergTable`.
         max_rejects: how many records may not decode; they go to the table of rejects.
+        listener: as for `Append`.
 
     Attributes:
         plan: the plan.
-        differences: how views of partitions differ from their files.
         schema: the `pyarrow.Schema` of the rows, once it is entered.
         is_continued: False: there is nothing of a killed run to continue.
 
@@ -64,18 +61,17 @@ class IcebergAppend:
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        catalog: Mapping[str, str] | None = None, max_rejects: int = 0, failed: Failed = fail,
+        catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
+        listener: Listener | None = None,
     ) -> None:  # fmt: skip
         self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
         self._fail_fast = fail_fast
         self._allow_gaps = allow_gaps
         self._max_rejects = max_rejects
-        self._failed = failed
+        self._listener = listener or Listener()
         self._table = IcebergTable(to, catalog or {})
         self._catalog = catalog or {}
         self._rejects: RejectsTable | None = None
-        self.differences: list[Difference] = []
-        self.lost: list[Defect] = []
         self._parts: list[ExportedPart] = []
         self._was_complete = False
         self._columns = ColumnChanges()
@@ -89,9 +85,7 @@ class IcebergAppend:
             self._rejects = RejectsTable(self._table, self._catalog)
             self._rejects.settle()
         self._last = self._table.last(self._asked)
-        self.plan = make_plan(
-            self._asked, self.differences.append, last=self._last, failed=self._failed
-        )
+        self.plan = make_plan(self._asked, self._listener, self._last)
         now = self.plan.increment
         assert now is not None, "it was asked for"
         rows = rows_schema(self._asked, self.plan.columns)

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.update import AddSnapshotUpdate
 
-from kafkalog.change.lake.model import DELETED
+from kafkalog.log.defects import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -142,7 +142,6 @@ def _written_again(
 
 
 def _rows(table: Table, group: Sequence[FileScanTask]) -> Iterator[Any]:
-    """Yield the rows of files with the columns that the table has now."""
     # Not by a scan of pyiceberg: for it, a null list of structs is an empty list.
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     for one in group:

@@ -226,7 +226,6 @@ class NewDataFiles:
             self._file(key).write(table.filter(chosen))
 
     def _key(self, field: PartitionField, table: Any) -> Any:
-        """Return the value of a partition field for each row."""
         kind = self._schema.find_type(field.source_id)
         column = table.column(self._schema.find_column_name(field.source_id))
         if isinstance(field.transform, DayTransform) and isinstance(kind, TimestamptzType):
@@ -235,7 +234,6 @@ class NewDataFiles:
         return field.transform.pyarrow_transform(kind)(column)
 
     def _as_file(self, group: Any) -> Any:
-        """Return the columns in the order and with the types of the table."""
         arrays = []
         for field in self._file_schema:
             if field.name in self._constant:
@@ -270,8 +268,6 @@ class NewDataFiles:
 
 
 class _File:
-    """One data file."""
-
     def __init__(
         self, io: FileIO, place: str, schema: Any, writing: Writing, partition: Record
     ) -> None:

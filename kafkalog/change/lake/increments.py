@@ -13,20 +13,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.change.lake.model import Gap, Increment
-from kafkalog.check.segments import missing_offsets
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, Listener
 from kafkalog.files.log_dir import list_partition
-from kafkalog.log.batches.segment import OpenSegment, gaps_between
+from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.model import Defect, Severity
-from kafkalog.tables.model import Loss, LossReason, fail
+from kafkalog.tables.model import Loss, LossReason
 from kafkalog.tables.tailing import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.change.lake.model import ExportedPart
-    from kafkalog.node.outcome import Difference
-    from kafkalog.tables.model import Failed, Offsets, Request, Split
+    from kafkalog.errors import Event
+    from kafkalog.tables.model import Offsets, Request, Split
     from kafkalog.tables.planning import Target
 
 
@@ -34,8 +33,7 @@ def next_increment(
     paths: Sequence[str],
     request: Request,
     last: Increment | None,
-    differences: Callable[[Difference], object] | None = None,
-    failed: Failed = fail,
+    listener: Listener,
 ) -> tuple[Increment, list[Split], list[Target]]:
     """Return the increment after the last one, the splits that have its rows, and all logs.
 
@@ -43,22 +41,13 @@ def next_increment(
         paths: as for `plan_splits`.
         request: which rows.
         last: the increment before; None for the first, which begins where the logs begin.
-        differences: as for `plan_splits`.
-        failed: as for `plan_splits`; the next increment continues such a log.
+        listener: as for `plan_splits`; the next increment continues a log that cannot be read.
 
     Raises:
         as `plan_splits`.
     """
-    seen: dict[str, Difference] = {}
-    losses: dict[tuple[str, int, LossReason], Loss] = {}
-
-    def lose(loss: Loss) -> None:
-        losses[loss.key, loss.first_offset, loss.reason] = loss
-
-    def differ(difference: Difference) -> None:
-        seen.setdefault(difference.path, difference)
-
-    tail = Tail(paths, request, losses=lose, gaps=_missing, differences=differ, failed=failed)
+    heard = _Losses(listener)
+    tail = Tail(paths, request, heard)
     start: Offsets = {} if last is None else dict(last.end)
     end = tail.end(is_first=True)
     # What has come since the last run was to be read from its first offset on.
@@ -67,34 +56,34 @@ def next_increment(
     end = {key: position for key, position in end.items() if _name(key) not in tail.lacking}
     # What was deleted between these two is gone, too, from where it was to be read.
     gone: dict[str, Loss] = {}
-    for loss in sorted(losses.values(), key=lambda one: one.first_offset):
+    for loss in sorted(heard.losses.values(), key=lambda one: one.first_offset):
         if loss.reason == LossReason.GONE:
             gone.setdefault(loss.key, loss)
             end.pop(loss.key, None)
     lost = [
         one
-        for one in losses.values()
+        for one in heard.losses.values()
         if gone.get(one.key, one) is one and _name(one.key) not in tail.lacking
     ]
-    if differences is not None:
-        for difference in seen.values():
-            differences(difference)
     return _increment(last, start, end, lost, tail.lacking), splits, tail.targets
+
+
+class _Losses(Listener):
+    """Collects losses, each once; passes on what else it hears."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.losses: dict[tuple[str, int, LossReason], Loss] = {}
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, Loss):
+            self.losses[event.key, event.first_offset, event.reason] = event
+        else:
+            self._listener.hear(event)
 
 
 def _name(key: str) -> str:
     return key.partition("@")[0].partition(" ")[0]
-
-
-def _missing(key: str, wanted: tuple[int, int], target: Target) -> Iterator[Loss]:
-    """Yield the offsets that are missing between segments, unless compaction took them."""
-    partition, segments = target.partition, target.segments
-    if next(missing_offsets(partition, segments, *wanted), None) is None:
-        return
-    for first, after in gaps_between(segments, *wanted):
-        start, end = max(first, wanted[0]), min(after, wanted[1])
-        message = f"The log lacks the offsets {start} to {end - 1}: a segment was lost."
-        yield Loss(key, start, end, LossReason.MISSING, message, partition.path)
 
 
 def _before(start: Offsets, key: str) -> list[int] | None:

@@ -32,8 +32,6 @@ PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
 COMMITS: Final = f"{OWN}/commits"
-DELETED: Final = "deleted-while-reading"
-"""The reference of what was deleted between the plan and the reading."""
 REJECTS: Final = "_rejects"
 """The directory of the table of records that do not decode, or the end of its name."""
 CATALOG: Final = "catalog.db"
@@ -223,7 +221,7 @@ class Gap:
         topic, _, partition = name.rpartition("-")
         return cls(
             topic, int(partition) if partition.isdecimal() else -1, topic_id or None,
-            loss.first_offset, loss.end_offset, loss.reason, loss.message,
+            loss.first_offset, loss.end_offset, loss.reason, loss.detail,
         )  # fmt: skip
 
     @classmethod

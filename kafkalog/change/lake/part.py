@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,12 +18,13 @@ from kafkalog.change.lake.model import MANIFEST, PLAN, ExportedPart, Writing, en
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
 from kafkalog.change.lake.targets import open_target
-from kafkalog.check.segments import missing_from
-from kafkalog.errors import UnreadableError
+from kafkalog.errors import Listener, UnreadableError
 from kafkalog.io.engine import failures_kept
 from kafkalog.log.typed import TypedColumn
 from kafkalog.log.typed.columns import typed_column
-from kafkalog.tables import Split, TableName, read_split
+from kafkalog.model import Defect
+from kafkalog.tables import TableName, read_split
+from kafkalog.tables.listeners import COPIED, MISSING, Strict
 from kafkalog.tables.schemas import SCHEMAS, table_schema
 
 if TYPE_CHECKING:
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.change.lake.targets import Target
+    from kafkalog.errors import Event
     from kafkalog.log.typed.columns import Undecoded
     from kafkalog.log.typed.model import Decoder
-    from kafkalog.model import Defect
 
 DEFECTS_KEPT: Final = 1000
 _PATH_COLUMNS: Final = ("topic", "partition")
@@ -107,7 +106,7 @@ def _require_begun(target: Target) -> None:
 
 
 @dataclass
-class Rows:
+class Rows(Listener):
     """The rows of a part on their way into its files, and what is recorded about them.
 
     With a schema of a table, the file has the columns of that: null where the rows have none.
@@ -159,12 +158,8 @@ class Rows:
         # A reject keeps the bytes that did not decode.
         raw = RAW if self.decoders else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
-        tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
-            gaps = partial(self._tell_gap, split)
-            for batch in read_split(
-                split, schema, defects=tell, losses=tell, notes=self._keep, gaps=gaps
-            ):
+            for batch in read_split(split, schema, self):
                 found = self._with_typed(batch, needed)
                 yield found if self.schema is None else conformed(found, self.schema)
 
@@ -195,18 +190,17 @@ class Rows:
             self.first_offset = first if old[0] is None else min(old[0], first)
             self.last_offset = last if old[1] is None else max(old[1], last)
 
-    def _tell(self, defect: Defect) -> None:
-        self.defect_count += 1
-        self._keep(defect)
-
-    def _tell_gap(self, split: Split, offset: int) -> None:
-        """Record what is missing after a split, which is not counted as damage."""
-        for defect in missing_from(os.path.dirname(split.path), split.view, offset):
-            self._keep(defect)
-
-    def _keep(self, defect: Defect) -> None:
+    def hear(self, event: Event) -> None:
+        """Record a defect; what comes from copies, or is missing after a split, is no damage."""
+        if not isinstance(event, Defect):
+            super().hear(event)
+            return
+        if event.reference not in (COPIED, *MISSING):
+            if self.fail_fast:
+                Strict().hear(event)
+            self.defect_count += 1
         if len(self.defects) < DEFECTS_KEPT:
-            self.defects.append(defect)
+            self.defects.append(event)
 
     def told(self, file: str | None, size_bytes: int, checksum: int | None) -> ExportedPart:
         """Return what is recorded about the rows, all of which are in one file."""

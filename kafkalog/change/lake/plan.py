@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,10 +12,11 @@ from kafkalog.change.lake.increments import next_increment
 from kafkalog.change.lake.model import Gap, Increment
 from kafkalog.change.lake.options import options_of, require_what_applies
 from kafkalog.change.lake.targets import file_name
-from kafkalog.check.segments import missing_offsets
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
+    KafkaLogError,
+    Listener,
     UnreadableError,
     UsageError,
 )
@@ -35,23 +35,17 @@ from kafkalog.io.documents import (
     schema_of,
 )
 from kafkalog.io.paths import file_system
-from kafkalog.log.defects import raise_defect
 from kafkalog.model import LogView, computed_once
 from kafkalog.node.choice import note_hosting
 from kafkalog.tables import Split, plan_splits
-from kafkalog.tables.model import OF_LOGS, TableName, fail, partition_ends
+from kafkalog.tables.model import OF_LOGS, TableName, partition_ends
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkalog.change.lake.model import ExportRequest
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.model import Defect
-    from kafkalog.node.outcome import Difference
-    from kafkalog.tables.model import Failed
-    from kafkalog.tables.planning import Target
+    from kafkalog.errors import Event
 
 VERSION = 2
 _TASK_SIZE_MIN = 1 << 20
@@ -215,22 +209,14 @@ def _unseen(split: Split) -> Split:
     return split if split.seen is None else replace(split, seen=None)
 
 
-def make_plan(
-    asked: ExportRequest,
-    differences: Callable[[Difference], object] | None = None,
-    missing: Callable[[Defect], object] = raise_defect,
-    last: Increment | None = None,
-    failed: Failed = fail,
-) -> Plan:
+def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None = None) -> Plan:
     """Make the plan for a request.
 
     Args:
         asked: the request.
-        differences: as for `plan_splits`.
-        missing: called with a finding for each log that lacks offsets between its segments; for
-            an appending run they are gaps of the increment.
+        listener: as for `plan_splits`; for an appending run, what logs lack between their segments
+            are gaps of the increment.
         last: for an appending run the increment before; None for the first.
-        failed: as for `plan_splits`.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
@@ -255,27 +241,14 @@ def make_plan(
         columns.append("leader_epoch")  # tells records apart that another leader replaced
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
-    ends: list[PartitionOffsets] = []
     increment = None
-
-    lacking: dict[str, None] = {}
-
-    def lacks(partition: PartitionDir, error: KafkaLogError) -> None:
-        if partition.path not in lacking:
-            failed(partition, error)
-            lacking[partition.path] = None
-
-    gaps = partial(_tell_missing, missing)
+    heard = _Heard(listener)
     with file_system.listings_held(paths):
         if asked.append:
-            increment, splits, there = next_increment(paths, request, last, differences, lacks)
-            ends = partition_ends(there, request, lacks)
+            increment, splits, there = next_increment(paths, request, last, heard)
+            heard.ends = partition_ends(there, request, heard)
         else:
-            wanted = replace(request, gaps_when_read=True)
-            tell = ends.append
-            splits = plan_splits(
-                paths, wanted, ends=tell, differences=differences, gaps=gaps, failed=lacks
-            )
+            splits = plan_splits(paths, replace(request, gaps_when_read=True), heard)
         note_hosting(paths, request.bounds.topics)
         _require_each_once(splits)
         sources = _sources(splits)
@@ -285,15 +258,29 @@ def make_plan(
         tuple(columns),
         sources,
         tuple(_parts(splits, request.split_bytes, suffix, number)),
-        tuple(ends),
+        tuple(heard.ends),
         increment,
-        lacking=tuple(lacking),
+        lacking=tuple(heard.lacking),
     )
 
 
-def _tell_missing(tell: Callable[[Defect], object], target: Target) -> None:
-    for defect in missing_offsets(target.partition, target.segments):
-        tell(defect)
+class _Heard(Listener):
+    """Collects the ends of logs and the logs that cannot be read; each error is passed on once."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.ends: list[PartitionOffsets] = []
+        self.lacking: dict[str, None] = {}
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, PartitionOffsets):
+            self.ends.append(event)
+            return
+        if isinstance(event, KafkaLogError) and event.partition is not None:
+            if event.partition.path in self.lacking:
+                return
+            self.lacking[event.partition.path] = None
+        self._listener.hear(event)
 
 
 def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) -> list[Any]:
@@ -346,7 +333,6 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
 
 
 def _is_in(path: str, asked: Iterable[str]) -> bool:
-    """Return whether a path or URI is one of the requested ones, or below one."""
     # `PATH/../other` begins with PATH.
     is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
     return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
@@ -403,7 +389,6 @@ def _require_each_once(splits: Iterable[Split]) -> None:
 
 
 def _home(split: Split) -> tuple[str, int, str]:
-    """Return the partition directory of a split."""
     is_directory = split.table in (TableName.SEGMENTS, TableName.PRODUCERS)
     return (
         split.topic,
@@ -428,7 +413,6 @@ def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]
 
 
 def _sources(splits: Iterable[Split]) -> dict[str, int]:
-    """Return the files that are read, with their sizes."""
     paths = []
     for split in splits:
         # A split of these tables is a directory: they are made of its small files.

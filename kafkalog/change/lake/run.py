@@ -44,6 +44,7 @@ from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
     DestinationExistsError,
+    Listener,
     RefusedError,
     UnreadableError,
     UsageError,
@@ -54,17 +55,13 @@ from kafkalog.io.paths.file_system import absolute, portable
 from kafkalog.io.paths.uris import is_object
 from kafkalog.io.storage import require_outside
 from kafkalog.log.defects import corrupt_data
-from kafkalog.tables.model import fail
+from kafkalog.tables.listeners import COPIED, MISSING
 
 if TYPE_CHECKING:
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.change.lake.plan import Part
     from kafkalog.io.engine import Engine
-    from kafkalog.model import Defect
-    from kafkalog.node.outcome import Difference
-    from kafkalog.tables.model import Failed
 
-_NO_DAMAGE = ("read-from-copy", "offsets-missing", "offsets-with-gaps")
 PART = schema_of(ExportedPart, optional=("rejects",))
 _ENTRY = Fields({"plan": Text(), **PART.required}, PART.optional)
 _MANIFEST = Fields(
@@ -80,14 +77,13 @@ class Export:
         to: a local directory, or a URI of an object store.
         fail_fast: whether damage ends the export; otherwise it is skipped and reported.
         max_rejects: how many records that do not decode may go to the table of rejects.
-        failed: called with each partition that cannot be read, and why: the export is written
-            without it, and is not complete.
+        listener: hears of views that differ from files, of offsets that are missing between
+            segments, and of partitions that cannot be read: the export is written without these,
+            and is not complete.
 
     Attributes:
         plan: the plan; an interrupted export keeps the plan that it started with.
         missing: the parts still to be written.
-        differences: how views of partitions differ from their files, once it is entered.
-        lost: findings about offsets that are missing between segments, likewise.
 
     Raises:
         DestinationExistsError: something else is there, or another run is writing it.
@@ -103,16 +99,14 @@ class Export:
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, max_rejects: int = 0,
-        failed: Failed = fail,
+        listener: Listener | None = None,
     ) -> None:  # fmt: skip
         sources = [absolute(path) for path in asked.paths]
         self._asked = replace(asked, paths=tuple(sources))
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
         self._max_rejects = max_rejects
-        self._failed = failed
-        self.differences: list[Difference] = []
-        self.lost: list[Defect] = []
+        self._listener = listener or Listener()
         self._target = open_target(to)
         if isinstance(self._target, LocalTarget):
             require_outside(self._target.shown, (path for path in sources if not is_object(path)))
@@ -227,13 +221,9 @@ class Export:
     # The destination -------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        """Make the plan that the present files call for."""
-        return make_plan(
-            self._asked, self.differences.append, self.lost.append, failed=self._failed
-        )
+        return make_plan(self._asked, self._listener)
 
     def _file_schema(self, plan: Plan) -> Any:
-        """Return the `pyarrow.Schema` of the files of a plan."""
         return rows_schema(self._asked, plan.columns)
 
     def _table_schema(self, plan: Plan) -> Any:
@@ -276,7 +266,6 @@ class Export:
         self._stop_at_known_damage()
 
     def _begin(self, plan: Plan) -> None:
-        """Write the plan."""
         self.plan = plan
         with self._target.create(PLAN) as file:
             file.write(plan.as_bytes())
@@ -294,7 +283,6 @@ class Export:
         self._take_entries(sizes)
 
     def _take_entries(self, sizes: dict[str, int]) -> None:
-        """Find the parts of the plan that are complete."""
         for part in self.plan.parts:
             entry = self._entry(part, sizes)
             if entry is not None:
@@ -361,7 +349,7 @@ class Export:
             return
         for part in self._found.values():
             for defect in part.defects:
-                if defect.reference in _NO_DAMAGE:
+                if defect.reference in (COPIED, *MISSING):
                     continue
                 raise corrupt_data(defect, note="An earlier run without --fail-fast skipped it.")
 
@@ -381,7 +369,6 @@ class Export:
         self._clear_up(self._target.sizes())
 
     def _tasks(self) -> list[dict[str, Any]]:
-        """Return tasks for the missing parts, small ones together."""
         common = {
             "to": self._to,
             "plan": self.plan.id,

@@ -130,9 +130,6 @@ def _read_tail(opened: OpenSegment) -> _Tail:
     The time index is updated with each entry of the offset index, so if both exist, the batches
     before the last entry need not be read.
     """
-    segment, survey = opened.segment, opened.segment.log.survey
-    if survey is not None:
-        return _Tail(survey.next_offset, survey.size_bytes, survey.largest_timestamp)
     offsets, times = opened.offset_index, opened.time_index
     largest, position = -1, 0
     if offsets is not None and offsets.entry_count and times is not None and times.entry_count:
@@ -140,7 +137,7 @@ def _read_tail(opened: OpenSegment) -> _Tail:
         # Kafka's search must find it, too: in a damaged index it may end elsewhere.
         if opened.index_entry(last.offset) == last:
             largest, position = _covered(times, offsets), last.position
-    end_offset = segment.base_offset
+    end_offset = opened.segment.base_offset
     for found in scan_batches(opened.source, position):
         if isinstance(found, Defect):
             # Recovery cuts there: what follows is not part of the log.

@@ -20,14 +20,14 @@ from kafkalog.check.comparison.model import Comparison, RecordDifference, Side, 
 from kafkalog.errors import (
     GoneError,
     KafkaLogError,
+    Listener,
     ShortageError,
     UsageError,
     contained,
-    raised,
 )
 from kafkalog.files.log_dir import FileEntry, LogDirListing
 from kafkalog.io.paths.reading_errors import unread_places
-from kafkalog.log.defects import raise_defect
+from kafkalog.log.defects import Tolerant
 from kafkalog.log.living import answered, listed_again
 from kafkalog.model import LogView, Severity
 from kafkalog.node.identity import topic_id_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.check.comparison.walk import Prefix
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.node.outcome import Difference, View
+    from kafkalog.node.outcome import View
     from kafkalog.node.targets import Target
 
     Copies = dict[tuple[str, int | None], PartitionDir]
@@ -68,16 +68,13 @@ class Comparer:
 
     Attributes:
         view: what of a partition directory is compared.
-        defects: called with each defect.
-        differences: called with how a view differs from its files.
-        failed: called with the error of a copy that cannot be read.
+        listener: hears of defects, of views that differ from files, and of copies that cannot be
+            read.
         progress: called with numbers of bytes as they are read.
     """
 
     view: LogView = LogView.STARTED
-    defects: Callable[[Defect], object] = lambda _: None
-    differences: Callable[[Difference], object] = lambda _: None
-    failed: Callable[[KafkaLogError], None] = raised
+    listener: Listener = field(default_factory=Listener)
     progress: Callable[[int], None] | None = None
     _shown: dict[str, View] = field(default_factory=dict, repr=False)
     _met: list[Defect] = field(default_factory=list, repr=False)
@@ -86,7 +83,7 @@ class Comparer:
         """Return how two copies relate; what goes wrong concerns only them."""
         one = pair.partition
         found = Comparison(one.topic, one.partition, Verdict.UNREADABLE, None, None)
-        with contained(one.path, self.failed):
+        with contained(one.path, self.listener.hear):
             found = answered(partial(self._asked, pair), lambda: self._asked(_as_now(pair)))
         self._shown.clear()
         return found
@@ -96,7 +93,7 @@ class Comparer:
         self._met = []
         found = self._compare(pair)
         for defect in self._met:  # not of a listing that was given up
-            self.defects(defect)
+            self.listener.hear(defect)
         return found
 
     def _compare(self, pair: Pair) -> Comparison:
@@ -136,7 +133,7 @@ class Comparer:
         except ShortageError:
             raise
         except KafkaLogError as error:
-            self.failed(error)
+            self.listener.hear(error)
         finally:
             self._shown.clear()
 
@@ -144,7 +141,7 @@ class Comparer:
         if partition.path not in self._shown:
             shown = self._shown[partition.path] = show_now(partition, self.view)
             if shown.difference is not None:
-                self.differences(shown.difference)
+                self.listener.hear(shown.difference)
         return self._shown[partition.path]
 
     def _side(self, partition: PartitionDir) -> Side:
@@ -320,7 +317,7 @@ def diff(
     *paths: str | os.PathLike[str],
     topics: Collection[str] | None = None,
     view: LogView | str = LogView.STARTED,
-    on_defect: Callable[[Defect], object] | None = None,
+    listener: Listener | None = None,
 ) -> Iterator[Comparison]:
     """Compare the copies of partitions, those of the first path with those of each other path.
 
@@ -328,12 +325,13 @@ def diff(
         paths: partitions, log directories, or parents of the log directories of a broker.
         topics: only these topics.
         view: what of a partition directory is compared.
-        on_defect: is passed each defect; without it the first grave one is raised.
+        listener: hears of each defect, and of what else is not as it should be; without it the
+            first error or grave defect is raised.
 
     Raises:
         UsageError: there is only one path, a path is a file, or a side has a partition twice.
         KafkaLogError: what is at a path cannot be read.
     """
-    comparer = Comparer(LogView(view), defects=on_defect or raise_defect)
+    comparer = Comparer(LogView(view), listener or Tolerant())
     for pair in pairs_of([open_targets([path]) for path in paths], topics):
         yield comparer.compare(pair)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
 from formats.constants import MESSAGE_FIELD, MESSAGE_HEADER, RECORD_BATCH_HEADER
@@ -32,6 +32,9 @@ UP_TO_MAGIC = RECORD_BATCH_HEADER.part(
 )
 _LEGACY = MESSAGE_HEADER.part("crc", "attributes")
 _LEGACY_TIME = MESSAGE_HEADER.part("magic", "timestamp")
+
+WORTH_A_SEEK: Final = 1 << 15
+"""Batches this large are cheaper to skip than to read, for their headers."""
 
 # Possible headers of magic 0, 1 or 2: offset and length not negative, length no smaller than the
 # smallest message, known attribute bits only. A regular expression tests this at memory speed.
@@ -276,6 +279,14 @@ class _Search:
             return True  # or it is the last
         following = read_batch(self._source, batch.end_position, self._end)
         return isinstance(following, Batch) and _is_likely(self._source, following)
+
+
+def is_dense(source: Source, position: int, end: int) -> bool:
+    """Return whether the batch at a position is so small that reading beats seeking past it."""
+    with suppress(BytesUnreadableError):  # the scanner decides where reading resumes
+        first = read_batch(source, position, end)
+        return isinstance(first, Batch) and first.size_bytes < WORTH_A_SEEK
+    return False
 
 
 def align(source: Source, position: int) -> int:

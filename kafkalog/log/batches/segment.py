@@ -259,9 +259,10 @@ class OpenSegment:
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield the batches from a position on, with their true offsets; pass over defects."""
-        yield from self._batches(self.order(check_crc=False).scan(start))
+        yield from self.sound_batches(self.order(check_crc=False).scan(start))
 
-    def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
+    def sound_batches(self, scan: Iterable[Batch | Defect]) -> Iterator[Batch]:
+        """Yield the sound batches of a scan, and pass over defects."""
         for found in scan:
             defects = batch_defects(found) if isinstance(found, Batch) else (found,)
             for defect in defects:
@@ -275,12 +276,10 @@ class OpenSegment:
 
         It has the offsets of its header.
         """
-        return batch_for(offset, self._batches(scan_batches(self.source, start)))
+        return batch_for(offset, self.sound_batches(scan_batches(self.source, start)))
 
     def next_offset(self) -> int:
         """Return the offset after the last batch; the base offset of an empty segment."""
-        if self.segment.log.survey is not None:
-            return self.segment.log.survey.next_offset
         following = self.segment.base_offset
         for found in self.batches(self.start_before(self._last_indexed_offset())):
             following = found.next_offset
@@ -334,7 +333,7 @@ class OpenSegment:
         )
         if recovered:
             start = settled if last else self.segment.base_offset
-            for found in self._batches(self.scan_from(start)):
+            for found in self.sound_batches(self.scan_from(start)):
                 if end is not None and found.base_offset >= end:
                     break
                 if found.max_timestamp > timestamp:

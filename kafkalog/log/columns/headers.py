@@ -16,10 +16,10 @@ import numpy as np
 
 from formats import constants as c
 from formats.late_classes import dataclass
-from kafkalog.errors import BytesUnreadableError, DataError, KafkaLogError
+from kafkalog.errors import DataError, KafkaLogError
 from kafkalog.io.engine import Crew
 from kafkalog.io.jit import fast_path
-from kafkalog.log.batches.framing import Frames, read_batch, scan_batches
+from kafkalog.log.batches.framing import Frames, is_dense, scan_batches
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns import record_facts
 from kafkalog.log.columns.budget import size_to_decode
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.io.paths.source import Source
+    from kafkalog.log.batches.order import Order
+    from kafkalog.log.batches.segment import OpenSegment
     from kafkalog.log.columns.chunks import Chunk, Rows, Turn
     from kafkalog.log.columns.walk import Task, Walk
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 _BATCHES_AT_ONCE: Final = 4096
 _GATHERED_MIN: Final = 1024
 _GATHERED_RECORDS_MIN: Final = 1 << 18
-_WORTH_A_SEEK: Final = 1 << 15  # batches this large are cheaper to skip than to read
 _ROWS_AT_ONCE: Final = 32768
 
 
@@ -178,6 +179,54 @@ def joined(parts: Sequence[BatchColumns]) -> BatchColumns:
     )
 
 
+Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
+
+
+def producer_rows(columns: BatchColumns, which: NDArray[np.bool_]) -> Iterator[Row]:
+    """Yield the wanted batches in order, without those that leave no trace in producers' states.
+
+    In a run of data batches of one producer that are all transactional, or all not, only the first
+    and the last matter.
+
+    Yields:
+        Ordinal, producer id and epoch, sequence, base and last offset, largest
+        timestamp, whether it is transactional; for a marker its type (NO_MARKER for data), the
+        coordinator's epoch and its timestamp.
+    """
+    headers, markers = columns.headers, columns.markers
+    wanted = np.flatnonzero(which)
+    if not len(wanted):
+        return iter(())
+    attributes = headers[h.ATTRIBUTES]
+    order = wanted[np.argsort(headers[h.PRODUCER_ID, wanted], kind="stable")]
+    producer_ids = headers[h.PRODUCER_ID, order]
+    is_data = markers[h.MARKER_TYPE, order] == h.NO_MARKER
+    in_transaction = attributes[order] & c.TRANSACTIONAL_MASK
+    is_like_next = (
+        (producer_ids[1:] == producer_ids[:-1])
+        & (in_transaction[1:] == in_transaction[:-1])
+        & is_data[1:]
+        & is_data[:-1]
+    )
+    matters = np.ones(len(order), np.bool_)
+    # A state keeps the first offset of a transaction and the last batch: those in between leave
+    # nothing.
+    matters[1:-1] = ~(is_like_next[1:] & is_like_next[:-1])
+    kept = np.sort(order[matters])
+    fields = (h.PRODUCER_ID, h.PRODUCER_EPOCH, h.BASE_SEQUENCE, h.BASE_OFFSET, h.LAST_OFFSET,
+              h.MAX_TIMESTAMP)  # fmt: skip
+    return zip(
+        kept.tolist(),
+        *(headers[field, kept].tolist() for field in fields),
+        (attributes[kept] & c.TRANSACTIONAL_MASK != 0).tolist(),
+        *(
+            markers[field, kept].tolist()
+            for field in (h.MARKER_TYPE, h.COORDINATOR_EPOCH, h.MARKER_TIMESTAMP)
+        ),
+        strict=True,
+    )
+
+
 def batch_columns(
     source: Source,
     level: Level,
@@ -212,7 +261,7 @@ def batch_columns(
         size_to_decode(source, position, end) if level == Level.DEEP else size
     )
     # With large batches it is faster to read headers only than every byte between them.
-    if is_worth_it and (level != Level.QUICK or _is_dense(source, position, end)):
+    if is_worth_it and (level != Level.QUICK or is_dense(source, position, end)):
         threads = threads or fast_path.default_threads()
         return _by_chunks(source, level, threads, position, end, look)
     return _by_reference(source, level, position, end)
@@ -237,13 +286,6 @@ def regular_columns(
         for found in _up_to_failure(walk):
             assert not isinstance(found, Batch | Defect), "nobody judges"
             yield from walk.results(found)
-
-
-def _is_dense(source: Source, position: int, end: int) -> bool:
-    with suppress(BytesUnreadableError):  # the reference scanner decides where reading resumes
-        first = read_batch(source, position, end)
-        return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
-    return False
 
 
 def _by_reference(
@@ -300,6 +342,17 @@ def _judged(source: Source, level: Level, walk: Walk) -> Iterator[BatchColumns |
         yield from _by_reference(source, level, walk.reader.position, walk.reader.end)
 
 
+def sound_columns(opened: OpenSegment, start: int) -> Iterator[BatchColumns | Batch]:
+    """Yield what `OpenSegment.batches` yields, most of it as columns."""
+    order, source = opened.order(check_crc=False), opened.source
+    with _walk(source, Level.QUICK, 1, start, order.frames.end, order.at, order=order) as walk:
+        for found in walk.found():
+            if isinstance(found, Batch | Defect):
+                yield from opened.sound_batches((found,))
+            else:
+                yield from walk.results(found)
+
+
 def _up_to_failure(walk: Walk) -> Iterator[Task | Batch | Defect]:
     with suppress(DataError):
         yield from walk.found()
@@ -314,8 +367,10 @@ def _walk(
     end: int,
     judge: Callable[[int], Batch | Defect] | None = None,
     look: Look | None = None,
+    order: Order | None = None,
 ) -> Iterator[Walk]:
     from kafkalog.log.columns.chunks import ChunkReader
+    from kafkalog.log.columns.scan_steps import in_order
     from kafkalog.log.columns.walk import Lanes, Walk
 
     rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
@@ -327,6 +382,8 @@ def _walk(
             lambda chunk: _steps(chunk, level, look),
             judge,
             check_crc=level != Level.QUICK,
+            cut=None if order is None else lambda chunk: in_order(order, chunk, chunk.count),
+            order=order,
         )
         try:
             yield walk

@@ -196,8 +196,8 @@ def decode_records(data, headers, starts, ends, last, state, codes, rows):
             end = ends[batch]
             if at < 0:
                 at = starts[batch]
-            base_offset = headers[BASE_OFFSET, batch]
-            base_timestamp = headers[BASE_TIMESTAMP, batch]
+            base_offset = np.uint64(headers[BASE_OFFSET, batch])
+            base_time = np.uint64(headers[BASE_TIMESTAMP, batch])
             append_time = headers[ATTRIBUTES, batch] & _APPEND_TIME
             if count < 0:
                 code = COUNT_INVALID
@@ -217,11 +217,12 @@ def decode_records(data, headers, starts, ends, last, state, codes, rows):
                     break
                 at = after
                 rows[ORDINAL, row] = batch
-                rows[OFFSET, row] += base_offset
+                # Unsigned, so that they wrap as in Java.
+                rows[OFFSET, row] = np.int64(np.uint64(rows[OFFSET, row]) + base_offset)
                 if append_time:
                     rows[TIMESTAMP, row] = headers[MAX_TIMESTAMP, batch]
                 else:
-                    rows[TIMESTAMP, row] += base_timestamp
+                    rows[TIMESTAMP, row] = np.int64(np.uint64(rows[TIMESTAMP, row]) + base_time)
                 row += 1
                 ordinal += 1
             if code == OK and at != end:

@@ -138,8 +138,6 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
     fits = last >= base
     fits[0] &= base[0] >= order.next_offset
     fits[0] &= epochs[0] >= order.epoch
-    if order.epoch == c.NO_EPOCH:
-        fits[0] &= order.agrees(int(base[0]), int(epochs[0]))
     if following is not None:
         fits[-1] &= last[-1] < min(following[0], high)
         fits[-1] &= epochs[-1] <= following[1] or not order.is_log
@@ -150,10 +148,11 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
         if not is_fit and _is_wrapper(headers, count - 1):  # it states its last offset alone
             is_fit = order.end_limit is None or last[-1] < order.end_limit()
         fits[-1] &= is_fit
-        epoch = order.epoch if count == 1 else epochs[-2]
-        fits[-1] &= epoch in (c.NO_EPOCH, epochs[-1]) or order.agrees(
-            int(base[-1]), int(epochs[-1])
-        )
+    # A batch whose epoch neither neighbour has is alone with it.
+    after = c.INT32_MAX if following is None or following[1] == c.NO_EPOCH else following[1]
+    around = np.concatenate(([order.epoch], epochs, [after]))
+    for alone in np.flatnonzero((around[:-2] < epochs) & (epochs < around[2:])).tolist():
+        fits[alone] &= order.agrees(int(base[alone]), int(epochs[alone]))
     fits[:-1] &= (last[:-1] < np.minimum(base[1:], high)) & (epochs[:-1] <= epochs[1:])
     kept = count if fits.all() else int(fits.argmin())
     if kept:

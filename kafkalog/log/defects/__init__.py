@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import (
     BytesUnreadableError,
+    ChangedSinceError,
     CorruptDataError,
     KafkaLogError,
     LimitExceededError,
+    Listener,
     UnreadableError,
 )
 from kafkalog.model import Defect, Severity
 
+if TYPE_CHECKING:
+    from kafkalog.errors import Event
+
+DELETED: Final = "deleted-while-reading"
 _ERRORS: Final[dict[str, type[KafkaLogError]]] = {
+    DELETED: ChangedSinceError,
     "bytes-unreadable": BytesUnreadableError,
     "file-unreadable": UnreadableError,
     "limit-exceeded": LimitExceededError,
@@ -74,12 +81,25 @@ def raise_defect(defect: Defect) -> None:
     """Raise the error of a defect, unless it is a note or covers no bytes.
 
     Raises:
+        ChangedSinceError: records were deleted before they were read.
         LimitExceededError, UnreadableError, CorruptDataError: the defect, with its path, position
             and hint. A `CorruptDataError` has the defect's reference.
     """
-    if defect.severity == Severity.NOTE or defect.size_bytes == 0:
+    is_slight = defect.severity == Severity.NOTE or defect.size_bytes == 0
+    if is_slight and defect.reference != DELETED:
         return
     kind: type[KafkaLogError] | None = _ERRORS.get(defect.reference)
     if kind is not None:
         raise kind(defect.detail, path=defect.path, position=defect.position, hint=defect.hint)
     raise corrupt_data(defect, hint=defect.hint)
+
+
+class Tolerant(Listener):
+    """Raises errors and grave defects: what callers get that do not listen."""
+
+    def hear(self, event: Event) -> None:
+        """Raise an error, or what `raise_defect` raises."""
+        if isinstance(event, Defect):
+            raise_defect(event)
+        else:
+            super().hear(event)

@@ -117,7 +117,7 @@ def _left_of(directory: PartitionDir, log: LoadedLog) -> PartitionDir:
     for one in log.segments:
         ends[one.path] = max(ends.get(one.path, 0), one.start + one.size_bytes)
     files = [
-        replace(one, size_bytes=ends[one.path], end=ends[one.path], survey=None)
+        replace(one, size_bytes=ends[one.path], end=ends[one.path])
         for one in directory.files
         if one.path in ends
     ]

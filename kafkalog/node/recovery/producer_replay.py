@@ -21,8 +21,6 @@ from kafkalog.node.recovery.producers import ProducerStates, hash_order
 from kafkalog.node.recovery.walk import CorruptRecordError, Frame, Walker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
     from kafkalog.model import Batch
     from kafkalog.node.recovery.indexes import AbortedList
     from kafkalog.node.recovery.segment_state import SegmentState
-
-
-Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
 
 
 def readable_markers(columns: BatchColumns) -> NDArray[np.bool_]:
@@ -51,59 +46,6 @@ def readable_markers(columns: BatchColumns) -> NDArray[np.bool_]:
         (kinds == h.NO_MARKER) | (headers[h.PRODUCER_ID] < 0) | is_marker | is_empty
     )
     return readable
-
-
-def _rows(columns: BatchColumns) -> Iterator[Row]:
-    """Yield the batches of producers in order, without those that leave no trace.
-
-    In a run of data batches of one producer that are all transactional, or all not, only the first
-    and the last matter.
-
-    Yields:
-        Ordinal, producer id and epoch, sequence, base and last offset, largest
-        timestamp, whether it is transactional; for a marker its type (NO_MARKER for data), the
-        coordinator's epoch and its timestamp.
-    """
-    import numpy as np
-
-    from kafkalog.log.columns import header_table as h
-
-    headers, markers = columns.headers, columns.markers
-    which = np.flatnonzero(headers[h.PRODUCER_ID] >= 0)
-    if not len(which):
-        return iter(())
-    attributes = headers[h.ATTRIBUTES]
-    order = which[np.argsort(headers[h.PRODUCER_ID, which], kind="stable")]
-    producer_ids = headers[h.PRODUCER_ID, order]
-    is_data = markers[h.MARKER_TYPE, order] == h.NO_MARKER
-    in_transaction = attributes[order] & c.TRANSACTIONAL_MASK
-    is_like_next = (
-        (producer_ids[1:] == producer_ids[:-1])
-        & (in_transaction[1:] == in_transaction[:-1])
-        & is_data[1:]
-        & is_data[:-1]
-    )
-    matters = np.ones(len(order), np.bool_)
-    # A state keeps the first offset of a transaction and the last batch: those in between leave
-    # nothing.
-    matters[1:-1] = ~(is_like_next[1:] & is_like_next[:-1])
-    kept = np.sort(order[matters])
-    fields = (h.PRODUCER_ID, h.PRODUCER_EPOCH, h.BASE_SEQUENCE, h.BASE_OFFSET, h.LAST_OFFSET,
-              h.MAX_TIMESTAMP)  # fmt: skip
-    return zip(
-        kept.tolist(),
-        *(headers[field, kept].tolist() for field in fields),
-        (attributes[kept] & c.TRANSACTIONAL_MASK != 0).tolist(),
-        *(
-            markers[field, kept].tolist()
-            for field in (
-                h.MARKER_TYPE,
-                h.COORDINATOR_EPOCH,
-                h.MARKER_TIMESTAMP,
-            )
-        ),
-        strict=True,
-    )
 
 
 class Appends(ABC):
@@ -143,9 +85,10 @@ class Appends(ABC):
             StoppedError: a batch contradicts the state.
         """
         from kafkalog.log.columns import header_table as h
+        from kafkalog.log.columns.headers import producer_rows
 
         infos, prepare = self._infos, self.producers.prepare
-        for row in _rows(columns):
+        for row in producer_rows(columns, columns.headers[h.PRODUCER_ID] >= 0):
             (ordinal, producer_id, epoch, sequence, base_offset, last_offset, timestamp,
              is_transactional, marker, coordinator_epoch, marked_at) = row  # fmt: skip
             info = infos.get(producer_id)

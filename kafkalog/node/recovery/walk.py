@@ -15,7 +15,7 @@ from formats.constants import MESSAGE_FIELD, MESSAGE_HEADER
 from formats.late_classes import dataclass
 from kafkalog.errors import CorruptDataError
 from kafkalog.io.jit import fast_path
-from kafkalog.log.batches.framing import UP_TO_MAGIC, batch_of_header, crc_valid
+from kafkalog.log.batches.framing import UP_TO_MAGIC, WORTH_A_SEEK, batch_of_header, crc_valid
 from kafkalog.log.batches.records import resolve_batch
 from kafkalog.model import Batch, Level, wrap_int64
 from kafkalog.node.recovery.model import StartRefusedError
@@ -180,7 +180,6 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
 # walks are short, and a log that is irregular throughout must not start over at each batch.
 _ONE_BY_ONE: Final = 256
 _BYTES_ONE_BY_ONE: Final = 4 << 20
-_WORTH_A_SEEK: Final = 1 << 15  # batches this large are read one by one, headers only
 
 
 class Walker(ABC):
@@ -226,7 +225,7 @@ def walk(source: Source, position: int, end: int, level: Level, walker: Walker) 
         if is_over:
             return
         # Columns read every byte, headers alone 61 of a batch: large batches are skipped over.
-        is_sparse = level == Level.QUICK and position - begin > count * _WORTH_A_SEEK
+        is_sparse = level == Level.QUICK and position - begin > count * WORTH_A_SEEK
         if not is_sparse and fast_path.is_worth_it(end - position):
             position = _in_columns(source, position, end, level, walker)
 

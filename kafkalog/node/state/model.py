@@ -175,6 +175,13 @@ class Groups:
     undecoded: int = 0
     cut: list[PartitionOffsets] = field(default_factory=list)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing that could be of a group."""
+        gaps = (self.topic.missing_count, self.incomplete, self.undecoded)
+        shares = self.shares
+        return not any((*gaps, shares.missing, shares.incomplete, shares.undecoded))
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:

@@ -7,6 +7,7 @@ stable offset of the partition stays where it is, and so do its read_committed c
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -313,7 +314,8 @@ def abort_commands(open_data: OpenData, bootstrap_server: str) -> tuple[str, str
     """
     one = open_data.open
     tool = f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
-    where = f"--topic {open_data.topic} --partition {open_data.partition}"
+    # A directory's name says what the topic is, and may be any text.
+    where = f"--topic {shlex.quote(open_data.topic)} --partition {open_data.partition}"
     producer = f"--producer-id {one.producer_id} --producer-epoch {one.producer_epoch}"
     return (
         f"{tool} {where} --start-offset {one.first_offset}",
@@ -385,6 +387,9 @@ def _hanging(
         return "older than any transaction may be" if is_old else None
     if owner.state in _OVER:
         return f"its coordinator says {owner.state}"
-    if owner.producer_epoch != one.producer_epoch:
+    # What prepares the end may have raised the epoch, for a client of version 2 or after a timeout:
+    # partitions get it with the marker.
+    is_about_to_end = owner.state in _PREPARED and owner.producer_epoch > one.producer_epoch
+    if owner.producer_epoch != one.producer_epoch and not is_about_to_end:
         return f"its coordinator has epoch {owner.producer_epoch}"
     return None if where in owner.partitions else "its coordinator does not know the partition"

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import UsageError
 from kafkalog.io.jit import fast_path
-from kafkalog.log.defects import raise_defect
-from kafkalog.model import Defect, End, Isolation, LogView, Replicas, named_member
+from kafkalog.model import End, Isolation, LogView, Replicas, named_member
 from kafkalog.tables.datasets.model import StateTable, Tables
 from kafkalog.tables.model import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from enum import StrEnum
 
+    from kafkalog.errors import Listener
     from kafkalog.tables.datasets.arrow_dataset import Dataset
 
 
@@ -35,7 +35,7 @@ def dataset(
     text: bool = False,
     disorder_ms: int | None = None,
     threads: int | None = None,
-    on_defect: Callable[[Defect], object] = raise_defect,
+    listener: Listener | None = None,
 ) -> Dataset:
     """Return a table of some logs, for DuckDB, Polars, DataFusion, pandas or pyarrow.
 
@@ -58,7 +58,8 @@ def dataset(
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.
         threads: number of decoding threads; None for one per processor, up to 8.
-        on_defect: called with each defect, in any thread; by default the first grave one is raised.
+        listener: hears of each defect, in any thread, and of what else is not as it should be; by
+            default the first error or grave defect is raised.
 
     Raises:
         UsageError: an argument has an invalid value.
@@ -82,7 +83,7 @@ def dataset(
         text,
         disorder_ms,
         threads,
-        on_defect,
+        listener,
     )
     return Dataset(tables, _table(kind, name))
 

@@ -6,17 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kafkalog.log.defects import raise_defect
-from kafkalog.model import Defect, End, Isolation, LogView, Replicas
-from kafkalog.tables.model import Bounds, Request, TableName, fail, usual_replicas
+from kafkalog.log.defects import Tolerant
+from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.node.outcome import Difference
-    from kafkalog.node.state.model import Groups
-    from kafkalog.tables.model import Failed
+    from kafkalog.errors import Listener
 
 
 class StateTable(StrEnum):
@@ -48,13 +45,10 @@ class Tables:
         disorder_ms: no record is older than the newest before it by more than this, so that
             reading ends soon after a time range; None if that is not known.
         threads: number of decoding threads; None for one per processor, up to 8.
-        on_defect: called with each defect; by default the first grave one is raised.
-        differences: as for `kafkalog.tables.plan_splits`.
-        ends: likewise.
-        on_groups: called with the groups that a table of state was read from, and what they lack;
-            if None, a `UserWarning` reports missing partitions.
+        listener: as for `plan_splits` and `read_split`; also hears of the groups that a table of
+            state was read from. None raises the first error or grave defect, and warns of views
+            that differ from files and of missing groups.
         before_each: called before each look at a log; what it raises stops the reading.
-        failed: called with a partition that cannot be read, and why; by default that is raised.
     """
 
     paths: tuple[str, ...]
@@ -67,17 +61,13 @@ class Tables:
     text: bool = False
     disorder_ms: int | None = None
     threads: int | None = None
-    on_defect: Callable[[Defect], object] = field(default=raise_defect, compare=False)
-    differences: Callable[[Difference], object] | None = field(default=None, compare=False)
-    ends: Callable[[PartitionOffsets], object] | None = field(default=None, compare=False)
-    on_groups: Callable[[Groups], object] | None = field(default=None, compare=False)
+    listener: Listener | None = field(default=None, compare=False)
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
-    failed: Failed = field(default=fail, compare=False)
 
     @property
-    def losses(self) -> Callable[[Defect], object] | None:
-        """What hears of records that are deleted while they are read; None if it is an error."""
-        return None if self.on_defect is raise_defect else self.on_defect
+    def reader(self) -> Listener:
+        """Who hears of what is met while rows are read."""
+        return self.listener or Tolerant()
 
     def request(self, table: TableName) -> Request:
         """Return the request for all rows of a table."""

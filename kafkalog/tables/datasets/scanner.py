@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -23,11 +22,11 @@ from kafkalog.tables.datasets.conditions import (
     used_columns,
 )
 from kafkalog.tables.model import Bounds, Request, Split, TableName
-from kafkalog.tables.planning import Target, meant_names
+from kafkalog.tables.planning import meant_names
 from kafkalog.tables.reading import ROWS_AT_ONCE, constants_of, count_split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog.tables.datasets.arrow_dataset import Dataset
 
@@ -83,7 +82,7 @@ class Scanner:
         """Yield the rows as `pyarrow.RecordBatch`es, in bounded memory.
 
         Raises:
-            CorruptDataError, UnreadableError: something is damaged, unless `on_defect` takes it.
+            CorruptDataError, UnreadableError: something is damaged, unless a listener takes it.
             KafkaLogError: as `kafkalog.tables.plan_splits`.
         """
         for batch in self._batches():
@@ -150,11 +149,8 @@ class Scanner:
                 found = plan_splits(
                     self._tables.paths,
                     self._request(),
-                    ends=self._tables.ends,
-                    differences=self._tables.differences,
-                    gaps=self._missing,
+                    self._tables.listener,
                     before_each=self._tables.before_each,
-                    failed=self._tables.failed,
                 )
         else:
             found = list(self._splits)
@@ -163,26 +159,7 @@ class Scanner:
         can = self._condition.can_match([guarantee_of(one) for one in found])
         return [one for one, is_possible in zip(found, can, strict=True) if is_possible]
 
-    def _missing(self, target: Target) -> None:
-        """Report what is missing between the segments of a log."""
-        from kafkalog.check.segments import missing_offsets
-
-        for defect in missing_offsets(target.partition, target.segments):
-            self._tables.on_defect(defect)
-
-    def _missing_after(self, split: Split) -> Callable[[int], None]:
-        """Return what reports offsets that are missing after a split."""
-
-        def tell(offset: int) -> None:
-            from kafkalog.check.segments import missing_from
-
-            for defect in missing_from(os.path.dirname(split.path), split.view, offset):
-                self._tables.on_defect(defect)
-
-        return tell
-
     def _request(self) -> Request:
-        """Return the request for what the filter can match."""
         assert isinstance(self._dataset.table, TableName), "else there are no splits"
         request = replace(self._tables.request(self._dataset.table), gaps_when_read=True)
         if self._condition is None:
@@ -210,7 +187,6 @@ class Scanner:
         )
 
     def _taken_whole(self, splits: Sequence[Split]) -> list[bool]:
-        """Return for each split whether all of its rows match."""
         if self._condition is None or not splits:
             return [True] * len(splits)
         return self._condition.always_matches([guarantee_of(one) for one in splits])
@@ -231,26 +207,13 @@ class Scanner:
         ):
             yield from self._counted(split, wanted, constants)
             return
-        batches = read_split(
-            split,
-            wanted,
-            threads=self._tables.threads,
-            defects=self._tables.on_defect,
-            losses=self._tables.losses,
-            notes=self._tables.on_defect,
-            gaps=self._missing_after(split),
-        )
+        batches = read_split(split, wanted, self._tables.reader, threads=self._tables.threads)
         for batch in batches:
             yield batch if condition is None else self._chosen(batch, schema, condition)
 
     def _counted(self, split: Split, schema: Any, constants: Mapping[str, object]) -> Iterator[Any]:
         """Yield rows of constants: as many as the split has records."""
-        tell = self._tables.on_defect
-        gaps = self._missing_after(split)
-        counts = count_split(
-            split, threads=self._tables.threads, defects=tell, losses=self._tables.losses,
-            notes=tell, gaps=gaps,
-        )  # fmt: skip
+        counts = count_split(split, self._tables.reader, threads=self._tables.threads)
         whole = None  # to make one takes longer than to count a small log
         left = 0
         for count in counts:

@@ -35,7 +35,7 @@ def read_state(table: StateTable, tables: Tables) -> Iterator[Any]:
 
     Raises:
         NotFoundError: the internal topic that has them is not here.
-        CorruptDataError, UnreadableError: it is damaged, unless `on_defect` takes it.
+        CorruptDataError, UnreadableError: it is damaged, unless a listener takes it.
     """
     rows = _ROWS[table](tables, open_targets(tables.paths))
     while some := list(islice(rows, ROWS_AT_ONCE)):
@@ -44,9 +44,9 @@ def read_state(table: StateTable, tables: Tables) -> Iterator[Any]:
 
 def _read_groups(tables: Tables, targets: Sequence[Any]) -> Groups:
     """Read the groups, and say what is missing."""
-    found = read_groups(targets, defects=tables.on_defect)
-    if tables.on_groups is not None:
-        tables.on_groups(found)
+    found = read_groups(targets, defects=tables.reader.hear)
+    if tables.listener is not None:
+        tables.listener.hear(found)
     elif missing := found.topic.missing_count:
         text = f"{counted(missing, 'partition')} of {found.topic.name} not here: groups are missing"
         warnings.warn(text, stacklevel=2)
@@ -122,7 +122,7 @@ def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
     if found is None:
         raise _no_metadata(targets)
     for defect in found.defects:
-        tables.on_defect(defect)
+        tables.reader.hear(defect)
     for (kind, name), settings in sorted(found.settings.items()):
         if kind == TOPIC and tables.topics is not None and name not in tables.topics:
             continue

@@ -10,15 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from formats.constants import NO_TIMESTAMP
+from kafkalog.errors import Events
 from kafkalog.io.engine import failures_kept
+from kafkalog.log.defects import DELETED
 from kafkalog.tables import Split, TableName, read_split
+from kafkalog.tables.listeners import COPIED
 from kafkalog.tables.profiles.model import DistinctCount, FrequentKeys, text_of
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from kafkalog.model import Defect
 
 BUCKETS_MAX: Final = 4096
 _KEYS_AT_ONCE: Final = 32 << 20  # keys wait until so many bytes of them can be counted together
@@ -223,33 +224,24 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _count(part: Part, splits: Iterable[Split]) -> None:
-    """Count the records and batches in some splits."""
     for split in splits:
-        found: list[Defect] = []
-        lost: list[Defect] = []  # of either pass: the other may have read it in time
-        for batch in _read(split, _OF_RECORDS, found, lost):
+        heard = Events()
+        for batch in read_split(split, table_schema(split.table, _OF_RECORDS), heard):
             part.add_records(batch)
         of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
-        for batch in _read(of_batches, _OF_BATCHES, found, lost):
+        for batch in read_split(of_batches, table_schema(of_batches.table, _OF_BATCHES), heard):
             part.add_batches(batch)
         # Defects of a batch are found by both passes, defects of its records by one.
-        told = {(one.reference, one.path, one.position) for one in found}
-        part.counts["defects"] += len(told) + bool(lost)
-
-
-def _read(
-    split: Split, columns: tuple[str, ...], defects: list[Defect], losses: list[Defect]
-) -> Iterable[Any]:
-    schema = table_schema(split.table, columns)
-    return read_split(split, schema, defects=defects.append, losses=losses.append, notes=_ignore)
-
-
-def _ignore(_: Defect) -> None:
-    """Leave out what other copies had: the records count, wherever they are."""
+        # What either pass has lost counts once: the other may have read it in time.
+        told = {
+            one.reference if one.reference == DELETED else (one.reference, one.path, one.position)
+            for one in heard.defects
+            if one.reference != COPIED  # its records count, wherever they are
+        }
+        part.counts["defects"] += len(told)
 
 
 def _sizes(column: Any) -> Any:
-    """Return the size of each value in bytes, 0 for null."""
     return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)
 
 

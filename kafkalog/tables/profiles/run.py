@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafkalog.check.segments import missing_offsets
+from kafkalog.errors import KafkaLogError, Listener
 from kafkalog.io.engine import Engine, told_error
 from kafkalog.io.paths import file_system
-from kafkalog.log.defects import raise_defect
+from kafkalog.log.defects import Tolerant
 from kafkalog.model import present_ms
 from kafkalog.node.targets import path_of
 from kafkalog.tables.planning import Target, each_planned, find_targets, tell_differences
@@ -21,11 +21,8 @@ from kafkalog.tables.profiles.part import Part, profile_part
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.errors import Event
     from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.model import Defect
-    from kafkalog.node.outcome import Difference
     from kafkalog.node.targets import AnyPath
     from kafkalog.tables import Request
 
@@ -75,10 +72,7 @@ def profile_logs(
     bucket_ms: int = HOUR_MS,
     hot_keys: int = HOT_KEYS,
     done: Callable[[int], None] | None = None,
-    differences: Callable[[Difference], object] | None = None,
-    ends: Callable[[PartitionOffsets], object] | None = None,
-    missing: Callable[[Defect], object] = raise_defect,
-    failed: Callable[[KafkaLogError], object] | None = None,
+    listener: Listener | None = None,
 ) -> list[Profile]:
     """Return the profiles of all partitions; that of a topic comes after its partitions.
 
@@ -89,11 +83,8 @@ def profile_logs(
         bucket_ms: minimum length of the intervals of the histogram.
         hot_keys: maximum number of frequent keys.
         done: called with the number of tasks that ended.
-        differences, ends: as for `plan_splits`.
-        missing: called with a finding for each log that lacks records between its segments;
-            without it the first one is raised.
-        failed: called if a log cannot be read, or kafkalog itself fails on it: its partition and
-            topic then have no profile; if None, the error is raised.
+        listener: as for `plan_splits`; also hears if kafkalog itself fails on a log. The partition
+            and topic of a log that cannot be read have no profile.
 
     Raises:
         KafkaLogError: as `plan_splits` and the engine.
@@ -104,47 +95,47 @@ def profile_logs(
     at_ms = present_ms()
     tasks = []
     owners = []
-    lacking: list[PartitionDir] = []
-
-    def lacks(partition: PartitionDir, error: KafkaLogError) -> None:
-        if failed is None:
-            raise error
-        failed(error)
-        lacking.append(partition)
-
-    def gaps(target: Target) -> None:
-        for defect in missing_offsets(target.partition, target.segments):
-            missing(defect)
-
+    heard = _Heard(listener)
     with file_system.listings_held(map(path_of, paths)):
-        targets = {one.partition.path: one for one in find_targets(paths, request, failed=lacks)}
-        tell_differences(targets.values(), differences)
-        planned = each_planned(list(targets.values()), lambda _: request, at_ms, gaps, lacks)
+        targets = {one.partition.path: one for one in find_targets(paths, request, heard)}
+        tell_differences(targets.values(), listener)
+        planned = each_planned(list(targets.values()), lambda _: request, at_ms, heard)
         # Before anything is counted: the result would lack them unnoticed.
-        for path, (splits, end) in zip(targets, planned, strict=True):
-            if ends is not None and end is not None:
-                ends(end)
+        for path, splits in zip(targets, planned, strict=True):
             for some in _grouped(splits, request.split_bytes):
                 tasks.append({"splits": some, "bucket_ms": bucket_ms})
                 owners.append(path)
     parts = {path: Part(bucket_ms) for path in targets}
-    for partition in lacking:
+    for partition in heard.lacking:
         targets.setdefault(partition.path, Target(partition, (), partition))
         parts.pop(partition.path, None)
     for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
         for failure in result["failures"]:
-            error = told_error(failure)
-            if failed is None:
-                raise error
             if parts.pop(owners[number], None) is not None:
-                failed(error)
+                heard.hear(told_error(failure))
         if owners[number] in parts:
             parts[owners[number]].merge(Part.from_json(result["part"]))
     return list(_profiles(targets, parts, bucket_ms, hot_keys))
 
 
+class _Heard(Listener):
+    """Collects the partitions that cannot be read."""
+
+    def __init__(self, listener: Listener | None) -> None:
+        self._listener = listener
+        self.lacking: list[PartitionDir] = []
+
+    def hear(self, event: Event) -> None:
+        """Pass an event on; without a listener raise the first error or grave defect."""
+        if self._listener is not None:
+            self._listener.hear(event)
+        else:
+            Tolerant().hear(event)
+        if isinstance(event, KafkaLogError) and event.partition is not None:
+            self.lacking.append(event.partition)
+
+
 def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield splits as JSON, in groups of consecutive splits of limited size."""
     some: list[Any] = []
     room = size
     for split in splits:

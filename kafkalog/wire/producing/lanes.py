@@ -101,7 +101,7 @@ class Lane:
         self, selection: Selection, advanced: Callable[[int], None], *, bulk: bool
     ) -> Iterator[Piece | Defect]:
         left = selection.limit
-        for plan in plans_of(self.done.route.target, selection, self._listener.hear):
+        for plan in plans_of(self.done.route.target, selection, self._listener):
             if left == 0:
                 return
             limited = replace(plan, selection=replace(plan.selection, limit=left))

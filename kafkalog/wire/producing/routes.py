@@ -20,9 +20,9 @@ from kafkalog.node.identity import newest_metadata
 from kafkalog.wire.producing.model import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.errors import Listener
     from kafkalog.node.configs import TopicConfigs
     from kafkalog.node.targets import Target
     from kafkalog.wire.producing.cluster import Cluster
@@ -38,7 +38,7 @@ _INTERNAL: Final = "internal."
 
 
 def routes_of(
-    targets: Sequence[Target], request: Request, failed: Callable[[KafkaLogError], None]
+    targets: Sequence[Target], request: Request, listener: Listener
 ) -> tuple[list[Route], int]:
     """Return the routes by topic and partition, and how many internal partitions are left out.
 
@@ -52,7 +52,7 @@ def routes_of(
         request.selection.view,
         topics=request.topics,
         replicas=Replicas.BEST,
-        failed=failed,
+        listener=listener,
     )
     routes, left_out = [], 0
     for target in logs:

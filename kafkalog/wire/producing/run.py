@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import ClusterError, Note, RefusedError
+from kafkalog.errors import ClusterError, Deaf, Note, RefusedError
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import AppendedFile
 from kafkalog.io.wording import counted
@@ -86,7 +86,7 @@ class Replay:
         self._targets = targets
         self._request = request
         self._listener = listener
-        self.routes, self.left_out = routes_of(targets, request, listener.hear)
+        self.routes, self.left_out = routes_of(targets, request, listener)
 
     def ends(self) -> list[PartitionOffsets]:
         """Return the bounds of the logs, if they decide which records are replayed."""
@@ -97,7 +97,7 @@ class Replay:
         )
         logs = [one.target for one in self.routes if not one.target.is_file]
         # What cannot be read fails again, and is reported, when its turn comes.
-        return partition_ends(logs, rows, lambda *_: None)
+        return partition_ends(logs, rows, Deaf())
 
     def count(self) -> ReplaySummary:
         """Read all that would be replayed, and count it; no cluster is asked."""

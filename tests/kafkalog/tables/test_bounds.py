@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import Listener, UsageError
 from kafkalog.spark.offsets import Edge, Edges, planned
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
@@ -82,7 +82,7 @@ def test_a_time_to_begin_at_is_that_of_a_consumer_that_seeks(any_state: State) -
             continue
         begin, end = sorted(chance.choice(times) for _ in range(2))
         edges = Edges(Edge("startingTimestamp", time=begin), Edge("endingTimestamp", time=end))
-        splits = planned([str(partition)], Request(), edges, lambda _: None)
+        splits = planned([str(partition)], Request(), edges, Listener())
         schema = table_schema(TableName.RECORDS, ["offset"])
         batches = [batch for split in splits for batch in read_split(split, schema)]
         found = [offset for batch in batches for offset in batch["offset"].to_pylist()]
@@ -148,10 +148,8 @@ def test_other_tables_hold_the_same_however_they_are_split(
     for split_bytes in (4096, 1 << 26):
         rows: list[Any] = []
         request = Request(table, internal=True, split_bytes=split_bytes)
-        for split in plan_splits(
-            [str(path) for path in any_state.log_dirs], request, differences=print
-        ):
-            for some in read_split(split, schema, defects=lambda _: None):
+        for split in plan_splits([str(path) for path in any_state.log_dirs], request, Listener()):
+            for some in read_split(split, schema, Listener()):
                 assert some.schema.equals(schema)
                 rows += some.to_pylist()
         found.append(rows)

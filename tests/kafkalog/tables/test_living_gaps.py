@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.check import segments
 from kafkalog.check.segments import missing_offsets
+from kafkalog.errors import Events
 from kafkalog.tables import Request, TableName, plan_splits
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from kafkalog.files.log_dir import PartitionDir, Segment
     from kafkalog.model import Defect
-    from kafkalog.tables.planning import Target
 
 
 def write_three_segments(root: Path) -> Path:
@@ -25,32 +28,38 @@ def write_three_segments(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-def test_a_deleted_segment_is_listed_again(gone: int, tmp_path: Path):
+def test_a_deleted_segment_is_listed_again(
+    gone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Findings are those of the new listing: none if the gap went with the segment."""
     root = write_three_segments(tmp_path / "t-0")
-    seen: list[Target] = []
-    found: list[Defect] = []
+    seen: list[int] = []
+    heard = Events()
 
-    def judge(target: Target) -> None:
-        seen.append(target)
+    def judge(partition: PartitionDir, listed: Sequence[Segment]) -> Iterator[Defect]:
+        seen.append(len(listed))
         for segment in range(gone + 1):
             (root / f"{segment:020d}.log").unlink(missing_ok=True)
-        found.extend(missing_offsets(target.partition, target.segments))
+        return missing_offsets(partition, listed)
 
-    plan_splits([str(root)], Request(TableName.RECORDS), gaps=judge)
-    assert [len(target.segments) for target in seen] == [3, 2 - gone]
-    assert [one.offset for one in found] == [2][gone:]
+    monkeypatch.setattr(segments, "missing_offsets", judge)
+    plan_splits([str(root)], Request(TableName.RECORDS), heard)
+    assert seen == [3, 2][: 2 - gone]
+    assert [one.offset for one in heard.defects] == [2][gone:]
 
 
-def test_nothing_is_missing_in_a_deleted_log(tmp_path: Path):
+def test_nothing_is_missing_in_a_deleted_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The topic was deleted between planning and the check for gaps."""
     root = write_three_segments(tmp_path / "t-0")
 
-    def judge(target: Target) -> None:
+    def judge(partition: PartitionDir, listed: Sequence[Segment]) -> Iterator[Defect]:
         for path in root.iterdir():
             path.unlink()
         root.rmdir()
-        assert list(missing_offsets(target.partition, target.segments)) == []
+        return missing_offsets(partition, listed)
 
-    plan_splits([str(root)], Request(TableName.RECORDS), gaps=judge)
+    monkeypatch.setattr(segments, "missing_offsets", judge)
+    heard = Events()
+    plan_splits([str(root)], Request(TableName.RECORDS), heard)
     assert not root.exists()
+    assert not heard.defects

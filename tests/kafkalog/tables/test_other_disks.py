@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import ChangedSinceError, UnreadableError
+from kafkalog.errors import ChangedSinceError, Events, Listener, UnreadableError
 from kafkalog.model import Isolation
 from kafkalog.node import sightings
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kafkalog.model import Defect
     from tests.conftest import Result
 
 IDS = "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
@@ -54,13 +53,13 @@ def make_log(log_dir: Path) -> Path:
     return partition
 
 
-def offsets(splits: Sequence[Split], losses: Callable[[Defect], object] | None = None) -> list[int]:
+def offsets(splits: Sequence[Split], listener: Listener | None = None) -> list[int]:
     """Read splits as tasks do, each passed as JSON; return the offsets."""
     schema = table_schema(TableName.RECORDS, ["offset", "value"])
     rows: list[dict[str, Any]] = []
     for split in splits:
         split = Split.from_json(json.loads(json.dumps(split.as_json())))
-        for one in read_split(split, schema, losses=losses):
+        for one in read_split(split, schema, listener):
             rows += one.to_pylist()
     assert all(row["value"] == b"%d" % row["offset"] for row in rows)
     return [row["offset"] for row in rows]
@@ -216,11 +215,11 @@ def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
     (partition / f"{0:020}.log").unlink()
     with pytest.raises(ChangedSinceError, match="Its log starts at offset 60 now"):
         offsets(splits)
-    told: list[Defect] = []
-    assert offsets(splits, told.append) == [*range(3 * PER_SEGMENT, 6 * PER_SEGMENT)]
+    told = Events()
+    assert offsets(splits, told) == [*range(3 * PER_SEGMENT, 6 * PER_SEGMENT)]
     of_first = [one for one in splits if one.path.endswith(f"{0:020}.log")]
     assert len(of_first) > 1
-    assert [(one.reference, one.offset, one.detail) for one in told] == [
+    assert [(one.reference, one.offset, one.detail) for one in told.defects] == [
         ("deleted-while-reading", one.first_offset,
          (f"Offsets {one.first_offset} to {(one.next_offset or 0) - 1} of orders-0 were deleted "
          "after they were planned. Its log starts at offset 60 now."))
@@ -240,9 +239,9 @@ def test_a_partition_that_is_deleted_meanwhile_is_a_loss(tmp_path: Path, table: 
     schema = table_schema(table)
     with pytest.raises(ChangedSinceError, match="The partition is not here any more"):
         list(read_split(split, schema))
-    told: list[Defect] = []
-    assert sum(found.num_rows for found in read_split(split, schema, losses=told.append)) == 0
-    assert [one.detail for one in told] == [
+    told = Events()
+    assert sum(found.num_rows for found in read_split(split, schema, told)) == 0
+    assert [one.detail for one in told.defects] == [
         (
             "Offsets 0 to 59 of orders-0 were deleted after they were planned. "
             "The partition is not here any more."
@@ -303,9 +302,9 @@ def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
     another_topic(tmp_path)
     with pytest.raises(ChangedSinceError, match="The topic was deleted and created again"):
         offsets(splits)
-    told: list[Defect] = []
-    assert offsets(splits, told.append) == []
-    assert len(told) == len(splits)
+    told = Events()
+    assert offsets(splits, told) == []
+    assert len(told.heard) == len(splits)
 
 
 def test_a_partition_that_is_deleted_while_its_ids_are_read_is_a_loss(
@@ -322,9 +321,9 @@ def test_a_partition_that_is_deleted_while_its_ids_are_read_is_a_loss(
         return real(directory)
 
     monkeypatch.setattr(sightings, "ids_of", late)
-    told: list[Defect] = []
-    assert offsets(splits[:1], told.append) == []
-    assert [one.reference for one in told] == ["deleted-while-reading"]
+    told = Events()
+    assert offsets(splits[:1], told) == []
+    assert [one.reference for one in told.defects] == ["deleted-while-reading"]
 
 
 def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
@@ -332,8 +331,8 @@ def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
     partition = make_log(tmp_path)
     split = plan_splits([str(partition)], Request(isolation=Isolation.LOG))[0]
     split = replace(split, first_offset=30, next_offset=6 * PER_SEGMENT)
-    told: list[Defect] = []
-    losses = Losses(split, told.append)
+    told = Events()
+    losses = Losses(split, told)
     (partition / f"{0:020}.log").unlink()
     for _ in range(2):
         found = splits_now(split, losses)
@@ -341,7 +340,7 @@ def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
     write_log(partition, *batches(90, 10), name=f"{90:020}")
     (partition / f"{3 * PER_SEGMENT:020}.log").unlink()
     assert [one.first_offset for one in splits_now(split, losses)] == [90]
-    assert [(one.offset, one.detail.partition(" of ")[0]) for one in told] == [
+    assert [(one.offset, one.detail.partition(" of ")[0]) for one in told.defects] == [
         (30, "Offsets 30 to 59"), (60, "Offsets 60 to 89")
     ]  # fmt: skip
 

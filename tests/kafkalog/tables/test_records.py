@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.errors import Listener
 from kafkalog.model import End, Isolation
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
@@ -29,8 +30,8 @@ def rows_of(paths: Sequence[Path], request: Request, columns: Sequence[str] | No
     schema = table_schema(request.table, columns)
     batches = [
         batch
-        for split in plan_splits([str(path) for path in paths], request, differences=print)
-        for batch in read_split(split, schema, defects=lambda _: None)
+        for split in plan_splits([str(path) for path in paths], request, Listener())
+        for batch in read_split(split, schema, Listener())
     ]
     return pa.Table.from_batches(batches, schema)
 

@@ -75,7 +75,7 @@ def test_a_log_that_was_cut_and_filled_again_is_told(tmp_path: Path, has_checkpo
     with pytest.raises(RefusedError, match="another one from offset 90 on"):
         stream.take()
     with pytest.warns(UserWarning, match="another one from offset 90 on"):
-        assert stream.take(losses=LossWarnings()) == rows(90, 126)
+        assert stream.take(listener=LossWarnings()) == rows(90, 126)
     assert stream.take() == []
 
 
@@ -83,7 +83,7 @@ def test_the_same_end_after_a_cut_is_no_reason_to_go_on(tmp_path: Path) -> None:
     """The offset alone would say that nothing is new."""
     partition = make_log(tmp_path)
     note_epochs(partition, (0, 0))
-    stream = Stream(tmp_path, losses=LossWarnings())
+    stream = Stream(tmp_path, listener=LossWarnings())
     stream.take()
     (partition / SECOND).write_bytes(b"".join(batches(60, 10) + batches(90, 10, epoch=1)))
     note_epochs(partition, (0, 0), (1, 90))
@@ -103,6 +103,17 @@ def test_a_batch_that_was_planned_before_a_cut_is_told(tmp_path: Path) -> None:
     note_epochs(partition, (0, 0), (1, 90))
     with pytest.raises(RefusedError, match="another one from offset 90 on"):
         tail.splits(start, end)
+
+
+def test_a_segment_that_was_lost_is_told(tmp_path: Path) -> None:
+    """A batch query refuses such a log as well."""
+    partition = make_log(tmp_path)
+    write_log(partition, *batches(130, 2), name=f"{130:020}")
+    stream = Stream(tmp_path)
+    with pytest.raises(RefusedError, match="lacks the offsets 120 to 129"):
+        stream.take()
+    with pytest.warns(UserWarning, match="lacks the offsets 120 to 129"):
+        assert stream.take(listener=LossWarnings()) == rows(0, 120) + rows(130, 136)
 
 
 def test_a_partition_in_another_log_directory_is_the_same(tmp_path: Path) -> None:
@@ -134,7 +145,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(tmp_path: Path) 
     with pytest.raises(RefusedError, match="is another topic of that name now"):
         stream.take()
     with pytest.warns(UserWarning, match="is another topic of that name now"):
-        assert stream.take(losses=LossWarnings()) == rows(0, 6)
+        assert stream.take(listener=LossWarnings()) == rows(0, 6)
     assert stream.take() == []
 
 
@@ -173,6 +184,8 @@ def test_a_log_that_never_rests_is_listed_alone(
     for log_dir in log_dirs:
         log_dir.mkdir()
     partition, *_ = (make_log(log_dir) for log_dir in log_dirs)
+    if copies == 1:
+        (tmp_path / "0" / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 60\n")
     stream = Stream(*log_dirs)
     [first] = batches(60, 1)
 

@@ -13,7 +13,7 @@ import kafkalog as library
 from kafkalog.answers.search.following import follow
 from kafkalog.answers.search.run import Search, latest
 from kafkalog.answers.search.scanning import records_of
-from kafkalog.errors import UnreadableError, UsageError
+from kafkalog.errors import Events, UnreadableError, UsageError
 from kafkalog.files.log_dir import open_path
 from kafkalog.log.batches.selection import Selection, planned_records
 from kafkalog.model import Defect, Record
@@ -161,10 +161,12 @@ def test_a_log_that_cannot_be_read_does_not_end_the_search(
 
     plan = scanning.plan_of
     monkeypatch.setattr(scanning, "plan_of", unreadable)
-    errors: list[Any] = []
-    search = Search(open_targets([tmp_path]), Selection(key=b"k"), failed=errors.append)
+    events = Events()
+    search = Search(open_targets([tmp_path]), Selection(key=b"k"), listener=events)
     assert [one.topic for one in search.found() if not isinstance(one, Defect)] == ["a", "c"]
-    assert [error.path for error in errors] == [str(tmp_path / "b-0")]
+    assert [error.path for error in events.heard if isinstance(error, UnreadableError)] == [
+        str(tmp_path / "b-0")
+    ]
 
 
 def test_new_records_are_found_as_they_come(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def test_new_records_are_found_as_they_come(tmp_path: Path) -> None:
 
     steps = appended()
     search = Search([open_path(str(tmp_path))], Selection(key=b"k"))
-    found = follow(search, lost=lambda _: None, wait=lambda: next(steps))
+    found = follow(search, wait=lambda: next(steps))
     seen = []
     for one in found:
         assert not isinstance(one, Defect)

@@ -134,6 +134,33 @@ def test_batches_that_the_kernels_leave_are_compacted(tmp_path: Path) -> None:
     assert len(found[0][1][0][3]) == BATCH_SIZE_MAX
 
 
+@pytest.mark.parametrize("by_kernels", [True, False])
+def test_a_negative_delete_horizon_is_over_and_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_kernels: bool
+) -> None:
+    """`deleteHorizonMs` is there, and `MemoryRecordsBuilder` takes it for none."""
+    monkeypatch.setattr(compact, "kernels_work", lambda: by_kernels)
+    partition = tmp_path / "orders-0"
+    since = BASE_TIME + 5
+    gone = record(key=b"gone", value=None, time_delta=since)
+    kept = record(1, key=b"kept", time_delta=since)
+    alone = record(key=b"alone", time_delta=since)
+    fields: dict[str, Any] = {
+        "attributes": c.DELETE_HORIZON_MASK, "base_time": -5, "max_time": BASE_TIME
+    }  # fmt: skip
+    unchanged = batch(2, [alone], **fields)
+    write(partition, 0, batch(0, [gone, kept], **fields), unchanged)
+    write(partition, 3, keyed(3, b"last"))
+    configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(tmp_path))
+    request = CompactionRequest(LATER_MS, high_watermark="end")
+    candidate = find_candidate(open_partition(str(partition)), configs.of_topic("orders"), request)
+    with Run(str(tmp_path)) as run:
+        done = compact_partition(candidate, request, run)
+    assert done.tally.dropped[Dropped.TOMBSTONE] == 1
+    rewritten = batch(0, [record(1, key=b"kept")], last_delta=1)
+    assert (partition / f"{0:020}.log").read_bytes() == rewritten + unchanged
+
+
 def test_an_aborted_record_supersedes_nothing_far_from_offset_0(tmp_path: Path) -> None:
     """Its offset is greater than its position: they must not be compared."""
     partition = tmp_path / "orders-0"

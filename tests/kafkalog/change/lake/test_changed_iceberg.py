@@ -18,7 +18,7 @@ from kafkalog.change.lake.iceberg import UncertainError
 from kafkalog.change.lake.iceberg_columns import iceberg_schema
 from kafkalog.change.lake.part import rows_schema, with_path_columns
 from kafkalog.change.lake.plan import make_plan
-from kafkalog.errors import ChangedSinceError, CorruptDataError, UsageError
+from kafkalog.errors import ChangedSinceError, CorruptDataError, Listener, UsageError
 from tests.kafkalog.change.lake.appending import (
     ICEBERG,
     Inline,
@@ -266,7 +266,9 @@ def test_a_table_that_was_made_before(tmp_path: Path) -> None:
     make_log(tmp_path / "log")
     lake = tmp_path / "lake"
     asked = asking(tmp_path / "log", form=ICEBERG)
-    schema = iceberg_schema(with_path_columns(asked, rows_schema(asked, make_plan(asked).columns)))
+    schema = iceberg_schema(
+        with_path_columns(asked, rows_schema(asked, make_plan(asked, Listener()).columns))
+    )
     catalog = empty_catalog(lake)
     spec = PartitionSpec(PartitionField(3, 1000, BucketTransform(4), "some"))
     table = catalog.create_table("kafka.records", schema, partition_spec=spec)
@@ -285,7 +287,9 @@ def test_a_location_as_hadoop_writes_it(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     catalog = empty_catalog(lake)
     asked = asking(tmp_path / "log", form=ICEBERG)
-    schema = iceberg_schema(with_path_columns(asked, rows_schema(asked, make_plan(asked).columns)))
+    schema = iceberg_schema(
+        with_path_columns(asked, rows_schema(asked, make_plan(asked, Listener()).columns))
+    )
     catalog.create_table("kafka.records", schema, location=f"file:{tmp_path}/log/table")
     with pytest.raises(UsageError, match="inside the source"):
         append(tmp_path / "log", to=lake, form=ICEBERG)

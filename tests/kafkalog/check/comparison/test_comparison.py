@@ -11,7 +11,7 @@ import pytest
 import kafkalog as library
 from kafkalog.check.comparison.model import Comparison, Verdict
 from kafkalog.check.comparison.run import Comparer, pairs_of
-from kafkalog.errors import UsageError
+from kafkalog.errors import Events, Listener, UsageError
 from kafkalog.node.targets import open_targets
 from tests.builders import BASE_TIME, batch, flip, record
 from tests.conftest import state
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from kafkalog.model import Defect
 
 Row = tuple[int, bytes, bytes | None]  # time, key, value
 
@@ -186,7 +185,7 @@ def judge(tmp_path: Path, seed: int) -> None:
         left, right = right, left
     write(tmp_path / "a" / "t-0", left, chance)
     write(tmp_path / "b" / "t-0", right, chance)
-    [found] = library.diff(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", on_defect=lambda _: None)
+    [found] = library.diff(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", listener=Listener())
 
     start = max(left[0].base, right[0].base)
     mine = [one for one in left if one.last >= start]
@@ -337,15 +336,13 @@ def test_damage_in_one_copy_is_reported_and_the_rest_compared(tmp_path: Path) ->
     for name, (data, up_to) in copies.items():
         (tmp_path / name / "t-0").mkdir(parents=True)
         (tmp_path / name / "t-0" / f"{0:020d}.log").write_bytes(data)
-        defects: list[Defect] = []
-        [found] = library.diff(
-            tmp_path / "a" / "t-0", tmp_path / name / "t-0", on_defect=defects.append
-        )
+        heard = Events()
+        [found] = library.diff(tmp_path / "a" / "t-0", tmp_path / name / "t-0", listener=heard)
         if name in ("torn", "zeros"):
             assert found.verdict == Verdict.IDENTICAL
         elif name == "hole":
             assert (found.verdict, found.only_left) == (Verdict.DIFFERENT, 0)
-            assert defects
+            assert heard.defects
         else:
             assert (found.verdict, found.only_left) == (Verdict.BEHIND, 6 - up_to)
         assert found.identical_up_to == (up_to or None)

@@ -24,6 +24,7 @@ from tests.kafkalog.test_records import BAD_RECORDS, BLOBS_V2, WRAPPERS
 from tests.sampling import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.conftest import State
@@ -97,6 +98,26 @@ def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, batch_rows: int
     """Both decoders agree on any bytes."""
     path = write_log(tmp_path, data)
     assert_twins(path, batch_rows=batch_rows, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "noted", "wrong"),
+    [
+        ((1, 1, 2, 3, 3), "2\n1 0\n3 3\n", 1),
+        ((1, 1, 2, 3, 3), "3\n1 0\n2 2\n3 3\n", 0),
+        ((1, 1, 1, 1, 2), "1\n1 0\n", 1),
+        ((0, 1, 1, 1, 1), "1\n1 0\n", 1),
+    ],
+)
+def test_an_epoch_that_one_batch_has_alone_is_looked_up(
+    tmp_path: Path, epochs: Sequence[int], noted: str, wrong: int
+) -> None:
+    """Its neighbours do not say whether it is right; `leader-epoch-checkpoint` may."""
+    log = [batch(offset, [record()], epoch=epoch) for offset, epoch in enumerate(epochs)]
+    path = write_log(tmp_path / "t-0", *log)
+    (path.parent / "leader-epoch-checkpoint").write_text(f"0\n{noted}")
+    _, defects = assert_twins(path.parent)
+    assert [one.reference for one in defects] == ["batch-leader-epoch-wrong"] * wrong
 
 
 BOUND = st.none() | st.integers(-1, 1010)

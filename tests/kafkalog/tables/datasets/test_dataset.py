@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import CorruptDataError, UsageError
+from kafkalog.errors import CorruptDataError, Events, Listener, UsageError
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.datasets import scanner
 from kafkalog.tables.schemas import SCHEMAS
@@ -159,10 +159,10 @@ def test_all_tables_are_those_of_the_splits(corpus_dir: Path, name: str) -> None
     for table in TableName:
         request = Request(table, internal=True)
         schema = SCHEMAS[request.table]
-        splits = plan_splits(paths, request, differences=ignore)
-        rows = [one for split in splits for one in read_split(split, schema, defects=ignore)]
+        splits = plan_splits(paths, request, Listener())
+        rows = [one for split in splits for one in read_split(split, schema, Listener())]
         found = kafkalog.dataset(
-            *paths, table=table, internal=True, replicas="all", on_defect=ignore
+            *paths, table=table, internal=True, replicas="all", listener=Listener()
         )
         wanted = pa.Table.from_batches(rows, schema)
         assert found.to_table().select(schema.names).equals(wanted), table
@@ -198,10 +198,10 @@ def test_a_large_log_is_counted_by_headers_as_it_is_read(tmp_path: Path) -> None
     data = b"".join(batch(number * 100, rows) for number in range(100))
     hurt = flip(data, 8 * (len(data) // 2 + 500))  # in the records of the batch in the middle
     write_log(tmp_path / "a-0", hurt)
-    found: list[Any] = []
-    whole = kafkalog.dataset(tmp_path / "a-0", view="files", on_defect=found.append)
+    heard = Events()
+    whole = kafkalog.dataset(tmp_path / "a-0", view="files", listener=heard)
     assert whole.count_rows() == 9900
-    assert [one.reference for one in found] == ["batch-crc-mismatch"]
+    assert [one.reference for one in heard.defects] == ["batch-crc-mismatch"]
     assert whole.count_rows(filter=(ds.field("offset") > 55) & (ds.field("offset") < 777)) == 721
     assert whole.to_table(["offset"]).num_rows == 9900
     with pytest.raises(CorruptDataError):
@@ -214,9 +214,9 @@ def test_keys_and_values_are_decoded_only_where_asked_for(
     seen: list[list[str]] = []
     read = scanner.read_split
 
-    def noted(split: Any, schema: Any, **named: Any) -> Any:
+    def noted(split: Any, schema: Any, *more: Any, **named: Any) -> Any:
         seen.append(schema.names)
-        return read(split, schema, **named)
+        return read(split, schema, *more, **named)
 
     monkeypatch.setattr(scanner, "read_split", noted)
     found = kafkalog.dataset(log_dir, topics=["b"])
