@@ -34,7 +34,7 @@ OPENERS = {
         kafkalog.change.rescue.run kafkalog.change.resurrection.in_place kafkalog.check.moments
         kafkalog.wire.server.group_apis""",
     "what is around a file or a partition, or who hosts it": """
-        kafkalog.check.identity kafkalog.log.batches.selection kafkalog.node.choice""",
+        kafkalog.check.identity kafkalog.log.batches.selection""",
 }
 """Which modules may open something, and what."""
 

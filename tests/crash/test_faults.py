@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 
 from kafkalog.errors import KafkaLogError
+from kafkalog.io.paths.retry import tried
 from kafkalog.node.recovery import StartMode
 from tests.crash.commands import COMMANDS, CRASHING, FAILING, Command, run_undo
 from tests.crash.served import copy_and_start, mode_of
@@ -69,8 +70,10 @@ class Fault:
 
     def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **options: Any) -> Any:
-            caller = sys._getframe(1).f_globals["__name__"]
-            if not caller.startswith("kafkalog.io.storage"):
+            frame = sys._getframe(1)
+            if frame.f_globals["__name__"] == tried.__module__ and frame.f_back is not None:
+                frame = frame.f_back
+            if not frame.f_globals["__name__"].startswith("kafkalog.io.storage"):
                 return call(*args, **options)
             self.left -= 1
             if self.left:

@@ -25,12 +25,11 @@ ONCE = (
 AGAIN = {
     "count": 2,  # a wrong path is an error before a query is asked for
     "du-forecast": 2,  # files are counted first, for as long as that takes
-    "export": 2,  # names alone say which partitions are not where the metadata have them
     "apply-retention": 2,  # again behind the lock
     "rebuild-index": 2,  # likewise
     "compact": 3,  # likewise; and what is around each partition, while it is checked
     "recover": 3,  # likewise; and first, which log directories there are
-    "export-append": 3,  # to find the end, then the splits; and names, as above
+    "export-append": 2,  # to find the end, then the splits
 }
 
 

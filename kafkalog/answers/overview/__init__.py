@@ -68,10 +68,12 @@ def report(
     )
 
     def profiles() -> Sequence[Profile]:
+        from kafkalog.tables.model import Request
         from kafkalog.tables.profiles import profile
 
         listener = _Errors(failed or raised)
-        return profile(*paths, hot_keys=hot_keys, listener=listener)
+        request = Request(notes_hosting=False)  # the checks report hosting
+        return profile(*paths, request=request, hot_keys=hot_keys, listener=listener)
 
     return gathering.report(profiles if records else None)
 
