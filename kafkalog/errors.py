@@ -359,7 +359,7 @@ class Listener:
 
 
 class Deaf(Listener):
-    """Ignores all events: somebody else reports them."""
+    """Ignores all events, which another listener reports."""
 
     def hear(self, event: Event) -> None:
         """Ignore an event."""

@@ -175,6 +175,7 @@ def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict
     return {
         "number": number,
         "path": path,
+        "log_dirs": tuple(map(file_system.absolute, partition.log_dirs)),
         "claim": None if claim is None else asdict(claim),
         "left_out": [
             file_system.absolute(segment.log.path)
@@ -225,7 +226,7 @@ def _walk(
     task: Mapping[str, Any], described: Mapping[str, Any], made: Iterator[bytes] | None
 ) -> Iterator[Told]:
     try:
-        directory = list_partition(described["path"])
+        directory = replace(list_partition(described["path"]), log_dirs=described["log_dirs"])
     except DataError as error:
         yield Unseen(other_files(error.message))
         return

@@ -259,7 +259,7 @@ class Verification:
 
         if self._configs is None:
             paths = (one.path for one in self.schedule.targets)
-            self._configs = ConfigsAround(ConfigSources(), paths)
+            self._configs = ConfigsAround(ConfigSources(), (*directory.log_dirs, *paths))
         try:
             return self._configs.of_log_dir_of(directory.path).of_topic(directory.topic)
         except DataError:

@@ -165,7 +165,7 @@ def file_entry(path: str, name: str) -> FileEntry | None:
         if isinstance(error, FileNotFoundError) and not file_system.exists(path):
             return None
         failure = reading_error(error, path)
-        # A partition by its name: it is missing if it cannot be listed, and no odd file.
+        # By its name a partition: if it cannot be listed, it is missing, and is not a stray file.
         is_partition = isinstance(failure, UnreadableError) and parse_directory_name(name)
         words = _A_DIRECTORY if is_partition else failure.message
         return FileEntry(path, parse_file_name(name), error=words)

@@ -194,7 +194,7 @@ def _without_empty(column: int, batch: Any) -> Any:
 
 
 class TaskListener(Listener):
-    """Hears of what is not as it should be, in the driver or in a task."""
+    """Hears events, in the driver or in a task."""
 
     def __init__(self, asked: SourceOptions) -> None:
         self._asked = asked

@@ -51,7 +51,7 @@ def splits_of(
     plain = replace(plain_split(partition, request), seen=seen)
     if request.table in OF_LOGS:
         splits = _LogSplits(target, request, plain)
-        # Whoever reads to the end of a segment sees the gap after it.
+        # A reader that comes to the end of a segment reports the gap after it.
         unseen = [one for one in segments if not (splits.are_for_gaps and one.log.size_bytes)]
         has_gaps = looks_for_gaps and not target.is_file and splits.have_gaps(unseen)
         return splits.of(segments), splits.end, has_gaps

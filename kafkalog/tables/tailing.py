@@ -367,7 +367,7 @@ class Tail:
 
 
 class _Heard(Listener):
-    """What planning one log reports to its tail: it has told of views already."""
+    """Passes on what planning one log reports, except views: its tail has reported those."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail

@@ -66,7 +66,7 @@ class Tables:
 
     @property
     def reader(self) -> Listener:
-        """Who hears of what is met while rows are read."""
+        """The listener of events while rows are read."""
         return self.listener or Tolerant()
 
     def request(self, table: TableName) -> Request:
