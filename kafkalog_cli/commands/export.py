@@ -124,10 +124,6 @@ def export(
     allow_gaps: Annotated[bool, typer.Option(
         "--allow-gaps", help="Commit even if records are gone, and list them.",
     )] = False,
-    compact_below: Annotated[str | None, typer.Option(
-        "--compact-below", metavar="SIZE",
-        help="Afterwards merge smaller files of a Delta or Iceberg table, up to this size.",
-    )] = None,
     every: Annotated[str | None, typer.Option(
         metavar="DURATION", help="Keep appending, at this interval.",
     )] = None,
@@ -159,8 +155,7 @@ def export(
     DIR/_kafkalog/commits (with delta also in the Delta log), with the next offset of each partition
     by topic id, so nothing is exported twice. Records that were deleted before they could be
     exported end the run with status 4; --allow-gaps commits the rest and lists what is missing,
-    with status 1. Columns may be added from run to run. --compact-below merges small files
-    of Delta and Iceberg.
+    with status 1. Columns may be added from run to run.
 
     --table-format iceberg, with --append, adds to a table in a catalog: one that ~/.pyiceberg.yaml,
     the environment or --catalog-conf describe to pyiceberg (REST, Hive, Glue, SQL), or an SQLite
@@ -229,7 +224,6 @@ def export(
         + decoded("value", value, value_schema, value_message, value_framing),
         table_format,
         append,
-        None if compact_below is None else opt.parse_size(compact_below),
     )
     if schemas is not None and key is None and value is None:
         raise UsageError("--schemas requires --value or --key.", hint="For example --value avro.")

@@ -66,7 +66,6 @@ class ExportMetrics:
                 "Files that the run has added.",
             ),
             "gaps": (len(summary.gaps), "Gaps that the run has left."),
-            "merged_files": (summary.merged.files, "Small files that were merged after it."),
             "log_bytes": (summary.log_bytes, "Bytes of logs that the run has read."),
         }
         if summary.increment is not None:

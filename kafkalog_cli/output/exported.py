@@ -94,8 +94,6 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
           "columns.added"),
     Field("widened_columns", k.ARRAY, "get a wider type", "columns.widened"),
     Field("absent_columns", k.ARRAY, "missing in this run: null in its rows", "columns.absent"),
-    Field("merged_files", k.INT, "by `--compact-below`", "merged.files"),
-    Field("merged_into", k.INT, "files", "merged.into"),
     Field("was_complete", k.BOOL, "an earlier run had done everything"),
     Field("left_overs_removed", k.INT, "files of killed runs", "swept"),
 )  # fmt: skip
@@ -189,17 +187,13 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     notes += [f"gap: {name_of(one.topic, one.partition)}: {one.detail}" for one in summary.gaps]
     if summary.was_complete:
         found = "nothing is new" if summary.increment else f"{what}: already complete"
-        done = "" if summary.merged.files else "; nothing was done"
-        return [f"{summary.destination}: {found}{done}", *notes]
+        return [f"{summary.destination}: {found}; nothing was done", *notes]
     changes = (
         ("new columns, null in the rows before", summary.columns.added),
         ("columns with wider types", summary.columns.widened),
         ("columns that are null in these rows", summary.columns.absent),
     )
     notes += [f"{what}: {some_of(list(names))}" for what, names in changes if names]
-    if summary.merged.files:
-        merged = counted(summary.merged.files, "file")
-        notes.append(f"merged {merged} of the table into {summary.merged.into}")
     commit = f"commit {summary.increment.number}: " if summary.increment else ""
     lines = [f"{summary.destination}: {commit}{what}", *notes]
     there = len(summary.parts) - summary.written

@@ -97,7 +97,6 @@ READ_BY_HAND = {
     "kafkalog/log/columns/side_files.py": "the number of producers in a snapshot",
     "kafkalog/change/compaction/buckets.py": "files of our own",
     "kafkalog/io/jit/library.py": "ELF",
-    "kafkalog/change/lake/iceberg_compaction.py": "bounds of columns",
     "kafkalog/io/paths/chunked.py": "manifests of tiers",
     "kafkalog/files/payloads/offset_commits.py": "values of __consumer_offsets",
     "kafkalog/node/recovery/node_start.py": "ids of directories",

@@ -71,7 +71,7 @@ def test_metrics_of_runs(
     logs = sum(path.stat().st_size for path in partition.glob("*.log"))
     assert 0 < found.pop(("log_bytes", "")) <= logs
     assert found == {
-        ("success", ""): 1, ("files", ""): len(files), ("gaps", ""): 0, ("merged_files", ""): 0,
+        ("success", ""): 1, ("files", ""): len(files), ("gaps", ""): 0,
         ("commit", ""): 0, ("rows", "orders0"): 60, ("defects", "orders0"): 0,
         ("rejects", "orders0"): 0, ("next_offset", "orders0"): 60, ("lag_offsets", "orders0"): 60,
         ("bytes", "orders0"): sum(path.stat().st_size for path in files),

@@ -14,7 +14,6 @@ from kafkalog.change.lake.delta_log import (
     append_delta,
     delta_commit,
     delta_schema,
-    merge_small,
     require_fitting,
 )
 from kafkalog.change.lake.evolution import Evolution, schema_from, schema_text
@@ -38,7 +37,7 @@ from kafkalog.change.lake.plan import (
     require_own,
     require_unchanged,
 )
-from kafkalog.change.lake.rejects import commit_rejects, rejects_place
+from kafkalog.change.lake.rejects import commit_rejects
 from kafkalog.change.lake.run import Export
 from kafkalog.errors import (
     ChangedSinceError,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
     from kafkalog.change.lake.model import ExportedPart, ExportRequest, Gap
     from kafkalog.errors import Listener
-    from kafkalog.io.engine import Engine
 
 _COMMIT = Fields(
     {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
@@ -246,20 +244,6 @@ class Append(Export):
         # The commits before are whole again.
         if self._last is not None:
             self._mark_complete()
-
-    def run(self, engine: Engine | None) -> None:
-        """Write the missing parts, commit them, and merge small files of the table if asked.
-
-        Raises:
-            as `Export.run`.
-        """
-        super().run(engine)
-        size = self._asked.compact_below
-        # The caller's next run, which adds what is new, merges too.
-        if size is None or self.is_continued:
-            return
-        for place in (self._target.shown, rejects_place(self._target.shown)):
-            self._merged += merge_small(place, size, self._asked.writing)
 
     # The work --------------------------------------------------------------------------------
 

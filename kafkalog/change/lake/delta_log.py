@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from kafkalog.change.lake.evolution import Evolution
 from kafkalog.change.lake.files import as_text
-from kafkalog.change.lake.model import Codec, Merged
 from kafkalog.errors import (
     DestinationExistsError,
     KafkaLogError,
@@ -24,24 +23,16 @@ from kafkalog.errors import (
     UnwritableError,
 )
 from kafkalog.io.paths import file_system
-from kafkalog.io.storage import sync_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deltalake import DeltaTable
 
-    from kafkalog.change.lake.model import ExportedPart, Increment, Writing
+    from kafkalog.change.lake.model import ExportedPart, Increment
 
 _BY_PATH: Final = ["topic", "partition"]
 _APP: Final = "kafkalog"
-_CODECS: Final[dict[Codec, Any]] = {
-    Codec.SNAPPY: "SNAPPY",
-    Codec.ZSTD: "ZSTD",
-    Codec.LZ4: "LZ4_RAW",  # Parquet's older LZ4 is read differently by each program
-    Codec.GZIP: "GZIP",
-    Codec.NONE: "UNCOMPRESSED",
-}
 _NO_TOPIC: Final = "/"
 """No directory of a topic has this name."""
 
@@ -201,36 +192,6 @@ def append_delta(
             create_table_with_add_actions(
                 place, schema, adds, partition_by=_BY_PATH, commit_properties=properties
             )
-
-
-def merge_small(place: str, size: int, writing: Writing) -> Merged:
-    """Merge files that are smaller into files of about this size, in one commit without new rows.
-
-    The files before stay until they are removed as `DeltaTable.vacuum` does. If another program
-    changes the same files meanwhile, nothing is merged.
-
-    On disk after a crash: the table before, or after the commit, and perhaps files of no table.
-
-    Raises:
-        UnwritableError: files or log cannot be written.
-    """
-    from deltalake import DeltaTable, WriterProperties
-    from deltalake.exceptions import CommitFailedError
-
-    codec = _CODECS.get(writing.codec or Codec.NONE)
-    properties = WriterProperties(compression=codec, max_row_group_size=writing.row_group_rows)
-    with _failing(UnwritableError, place, "changed"):
-        if not _is_table(place):
-            return Merged()
-        try:
-            done = DeltaTable(place).optimize.compact(
-                target_size=size, writer_properties=properties
-            )
-        # Another writer came first: the small files stay, and the next run tries again.
-        except CommitFailedError:
-            return Merged()
-        sync_file_system(place)  # deltalake syncs nothing
-        return Merged(done["numFilesRemoved"], done["numFilesAdded"])
 
 
 def _is_table(place: str) -> bool:

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.change.lake.model import Writing
-
-F = TypeVar("F")
 
 
 def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator[Any]:
@@ -265,21 +263,6 @@ _TEXTS: Final[dict[BytesForm, Callable[[bytes], str]]] = {
     BytesForm.HEX: lambda value: value.hex(),
     BytesForm.UTF8: lambda value: value.decode("utf-8", "replace"),
 }
-
-
-def to_merge(files: Iterable[F], size: int, size_of: Callable[[F], int]) -> Iterator[list[F]]:
-    """Yield runs of at least two consecutive files that together have about `size` bytes."""
-    group: list[F] = []
-    room = size
-    for one in files:
-        if group and size_of(one) > room:
-            if len(group) > 1:
-                yield group
-            group, room = [], size
-        group.append(one)
-        room -= size_of(one)
-    if len(group) > 1:
-        yield group
 
 
 def as_text(name: str) -> str:

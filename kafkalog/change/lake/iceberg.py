@@ -250,12 +250,7 @@ class IcebergTable:
         """Return what `write_data_files` must know about the table."""
         assert self.table is not None, "it was created"
         assert self._columns is not None, "evolve() was called"
-        return self.task_for(self._columns)
-
-    def task_for(self, columns: Schema) -> dict[str, Any]:
-        """Return what `NewDataFiles` must know about the table, for rows with these columns."""
-        assert self.table is not None, "it was created"
-        table = self.table
+        table, columns = self.table, self._columns
         return {
             "io": {key: value for key, value in table.io.properties.items()
                    if isinstance(value, str)},

@@ -10,11 +10,10 @@ from uuid import uuid4
 from kafkalog.change.lake.append import refuse_gaps, refuse_losses
 from kafkalog.change.lake.iceberg import IcebergTable
 from kafkalog.change.lake.iceberg_columns import iceberg_schema
-from kafkalog.change.lake.iceberg_compaction import merge_small
 from kafkalog.change.lake.iceberg_files import write_data_files
 from kafkalog.change.lake.iceberg_rejects import RejectsTable, have_rejects
 from kafkalog.change.lake.increments import with_damage
-from kafkalog.change.lake.model import ColumnChanges, ExportedPart, ExportSummary, Merged
+from kafkalog.change.lake.model import ColumnChanges, ExportedPart, ExportSummary
 from kafkalog.change.lake.part import rows_schema, with_path_columns
 from kafkalog.change.lake.plan import make_plan, tasks_of
 from kafkalog.change.lake.rejects import require_few
@@ -75,7 +74,6 @@ class IcebergAppend:
         self._parts: list[ExportedPart] = []
         self._was_complete = False
         self._columns = ColumnChanges()
-        self._merged = Merged()
 
     def __enter__(self) -> Self:
         sources = [path for path in self._asked.paths if not is_object(path)]
@@ -113,11 +111,6 @@ class IcebergAppend:
         """
         if not self._was_complete:
             self._add(engine)
-        size = self._asked.compact_below
-        if size is not None:
-            self._merged = merge_small(self._table, size, self._asked.writing)
-            if self._rejects is not None:
-                self._merged += merge_small(self._rejects.own, size, self._asked.writing)
 
     def _add(self, engine: Engine | None) -> None:
         if self._table.table is None:
@@ -193,7 +186,7 @@ class IcebergAppend:
         return ExportSummary(
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
             self.plan.increment, ColumnChanges() if self._was_complete else self._columns,
-            self._merged, "" if self._rejects is None else self._rejects.shown, self.plan.ends,
+            "" if self._rejects is None else self._rejects.shown, self.plan.ends,
             self.plan.size_bytes,
         )  # fmt: skip
 

@@ -63,11 +63,6 @@ class RejectsTable:
         self.require_files = self._own.require_files
         self.remove = self._own.remove
 
-    @property
-    def own(self) -> IcebergTable:
-        """The table of the rejects."""
-        return self._own
-
     def of_tasks(self) -> dict[str, Any]:
         """Create the table unless it exists; return what `write_data_files` must know about it.
 

@@ -180,8 +180,6 @@ class ExportRequest:
         typed: columns of records to decode from keys and values, after the others.
         table_format: what turns the files into a table.
         append: whether each run adds what is new; otherwise there is one run.
-        compact_below: after that, files of the table that are smaller are merged into files of
-            about this size; None to leave them alone.
     """
 
     paths: tuple[str, ...]
@@ -191,7 +189,6 @@ class ExportRequest:
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
     append: bool = False
-    compact_below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,22 +266,6 @@ class ColumnChanges:
     added: tuple[str, ...] = ()
     widened: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """What merging small files of a table has done.
-
-    Attributes:
-        files: how many were merged.
-        into: how many there are instead.
-    """
-
-    files: int = 0
-    into: int = 0
-
-    def __add__(self, other: Merged) -> Merged:
-        return Merged(self.files + other.files, self.into + other.into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +352,6 @@ class ExportSummary:
         left_out: records of the logs that are in no file.
         increment: what an appending run has added; None for others.
         columns: how its columns differ from those that the table had.
-        merged: which files of the table, and of that of its rejects, were merged.
         rejects_at: the table of rejects, without credentials.
         ends: for each partition, where its log ends, and which bound decides where its rows end.
         log_bytes: size of what was read.
@@ -385,7 +365,6 @@ class ExportSummary:
     left_out: LeftOut = field(default_factory=LeftOut)
     increment: Increment | None = None
     columns: ColumnChanges = field(default_factory=ColumnChanges)
-    merged: Merged = field(default_factory=Merged)
     rejects_at: str = ""
     ends: tuple[PartitionOffsets, ...] = ()
     log_bytes: int = 0

@@ -28,14 +28,6 @@ def require_what_applies(asked: ExportRequest) -> None:
         raise UsageError(f"{name} tables consist of Parquet files, not {asked.writing.form}.")
     if asked.table_format == TableFormat.ICEBERG and not asked.append:
         raise UsageError("Iceberg tables grow run by run.", hint="Add --append.")
-    if asked.compact_below is not None:
-        if not asked.append:
-            raise UsageError("Files are merged in tables that grow.", hint="Add --append.")
-        if asked.table_format == TableFormat.FILES:
-            raise UsageError(
-                "Small files are merged in tables of Delta and Iceberg.",
-                hint="Add --table-format delta or iceberg, or leave out --compact-below.",
-            )
     request = asked.request
     bounds, table = request.bounds, request.table
     has_times = bounds.from_time is not None or bounds.to_time is not None

@@ -18,7 +18,6 @@ from kafkalog.change.lake.model import (
     ExportedPart,
     ExportRequest,
     ExportSummary,
-    Merged,
     TableFormat,
     commit_name,
     entry_name,
@@ -124,7 +123,6 @@ class Export:
             )
         self._delta: Any = None
         self._columns = ColumnChanges()
-        self._merged = Merged()
         self._swept = 0
         self._written = 0
         self._was_complete = False
@@ -204,7 +202,7 @@ class Export:
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
             self.plan.left_out, self.plan.increment,
-            ColumnChanges() if self._was_complete else self._columns, self._merged,
+            ColumnChanges() if self._was_complete else self._columns,
             rejects_place(self._target.shown), self.plan.ends, self.plan.size_bytes,
         )  # fmt: skip
 

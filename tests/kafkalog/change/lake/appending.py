@@ -93,6 +93,13 @@ def iceberg(warehouse: Path, name: str = "kafka.records") -> Any:
     return load_catalog("lake", **local_catalog(str(warehouse))).load_table(name)
 
 
+def merge_files(table: Any) -> None:
+    """Put the rows of an Iceberg table into as few files as possible, as other programs do."""
+    before = sum(1 for _ in table.scan().plan_files())
+    table.overwrite(table.scan().to_arrow())
+    assert sum(1 for _ in table.scan().plan_files()) < before
+
+
 def noted(table: Any) -> dict[str, Any]:
     """Return what the last snapshot of an Iceberg table says about the export."""
     found: dict[str, Any] = json.loads(

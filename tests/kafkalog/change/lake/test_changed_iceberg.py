@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +21,6 @@ from kafkalog.errors import ChangedSinceError, CorruptDataError, Listener, Usage
 from tests.kafkalog.change.lake.appending import (
     ICEBERG,
     Inline,
-    add,
     append,
     asking,
     data_files,
@@ -165,8 +163,6 @@ def test_a_refusal_by_its_own_commit(
     error = CommitFailedException("has been updated by another process")
     fail_commits(monkeypatch, error, has_committed=True)
     assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].rows == (120 if is_first else 6)
-    merging = replace(asking(tmp_path / "log", form=ICEBERG), compact_below=1 << 20)
-    assert add(merging, lake)[0].merged.into == 1
     assert rows_of(lake, ICEBERG) == rows(0, end)
 
 
