@@ -14,12 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from formats import file_names
-from formats.file_names import (
-    OFFSET_CHECKPOINTS,
-    DirectoryState,
-    FileKind,
-    parse_directory_name,
-)
+from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState, FileKind, parse_directory_name
 from formats.late_classes import dataclass
 from formats.text_lines import SEPARATOR, checkpoint_fields, key_and_value, split_lines
 from kafkalog.errors import CorruptDataError, DataError, NotFoundError

@@ -13,16 +13,7 @@ from dataclasses import field, is_dataclass
 from dataclasses import fields as dataclass_fields
 from enum import StrEnum
 from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Protocol,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args, get_origin, get_type_hints
 
 from formats.constants import INT64_MAX
 from formats.late_classes import dataclass

@@ -104,11 +104,7 @@ class Engine(Protocol):
         """Number of tasks that run at the same time."""
 
     def run(
-        self,
-        work: Work,
-        tasks: Sequence[Task],
-        *,
-        done: Callable[[int], None] | None = None,
+        self, work: Work, tasks: Sequence[Task], *, done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield (task index, result) as tasks complete.
 
@@ -234,11 +230,7 @@ class LocalEngine:
         self.workers = workers or min(len(os.sched_getaffinity(0)), _WORKERS_MAX)
 
     def run(
-        self,
-        work: Work,
-        tasks: Sequence[Task],
-        *,
-        done: Callable[[int], None] | None = None,
+        self, work: Work, tasks: Sequence[Task], *, done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Do what `Engine.run` does; after a failure, start no further tasks."""
         numbers = iter(range(len(tasks)))

@@ -313,10 +313,7 @@ def with_dirt(row: PartitionRow, partition: PartitionDir) -> PartitionRow:
     with suppress(DataError):  # what is unreadable is reported by who reads it
         if (dirt := dirt_of(partition)) is not None:
             return replace(
-                row,
-                dirty_bytes=dirt.dirty_bytes,
-                dirty_ratio=dirt.ratio,
-                cleaner_stuck=dirt.stuck,
+                row, dirty_bytes=dirt.dirty_bytes, dirty_ratio=dirt.ratio, cleaner_stuck=dirt.stuck
             )
     return row
 

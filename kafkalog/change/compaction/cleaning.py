@@ -231,12 +231,7 @@ class Pass(CleaningPass):
             lower = self._log.log_start_offset
             transactions.expect(collect_aborted(self._log.segments, start, lower, upper))
         return build_map(
-            self._log,
-            dirty,
-            cleanable,
-            transactions,
-            self.config.keys_max,
-            self._progress,
+            self._log, dirty, cleanable, transactions, self.config.keys_max, self._progress
         )
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:

@@ -267,11 +267,7 @@ class PassPlan:
                 "under the same paths.",
             )
         return Candidate(
-            partition,
-            self.config,
-            (),
-            high_watermark=self.high_watermark,
-            cleanable=self.cleanable,
+            partition, self.config, (), high_watermark=self.high_watermark, cleanable=self.cleanable
         )
 
     def to_json(self) -> dict[str, Any]:

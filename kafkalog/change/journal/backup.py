@@ -167,8 +167,7 @@ class Backup:
             names = file_system.names(self.path)
         except OSError as error:
             raise DestinationExistsError(
-                "It exists, and is not a readable directory.",
-                path=self.path,
+                "It exists, and is not a readable directory.", path=self.path
             ) from error
         # Links with names like those of the files there would fail halfway, or be mixed up with
         # them.

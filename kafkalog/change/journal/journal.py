@@ -112,11 +112,7 @@ _LINES: Final = {
 _DIGEST: Final = Maybe(Text(re.compile("[0-9a-f]{64}")))
 _TOPS: Final = {
     TOP_CHANGING: _line(
-        "top",
-        name=OneOf(TOP_FILES),
-        state=OneOf((TOP_CHANGING,)),
-        before=_DIGEST,
-        after=_DIGEST,
+        "top", name=OneOf(TOP_FILES), state=OneOf((TOP_CHANGING,)), before=_DIGEST, after=_DIGEST
     ),
     TOP_UNDONE: _line("top", name=OneOf(TOP_FILES), state=OneOf((TOP_UNDONE,))),
 }

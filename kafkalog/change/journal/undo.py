@@ -239,11 +239,7 @@ def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal
 
 
 def _exchange(
-    around: Changes,
-    beside: str,
-    entry: PartitionEntry,
-    offsets: PartitionOffsets,
-    first: list[str],
+    around: Changes, beside: str, entry: PartitionEntry, offsets: PartitionOffsets, first: list[str]
 ) -> None:
     """Put the directory in place, some entries first; these are reverted if it fails."""
     before = {checkpoint: offsets.get(checkpoint) for checkpoint in first}

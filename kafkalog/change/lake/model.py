@@ -57,11 +57,7 @@ def local_catalog(directory: str) -> dict[str, str]:
     place = absolute(directory)
     if any(sign in place for sign in "?#%") or not place.isprintable():
         raise UsageError("Locations of Iceberg tables cannot hold this name.", path=directory)
-    return {
-        "type": "sql",
-        "uri": f"sqlite:///{place}/{CATALOG}",
-        "warehouse": f"{LOCAL}{place}",
-    }
+    return {"type": "sql", "uri": f"sqlite:///{place}/{CATALOG}", "warehouse": f"{LOCAL}{place}"}
 
 
 class FileFormat(StrEnum):

@@ -190,8 +190,7 @@ def require_few(parts: Iterable[ExportedPart], most: int) -> None:
     found = [(part, part.rejects) for part in parts if part.rejects is not None]
     if sum(rejects.rows for _, rejects in found) > most:
         raise _too_many(
-            most,
-            [(name_of(part.topic, part.partition), rejects.first) for part, rejects in found],
+            most, [(name_of(part.topic, part.partition), rejects.first) for part, rejects in found]
         )
 
 

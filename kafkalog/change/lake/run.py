@@ -24,13 +24,7 @@ from kafkalog.change.lake.model import (
 )
 from kafkalog.change.lake.options import require_same_options
 from kafkalog.change.lake.part import column_types, rows_schema, with_path_columns, write_parts
-from kafkalog.change.lake.plan import (
-    Plan,
-    make_plan,
-    require_own,
-    require_unchanged,
-    tasks_of,
-)
+from kafkalog.change.lake.plan import Plan, make_plan, require_own, require_unchanged, tasks_of
 from kafkalog.change.lake.rejects import (
     commit_rejects,
     outputs,

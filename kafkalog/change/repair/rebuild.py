@@ -290,12 +290,7 @@ class IndexRun(Maintenance):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        sources: ConfigSources,
-        *,
-        now_ms: int,
-        **options: Any,
+        self, path: str | os.PathLike[str], sources: ConfigSources, *, now_ms: int, **options: Any
     ) -> None:
         super().__init__(path, "rebuild-index", sources, of_log=True, **options)
         offset = parse_file_name(os.path.basename(self._path)).offset

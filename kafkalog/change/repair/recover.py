@@ -312,10 +312,7 @@ class _Recovery:
     """The steps on one partition."""
 
     def __init__(
-        self,
-        plan: RecoveryPlan,
-        changing: PartitionRun,
-        progress: Callable[[int], None] | None,
+        self, plan: RecoveryPlan, changing: PartitionRun, progress: Callable[[int], None] | None
     ) -> None:
         self._plan = plan
         self._progress = progress

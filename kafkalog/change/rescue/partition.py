@@ -52,10 +52,7 @@ LOG_ROOT = "log"
 LOST_ROOT = "lost+found"
 
 _DELETE, _STRAY = file_names.DELETE_DIRECTORY, file_names.STRAY_DIRECTORY
-_DERIVED = (
-    *INDEX_KINDS,
-    FileKind.PRODUCER_SNAPSHOT,
-)
+_DERIVED = (*INDEX_KINDS, FileKind.PRODUCER_SNAPSHOT)
 
 
 class PartitionCopy:

@@ -290,10 +290,7 @@ class _Identified:
 
 
 def _identified(
-    name: str,
-    found: list[Candidate],
-    images: Sequence[SourceImage],
-    options: ResurrectOptions,
+    name: str, found: list[Candidate], images: Sequence[SourceImage], options: ResurrectOptions
 ) -> _Identified:
     old_name, is_dead = found[0].old_name, all(one.is_dead for one in found)
     stated = sorted({one.topic_id for one in found if one.topic_id is not None})

@@ -379,10 +379,7 @@ def judge(
 
 
 def _walk(
-    segment: Segment,
-    start: StartInProgress,
-    found: Judged,
-    progress: Callable[[int], None],
+    segment: Segment, start: StartInProgress, found: Judged, progress: Callable[[int], None]
 ) -> Iterator[Defect]:
     """Feed the batches of a segment to the start, up to its first damage; yield what is wrong."""
     is_fed = True

@@ -39,22 +39,11 @@ from kafkalog.change.resurrection.sources import (
     log_dirs_of,
     source_images,
 )
-from kafkalog.errors import (
-    CorruptDataError,
-    KafkaLogError,
-    NotFoundError,
-    PartlyDoneError,
-)
+from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, PartlyDoneError
 from kafkalog.files.log_dir import list_partition
 from kafkalog.files.text_files import checkpoint_text
 from kafkalog.io.documents import json_line
-from kafkalog.io.storage import (
-    LogDirLock,
-    NewDirectory,
-    NewFile,
-    require_outside,
-    require_vacant,
-)
+from kafkalog.io.storage import LogDirLock, NewDirectory, NewFile, require_outside, require_vacant
 from kafkalog.model import present_ms
 from kafkalog.node.cluster_image.model import BROKER
 from kafkalog.node.cluster_image.snapshot import metadata_record, snapshot_batches

@@ -47,11 +47,7 @@ if TYPE_CHECKING:
 
 
 _ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may exist already
-_KINDS = (
-    FileKind.LOG,
-    *INDEX_KINDS,
-    FileKind.PRODUCER_SNAPSHOT,
-)
+_KINDS = (FileKind.LOG, *INDEX_KINDS, FileKind.PRODUCER_SNAPSHOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +152,7 @@ def plan_trim(
     predicted = predict_start(partition, mode_to_judge_by(log_dir), config=config)
     loaded = require_start(predicted, partition, _ALLOWED)
     found = judge_partition(
-        partition,
-        configs,
-        now_ms,
-        high_watermark=high_watermark,
-        log_start_offset=log_start_offset,
+        partition, configs, now_ms, high_watermark=high_watermark, log_start_offset=log_start_offset
     )
     _require_local(found)
     if log_dir is not None:

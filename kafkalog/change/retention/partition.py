@@ -372,11 +372,7 @@ def _local(configs: TopicConfigs, name: str, names: list[str]) -> str:
 
 
 def _explained(
-    segments: Sequence[Segment],
-    verdicts: list[Verdict],
-    policy: Policy,
-    log: LogFacts,
-    now_ms: int,
+    segments: Sequence[Segment], verdicts: list[Verdict], policy: Policy, log: LogFacts, now_ms: int
 ) -> list[Verdict]:
     """Return the verdicts with descriptions, and with the record that keeps a segment, if any."""
     in_the_way = {verdict.blocking_segment for verdict in verdicts}

@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import INT64_MAX
 from formats.file_names import FileKind, remote_file_name
 from formats.late_classes import dataclass
-from kafkalog.change.retention.model import (
-    Blocker,
-    Reason,
-    SegmentFacts,
-    TimestampSource,
-    Verdict,
-)
+from kafkalog.change.retention.model import Blocker, Reason, SegmentFacts, TimestampSource, Verdict
 from kafkalog.files.remote_metadata import (
     COPY_FINISHED,
     DELETE_FINISHED,

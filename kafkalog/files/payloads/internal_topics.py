@@ -31,13 +31,7 @@ if TYPE_CHECKING:
     from formats.message_table import Message
     from kafkalog.model import Record
 
-__all__ = [
-    "Decoded",
-    "control_record",
-    "control_text",
-    "decode",
-    "kafka_text",
-]
+__all__ = ["Decoded", "control_record", "control_text", "decode", "kafka_text"]
 
 _SHORT_MAX: Final = 0x7FFF  # `Short.MAX_VALUE`
 # The text of the NullPointerException that a null value causes in the serde of remote log metadata.

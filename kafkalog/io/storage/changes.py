@@ -213,10 +213,7 @@ class Changes:
         path = self.path(name)
         try:
             around, source_name = os.path.split(source)
-            with (
-                open_directory(os.path.realpath(around)) as other,
-                self._opened(name) as directory,
-            ):
+            with open_directory(os.path.realpath(around)) as other, self._opened(name) as directory:
                 os.link(source_name, name, src_dir_fd=other, dst_dir_fd=directory,
                         follow_symlinks=False)  # fmt: skip
         except FileExistsError as error:

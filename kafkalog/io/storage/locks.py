@@ -209,10 +209,7 @@ def lock_open(file: int, path: str) -> None:
         if error.errno != errno.EWOULDBLOCK:
             raise
         raise DestinationExistsError(
-            "Another run is writing it.",
-            path=path,
-            hint="Wait for it to end.",
-            is_temporary=True,
+            "Another run is writing it.", path=path, hint="Wait for it to end.", is_temporary=True
         ) from error
 
 

@@ -66,9 +66,7 @@ class AvroDecoder:
     """
 
     def __init__(
-        self,
-        schema: bytes | Sequence[str],
-        writers: Mapping[SchemaId, Sequence[str]] | None = None,
+        self, schema: bytes | Sequence[str], writers: Mapping[SchemaId, Sequence[str]] | None = None
     ) -> None:
         texts: Sequence[str | bytes] = [schema] if isinstance(schema, bytes) else schema
         try:

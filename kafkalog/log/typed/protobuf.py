@@ -155,10 +155,7 @@ def _add_known(pool: Any, name: str) -> None:
 
 
 def _message(
-    descriptor: Any,
-    around: tuple[str, ...],
-    size: SchemaSize,
-    names: dict[tuple[str, int], str],
+    descriptor: Any, around: tuple[str, ...], size: SchemaSize, names: dict[tuple[str, int], str]
 ) -> tuple[Any, Callable[[Any], Any]]:
     if descriptor.full_name in around or not descriptor.fields:
         what = "is empty" if not descriptor.fields else "contains itself"

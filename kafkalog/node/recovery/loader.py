@@ -288,11 +288,7 @@ class Loader:
         # States of its own: a transaction may have begun in an earlier segment.
         producers = ProducerStates(self.directory, self.config, self.now_ms)
         rebuild_producers(
-            producers,
-            self.segments,
-            self.log_start_checkpoint,
-            segment.base_offset,
-            is_clean=False,
+            producers, self.segments, self.log_start_checkpoint, segment.base_offset, is_clean=False
         )
         recovery = SegmentRecovery(
             segment, producers, self.epochs, check_crc=self.check_crc, progress=self._progress

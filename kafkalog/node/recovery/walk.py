@@ -76,8 +76,7 @@ class Frame:
         # nobody catches it, and the start fails.
         if self.batch.compression >= len(c.COMPRESSION_NAMES):
             raise StartRefusedError(
-                "IllegalArgumentException",
-                f"Unknown compression type id: {self.batch.compression}",
+                "IllegalArgumentException", f"Unknown compression type id: {self.batch.compression}"
             )
         if self.magic < 0:
             raise StartRefusedError(
@@ -129,8 +128,7 @@ class Frame:
             )
         if check_crc and not crc_valid(self._source, self.batch):
             raise CorruptRecordError(
-                "CorruptRecordException",
-                f"Record is corrupt (stored crc = {self.batch.crc})",
+                "CorruptRecordException", f"Record is corrupt (stored crc = {self.batch.crc})"
             )
 
     def _read_header(self) -> Batch:
