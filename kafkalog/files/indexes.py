@@ -152,7 +152,6 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
     """An `.index` file: 8-byte entries, relative offset and position.
 
     Args:
-        path: the file.
         base_offset: base offset of the segment; None takes it from the file's name.
     """
 
@@ -187,7 +186,6 @@ class TimeIndex(_Index[TimeIndexEntry]):
     """A `.timeindex` file: 12-byte entries, timestamp and relative offset.
 
     Args:
-        path: the file.
         base_offset: base offset of the segment; None takes it from the file's name.
     """
 

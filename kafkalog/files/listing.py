@@ -43,7 +43,6 @@ class FileEntry:
     Attributes:
         path: where it is.
         name: its parsed name; in a view (`kafkalog.node.view`) the name that it has there.
-        size_bytes: its length.
         mtime_ms: time of its last modification.
         error: why nothing else is known about it.
         hole_bytes: how much of its length is holes, which take no room on the disk.
@@ -88,7 +87,6 @@ class Late(Sequence[T]):
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
 
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        """Return an item, or several."""
         return self._made[index]
 
     def __len__(self) -> int:

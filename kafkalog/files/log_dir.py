@@ -85,7 +85,6 @@ class PartitionDir:
     """One partition directory.
 
     Attributes:
-        path: the directory.
         name: its parsed name, None if it is not a partition's name (a copy, say).
         files: every file in it, by name; where manifests tell of them, these are read when somebody
             looks.
@@ -245,7 +244,6 @@ class LogDirListing:
     """What is in one log directory, an entry of `log.dirs`.
 
     Attributes:
-        path: the directory.
         files: the files at its top, by name.
         partitions: its partition directories, by name.
         others: its other directories, such as `remote-log-index-cache`.
@@ -303,7 +301,6 @@ def open_any(path: str, topics: Collection[str] | None = None) -> Target | Paren
     """Open what is at a path as `open_path` does, or return that it is a parent.
 
     Args:
-        path: the path.
         topics: the only ones that are listed of a log directory, besides internal ones.
     """
     return _log_dir(found, topics) if isinstance(found := look_at(path), LogDirTop) else found

@@ -34,7 +34,6 @@ class Parent:
     """A directory that holds log directories, or a tier, which holds tiered logs.
 
     Attributes:
-        path: the directory.
         log_dirs: the paths of the log directories or of the tiered logs, in order.
         holds: what one of them is called.
     """

@@ -340,7 +340,6 @@ class KafkaReadError(CorruptDataError):
 
     Args:
         message: what is wrong.
-        path: path of the file.
         thrown: simple name of Kafka's exception; None for the usual one.
     """
 

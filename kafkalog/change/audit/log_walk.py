@@ -119,7 +119,6 @@ def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
     """Yield the batches of a log in order; base offsets of magic 0 and 1 are resolved.
 
     Args:
-        log: the log.
         below: leaves out the segments that begin at this offset or above.
 
     Raises:

@@ -243,7 +243,6 @@ def _is_mapped(piece: Piece, transactions: Transactions, bounds: Bounds) -> Mask
 
 
 def _aborted(piece: Piece, transactions: Transactions) -> Mask:
-    """Return which batches hold data of an aborted transaction."""
     attributes = piece.headers[k.ATTRIBUTES]
     found = np.zeros(len(attributes), np.bool_)
     is_data = attributes & (c.TRANSACTIONAL_MASK | c.CONTROL_MASK) == c.TRANSACTIONAL_MASK
@@ -268,7 +267,6 @@ class _Comparison:
         self._map = KeyMap()
 
     def run(self) -> None:
-        """Compare both logs completely."""
         for piece in self._columns.pieces(self._original, self._map, self._bounds.cleaner_offset):
             assert piece.keys is not None, "they were asked for"
             piece.keys.leave_out(~_is_mapped(piece, self._transactions, self._bounds))
@@ -305,7 +303,6 @@ class _Comparison:
             raise NotPlain
 
     def _may_go(self, piece: Piece, row: int) -> Mask:
-        """Return which records a cleaner may drop."""
         headers = piece.headers
         attributes = headers[k.ATTRIBUTES]
         has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
@@ -347,7 +344,6 @@ class _Rest:
         return joined(found) if found else None
 
     def has_more(self) -> bool:
-        """Return whether there are batches left."""
         if not self._held and (piece := next(self._pieces, None)) is not None:
             self._held.append(piece)
         return bool(self._held)

@@ -209,5 +209,4 @@ def audit_compaction(
 
 
 def _was_cleaned(partition: PartitionDir) -> bool:
-    """Return whether the cleaner offset checkpoint has an entry for the partition."""
     return UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None

@@ -48,7 +48,6 @@ def find_cleanable(
     Args:
         log: with the high watermark to use; nothing above it is cleaned.
         config: supplies min_compaction_lag_ms.
-        now_ms: the clock.
         checkpoint: where the last cleaning ended, None if none.
         up_to_offset: the segment that holds it and later ones are not cleaned; None for no limit.
     """
@@ -174,7 +173,6 @@ def find_candidate(
     must not supersede one that is.
 
     Args:
-        partition: the directory.
         configs: the configs of its topic, from `ConfigSources`.
         request: what was requested.
 

@@ -42,7 +42,6 @@ class Opened:
     """Consecutive batches of a chunk with all their records.
 
     Attributes:
-        chunk: the chunk.
         first, last: the range of batches in it.
         bodies: int64 (2, batches): start and end of each batch's uncompressed records; -1 if they
             are not wanted.
@@ -133,7 +132,6 @@ class Rewritten(NamedTuple):
     """Rewritten batches.
 
     Attributes:
-        data: their bytes.
         refusal: why a broker's cleaner would fail to write one, the first such reason, or None.
     """
 
@@ -145,7 +143,6 @@ class Rule(NamedTuple):
     """Settings for all batches of a pass.
 
     Attributes:
-        now_ms: the clock.
         latest_offset: the last offset of the map; records after it are kept.
         new_horizon_ms: the delete horizon of a batch that needs one and has none.
     """

@@ -189,10 +189,8 @@ class Pass(CleaningPass):
     """One pass over batches: builds the offset map, then cleans one group after another.
 
     Args:
-        log: the partition.
         config: the configs of the topic that affect the result.
         now_ms: the clock at the start of the pass.
-        cleanable: the dirty part.
         producers: the active producers at the log end.
         progress: called with the number of bytes read since the last call, for the map and again
             for the new segments.
@@ -345,7 +343,6 @@ class Pass(CleaningPass):
     def _why_dropped(
         self, batch: Batch, record: Record, *, drop_all: bool, keep_legacy: bool
     ) -> Dropped | None:
-        """Return why a record is dropped, None if it is kept."""
         if drop_all:
             return Dropped.MARKER if batch.is_control else Dropped.ABORTED
         # Beyond the map nothing is known about later records, so even records without a key stay.

@@ -49,7 +49,6 @@ class _Piece:
     """New batches, with the old headers.
 
     Attributes:
-        data: the new batches.
         headers: the headers of the old ones.
         drop_all: which of these lose all records.
         counters: how many records were kept, and dropped for each reason (`kernels`).
@@ -64,7 +63,6 @@ class _Piece:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the new batches."""
         return len(self.data)
 
 

@@ -107,7 +107,6 @@ class LocalPasses:
     """Makes passes over a partition that is sound.
 
     Args:
-        candidate: the partition.
         request: supplies the clock.
         sound: what was found out about the log.
         progress: called with the number of bytes read since the last call.

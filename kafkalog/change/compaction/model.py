@@ -68,7 +68,6 @@ class CompactionRequest:
     """What is requested, apart from the configs.
 
     Attributes:
-        now_ms: the clock, milliseconds.
         map_memory: bytes of the offset map, 24 per slot; None for as many as are needed.
         load_factor: how far the map is filled.
         high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
@@ -191,8 +190,6 @@ class Candidate:
     """A partition, and the part of it that can be cleaned.
 
     Attributes:
-        partition: the directory.
-        config: the configs that affect the result.
         configs: every config that was looked up, with its source.
         marks: log start offset, high watermark and cleaner offset, with their sources.
         high_watermark: up to where the log is replicated; None if not recorded.
@@ -242,7 +239,6 @@ class Compaction:
     Attributes:
         candidate: the partition as it was.
         is_done: whether anything was written.
-        passes: number of passes.
         keys: number of keys in the offset maps of all passes.
         tally: what was read and kept in all passes.
         next_dirty_offset: where the next cleaning begins; None if nothing was examined.
@@ -274,7 +270,6 @@ def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:
     """Return the error for a log that was sound when it was judged, and now reads otherwise.
 
     Args:
-        path: the log.
         defect: the defect found now, if the reference reader reports one.
     """
     if defect is None:

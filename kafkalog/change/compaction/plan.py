@@ -102,7 +102,6 @@ def require_sound(
     indexes with the transactions in the log.
 
     Args:
-        candidate: the partition.
         request: the clock, and whether old formats are allowed.
         progress: called with the number of bytes read since the last call.
         building: gets the records; of no use if the log does not suit the kernels.
@@ -180,11 +179,9 @@ class _Watch:
         self._paths = {one.log.path for one in segments if one.base_offset < upper}
 
     def is_cleaned(self, path: str) -> bool:
-        """Return whether the cleaner reads this log."""
         return path in self._paths
 
     def take(self, path: str, columns: BatchColumns) -> None:
-        """Handle the next batches of a log."""
         if path not in self._paths or self.old is not None:
             return
         # The kernels' chunks end there: the map of a log with such a batch would be incomplete.
@@ -203,10 +200,7 @@ class PassPlan:
         path: absolute path of the partition directory.
         ids: names and values of the ids of the cluster, the node, the directory and the topic.
         files: name, size and modification time in ns of each file that a broker would read.
-        log_start_offset: the log start offset.
         high_watermark: the end of what is replicated.
-        cleanable: the dirty part.
-        config: the configs that affect the result.
         request: the clock, and which formats are allowed.
         sound: what an earlier pass has found out; if None, the task judges the log first.
     """

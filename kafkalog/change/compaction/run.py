@@ -80,7 +80,6 @@ class CompactionRun(Maintenance):
     Args:
         path: path of the log directory or partition.
         request: the options of the run, except the configs.
-        sources: the sources of the configs.
         to: a new directory; `apply` makes a copy there and changes only that.
         take_all: also compact partitions that are too clean for a broker to choose.
         engine: opens the engine whose tasks do the work; None to do it in this process.
@@ -199,7 +198,6 @@ class CompactionRun(Maintenance):
     def _compacted(
         self, run: Run | None, progress: Callable[[int], None] | None
     ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
-        """Yield each partition with its result."""
         from kafkalog.change.compaction.compact import compact_partition
         from kafkalog.change.compaction.distributed import compact_partitions
 

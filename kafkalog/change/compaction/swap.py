@@ -50,7 +50,6 @@ class NewSegment:
     """Builds the indexes of a log of magic 2 while batches are appended to it.
 
     Args:
-        base_offset: base offset of the segment.
         index_interval_bytes: `index.interval.bytes` of the topic.
     """
 
@@ -140,11 +139,8 @@ class NewFiles:
     """The required contents of a new segment's files.
 
     Attributes:
-        base_offset: base offset of the segment.
         next_offset: the offset after its last batch; the base offset if it has none.
         next_base_offset: base offset of the next segment, which its offsets stay below.
-        size_bytes: size of the log.
-        records: number of records.
         indexes: suffix to bytes of `.index`, `.timeindex` and, if it has entries, `.txnindex`.
     """
 
@@ -170,7 +166,6 @@ def clean_group(
     """Make the new segment of a group; groups must come in order.
 
     Args:
-        cleaning: the pass.
         group: consecutive segments, none of them active.
         changes: changes to the partition directory, where the files are written as `.cleaned` and
             synced, with owner and permissions of the first source and the time of the last; if

@@ -38,7 +38,6 @@ class Backup:
 
     Args:
         path: the directory, created if missing; outside of any log directory.
-        command: name of the command.
         log_dir: the log directory; None if copied partitions are changed.
         arguments: of the command, for the journal alone.
         observe: called after each step on the disk.

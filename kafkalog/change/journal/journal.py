@@ -218,8 +218,6 @@ class PartitionEntry:
 
     Attributes:
         name: name of its directory.
-        path: path of its directory.
-        state: its latest state.
         before: the directory before the run.
         offsets_before: its entries in the checkpoints, by file; None if missing.
         kept: names of the files that the backup has.
@@ -271,7 +269,6 @@ class Journal:
     """The content of a journal, up to its last whole line.
 
     Attributes:
-        path: path of the file.
         command: command of the run.
         log_dir: the log directory; None if copied partitions were changed.
         partitions: by path, in the order the run came to them.

@@ -23,7 +23,6 @@ class RecordedRun:
     Attributes:
         backup: the directory of the backup.
         begun_ms: when the run began.
-        command: its command.
         log_dir: the log directory that it changed; None if it changed copied partitions.
         partitions: number of partitions that it changed and nobody has restored.
         is_finished: whether it finished each partition that it began.

@@ -60,7 +60,6 @@ class Run:
         log_dir: the log directory; None for a copied partition with no log directory around it,
             on which no broker can run.
         observe: called after each step on the disk.
-        command: name of the command.
         arguments: of the command, for the journal alone.
         backup: the directory of the journal and the kept files; None for no backup.
 
@@ -135,7 +134,6 @@ class Run:
         """Change one partition, which is not done.
 
         Args:
-            partition: its directory.
             touched: names of the files that will be removed, replaced or cut.
 
         Raises:
@@ -249,8 +247,6 @@ class Maintenance:
 
     Args:
         path: path of the log directory or partition.
-        command: the name of the command.
-        sources: the sources of the configs.
         in_place: whether it may be changed.
         backup: as for `Run`; only with `in_place`.
         of_log: whether the path may also be a `.log` file, which stands for its partition.
@@ -360,7 +356,6 @@ class Maintenance:
         self._configure()
 
     def _configure(self) -> None:
-        """Find the configs of the topics in the log directory."""
         path = self.target.path
         if not isinstance(self.target, LogDirListing):
             path = os.path.normpath(os.path.join(path, os.pardir))
@@ -375,7 +370,6 @@ class Maintenance:
         return self._run
 
     def _fail(self, error: KafkaLogError) -> None:
-        """Pass the failure of one partition to the listener."""
         self._listener.hear(error)
 
     def _partitions(self) -> Iterator[PartitionDir]:

@@ -47,7 +47,6 @@ def change(
         log_dir: the log directory, which is locked.
         name: one of the names that the journal takes.
         data: what it is to hold; None removes it.
-        backup: that of the run.
         observe: called after each step on the disk.
     """
     changes, known = Changes(log_dir, observe), backup.journal.tops.get(name)

@@ -87,7 +87,6 @@ def restore(
 
     Args:
         entry: the partition; `require_unchanged` holds for it.
-        journal: that of the run.
         note: adds a line to the journal.
         observe: called after each step on the disk.
 
@@ -183,7 +182,6 @@ def _first(names: Iterable[str]) -> str | None:
 
 
 def _require_backup(entry: PartitionEntry, journal: Journal) -> None:
-    """Check that the backup has the files as they were."""
     directory = os.path.join(journal.backup, entry.kept_in)
     files = Listing.of(directory).files
     for name in entry.kept:
@@ -283,9 +281,7 @@ class PartitionUndo:
     """The changes that restore one partition to its state before the run.
 
     Attributes:
-        path: path of its directory.
         topic: the topic, or the whole name if the directory is not named as a partition.
-        partition: its number.
         state: how far the run, or an earlier undo, came.
         reason: why the run gave it up; None if it did not.
         files_restored, bytes_restored: those that are missing or different.

@@ -69,7 +69,6 @@ class Append(Export):
     """A run that adds to a table what is new since its last commit; use it as a context manager.
 
     Args:
-        asked: the request.
         to: as for `Export`.
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.

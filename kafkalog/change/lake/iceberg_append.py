@@ -34,7 +34,6 @@ class IcebergAppend:
     """A run that adds to an Iceberg table what is new in the logs; use it as a context manager.
 
     Args:
-        asked: the request.
         to: `CATALOG.NAMESPACE.TABLE`.
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
@@ -43,7 +42,6 @@ class IcebergAppend:
         listener: as for `Append`.
 
     Attributes:
-        plan: the plan.
         schema: the `pyarrow.Schema` of the rows, once it is entered.
         is_continued: False: there is nothing of a killed run to continue.
 

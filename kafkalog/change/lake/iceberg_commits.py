@@ -57,7 +57,6 @@ class _DoubtingCatalog:
         self, table: Table, requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:  # fmt: skip
-        """Commit updates, as `Catalog.commit_table`."""
         try:
             return self._catalog.commit_table(table, requirements, updates)
         except CommitFailedException:

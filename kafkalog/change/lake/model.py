@@ -116,8 +116,6 @@ class Writing:
     """How files are written.
 
     Attributes:
-        form: the format.
-        codec: the compression.
         row_group_rows: maximum rows per row group of Parquet, or record batch of Arrow.
         row_group_size: a row group ends with the row that reaches this size, uncompressed.
         bytes_form: how keys and values are written in text files.
@@ -195,7 +193,6 @@ class Gap:
         topic, partition, topic_id: the partition; without an id if its directory has none.
         first_offset: the first of them.
         end_offset: the one after the last; None if unknown.
-        reason: why.
         detail: a sentence for a person.
     """
 
@@ -271,8 +268,6 @@ class Rejects:
     Attributes:
         file: path relative to the destination, with slashes; its location if the table is one of
             Iceberg.
-        size_bytes: size of the file.
-        crc32c: checksum of the file.
         first: the first of them, as the error message names them.
         rows: number of records.
     """
@@ -292,9 +287,6 @@ class ExportedPart:
         number: its ordinal in the plan.
         file: path relative to the destination, with slashes; None if there are no rows.
         topic, partition, log_dir: where its rows come from.
-        rows: number of rows.
-        size_bytes: size of the file.
-        crc32c: checksum of the file.
         first_offset, last_offset: offsets of its rows; None without rows, and for tables whose
             rows have no offset.
         undecoded_keys, undecoded_values: numbers of keys and values that did not decode.

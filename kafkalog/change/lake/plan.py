@@ -57,7 +57,6 @@ class Part:
     """One file.
 
     Attributes:
-        number: its ordinal.
         file: path relative to the destination.
         splits: consecutive splits of one partition directory.
     """
@@ -212,7 +211,6 @@ def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None =
     """Make the plan for a request.
 
     Args:
-        asked: the request.
         listener: as for `plan_splits`; for an appending run, what logs lack between their segments
             are gaps of the increment.
         last: for an appending run the increment before; None for the first.

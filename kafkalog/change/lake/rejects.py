@@ -70,7 +70,6 @@ class RejectsOf:
     """The rejects of a part, in bounded memory.
 
     Args:
-        part: the part.
         most: how many there may be.
 
     Attributes:

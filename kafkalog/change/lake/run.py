@@ -66,7 +66,6 @@ class Export:
     """An export into a destination; use it as a context manager, which excludes other runs.
 
     Args:
-        asked: the request.
         to: a local directory, or a URI of an object store.
         fail_fast: whether damage ends the export; otherwise it is skipped and reported.
         max_rejects: how many records that do not decode may go to the table of rejects.

@@ -108,11 +108,7 @@ def open_target(uri: str) -> Target:
 
 
 class LocalTarget:
-    """A local directory, or one of a file system that all workers see.
-
-    Attributes:
-        tree: the directory.
-    """
+    """A local directory, or one of a file system that all workers see."""
 
     def __init__(self, path: str) -> None:
         self.shown = path

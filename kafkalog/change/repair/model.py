@@ -45,7 +45,6 @@ class FileChange:
     """A file that will change.
 
     Attributes:
-        name: name of the file.
         fate: what happens to it.
         size_bytes: its size after the change.
         bytes_gone: number of bytes that a removed or cut file loses.

@@ -61,7 +61,6 @@ def plan_recovery(
     """Plan what a recovery would do to a partition directory.
 
     Args:
-        partition: the directory.
         mode: the kind of broker start that the recovery follows; None for that of the mark.
         config: the configs that the outcome depends on; None for Kafka's defaults.
         hosting: the partitions assigned to the broker; None assumes that this one is.

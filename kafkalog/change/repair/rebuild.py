@@ -53,7 +53,6 @@ class IndexComparison:
     """One index.
 
     Attributes:
-        path: the file.
         base_offset: base offset of its segment.
         result: how the file compares with the rebuilt index.
         size_bytes: size of the file; None if it is missing.
@@ -81,7 +80,6 @@ def compare_indexes(
     """Compare the indexes of a partition with rebuilt ones. Nothing is written.
 
     Args:
-        partition: the directory.
         config: sizes and density of the indexes; None for Kafka's defaults.
         base_offsets: the segments; None for all.
         progress: called with the bytes of these segments scanned since the last call.
@@ -116,7 +114,6 @@ def rebuild_indexes(
     so that a broker that starts in between rebuilds all three.
 
     Args:
-        partition: the directory.
         run: holds the lock of the log directory.
         config, base_offsets, progress: as for `compare_indexes`.
 
@@ -172,7 +169,6 @@ class _Comparing:
             self._tell(name, data)
 
     def result(self) -> tuple[IndexComparison, ...]:
-        """Return the findings, by segment."""
         return tuple(sorted(self._found.values(), key=lambda it: (it.base_offset, it.path)))
 
 
@@ -258,8 +254,6 @@ class IndexedPartition:
     """A partition, and how its indexes differ from those computed from the log.
 
     Attributes:
-        partition: the directory.
-        indexes: the indexes of its segments.
         is_done: whether they were rebuilt.
     """
 
@@ -281,8 +275,6 @@ class IndexRun(Maintenance):
 
     Args:
         path: a log directory, a partition, or a `.log` file for that segment alone.
-        sources: the sources of the configs.
-        now_ms: the clock.
         options: the other arguments of `Maintenance`.
 
     Attributes:
@@ -313,7 +305,6 @@ class IndexRun(Maintenance):
 
     @cached_property
     def _configured(self) -> list[tuple[PartitionDir, StartConfig]]:
-        """Partitions that have a log, with the configs of their topics."""
         found = []
         for partition in self._partitions():
             if not partition.segments:

@@ -46,7 +46,6 @@ class RecoveredPartition:
     """A partition, what a recovery would do with it, and what it did.
 
     Attributes:
-        plan: the plan for it.
         configs: the configs that affect the recovery.
         refused: why it must not be recovered; None if it may be.
         done: the completed recovery; None in a plan.
@@ -71,8 +70,6 @@ class RecoveryRun(Maintenance):
         path: a log directory, a partition, or a `.log` file for its partition.
         mode: the start of a broker to imitate; None for the one that the clean shutdown mark calls
             for.
-        sources: the sources of the configs.
-        now_ms: the clock of the start.
         forced: also truncate below the high watermark.
         options: the other arguments of `Maintenance`.
 

@@ -202,7 +202,6 @@ class LogCopy:
     """Judges and copies one log.
 
     Args:
-        log: the log.
         bounds: what is known about its batches.
         end_offset: offset after its last batch by other evidence; None without any.
         place: where the result goes.

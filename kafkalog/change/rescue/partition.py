@@ -59,7 +59,6 @@ class PartitionCopy:
     """Salvages one partition directory.
 
     Args:
-        partition: the directory.
         directory: the new directory; if None, nothing is written.
         tell: called with each row of the manifest.
         progress: called with the number of bytes done since the last call.

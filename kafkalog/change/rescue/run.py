@@ -398,7 +398,6 @@ class _Run:
                 self.row(defect)
 
     def row(self, row: Row) -> None:
-        """Add a row to the manifest."""
         self.summary.count(row)
         if isinstance(row, SalvagedSegment) and row.target and row.crc_copied is not None:
             self._checksums[row.target] = row.crc_copied

@@ -285,7 +285,6 @@ class _Identified:
     stated: str | None
 
     def takes(self, topic_id: str) -> bool:
-        """Return whether a directory that states this id belongs to the topic."""
         return self.stated is None or topic_id == self.stated
 
 

@@ -205,7 +205,6 @@ class Writer:
     _size: int = 0
 
     def __call__(self, name: str, data: bytes) -> None:
-        """Write a file."""
         self._waiting[name] = data
         self._size += len(data)
         if self._size > _WAITING_MAX:
@@ -339,7 +338,6 @@ def judge(
     """Judge a log as the recovery of a broker does, and read what the metadata need.
 
     Args:
-        partition: its files.
         log_start: the log start offset in the checkpoint, 0 without an entry.
         write: writes what the recovery would change; None changes nothing.
         progress: called with numbers of bytes as they are read.

@@ -43,8 +43,6 @@ def server_properties(
     """Return the properties of a node that is both broker and controller, on this machine only.
 
     Args:
-        node_id: its id.
-        log_dir: the log directory.
         counts: internal topics to their number of partitions: by it groups and transactional ids
             find their partition.
         has_acls: whether the metadata hold ACLs, which need an authorizer to be seen.
@@ -79,7 +77,6 @@ def server_properties(
 
 
 def _text(properties: Mapping[str, str]) -> bytes:
-    """Return Java properties, one on a line."""
     import javaproperties
 
     lines = (javaproperties.join_key_value(*one) for one in properties.items())

@@ -89,8 +89,6 @@ def producer_ids_record(
 
     Args:
         largest: the largest id in the logs, -1 without one.
-        images: the metadata.
-        node_id: the new node.
     """
     known = max((one.image.next_producer_id for one in images), default=-1)
     following = max(largest + 1, known)
@@ -117,11 +115,8 @@ def topic_records(
     """Yield the records of a topic: itself, its partitions, its configs.
 
     Args:
-        topic: the topic.
         judged: its partitions by number; the others are missing.
-        configs: its configs.
         options: of the run.
-        directory_id: the new log directory.
         level: `metadata.version`.
     """
     yield _record("TopicRecord", 0, topic.evidence, name=topic.name, topicId=topic.topic_id)
@@ -157,7 +152,6 @@ def configs_of(
     """Return the configs of a topic, and those of the source that it does not have any more.
 
     Args:
-        topic: the topic.
         compacted: topics with an entry in `cleaner-offset-checkpoint`, by their old names.
         retention: whether old data stay.
     """

@@ -409,7 +409,6 @@ class Resurrection:
         }
 
     def _salvaged(self, row: SalvageRow) -> None:
-        """Add what a salvage says to the manifest."""
         if self._manifest is not None:
             self._manifest.write(json_line(salvage_object(row)))
 

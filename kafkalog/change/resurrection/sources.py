@@ -123,7 +123,6 @@ def source_images(
     """Return the newest metadata of each cluster, the newest of all first.
 
     Args:
-        targets: the sources.
         as_of: the log directory whose metadata log counts alone; None for all sources.
         takes_damage: whether what can be read of a damaged metadata log will do.
 

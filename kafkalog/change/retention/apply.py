@@ -128,9 +128,7 @@ def plan_trim(
     """Plan what retention deletes from a partition; the caller keeps brokers off meanwhile.
 
     Args:
-        partition: the directory.
         configs: the configs of its topic, from `ConfigSources`.
-        now_ms: the broker's clock, milliseconds.
         high_watermark: overrides the checkpoint's: an offset, or `end`.
         log_start_offset: new log start, as DeleteRecords would set it; None keeps the present one.
         keep_deleted: whether `.deleted` files stay; a broker's start removes them.

@@ -171,7 +171,6 @@ class Verdict:
     """The fate of one segment, and why.
 
     Attributes:
-        segment: the segment.
         upper_bound: its end: the next base offset, or the log end offset.
         is_active: whether a broker appends to it.
         is_deleted: whether it is deleted now.

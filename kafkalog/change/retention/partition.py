@@ -197,10 +197,8 @@ class PartitionRetention:
     """The result of retention in one partition.
 
     Attributes:
-        partition: the directory.
         configs: every config that had an effect, with its source.
         marks: log start offset and high watermark, with their sources.
-        log: the current log.
         policy: the policies that the configs set.
         outcome: what is deleted now, and what is left.
         verdicts: one per segment, by base offset.
@@ -249,9 +247,7 @@ def judge_partition(
     """Predict what a broker would delete at `now_ms`, when and why, or what prevents it.
 
     Args:
-        partition: the directory.
         configs: the configs of its topic, from `ConfigSources`.
-        now_ms: the broker's clock, milliseconds.
         high_watermark: overrides the checkpoint's: an offset, or `end`.
         log_start_offset: overrides the checkpoint's.
 

@@ -45,8 +45,6 @@ class RemoteLog:
     """A log as remote retention sees it.
 
     Attributes:
-        segments: its remote segments.
-        lineage: its leader epochs.
         log_start_offset, log_end_offset, high_watermark: its offsets.
         local_bytes: size of the local segments that are not uploaded.
         gone: the ids of the segments that are deleted.
@@ -218,7 +216,6 @@ def judge_remote(tier: Tier, lineage: Epochs, log: LogFacts, policy: Policy, now
         lineage: the leader epochs of the log.
         log: its local segments and its offsets; its start is that of the whole log.
         policy: with the total retention.
-        now_ms: the broker's clock.
         raised_to: the log start offset after local retention, if that raises it.
     """
     lineage = cut_from_start(lineage, log.log_start_offset)
@@ -292,7 +289,6 @@ def _verdict(
     segment_id: str,
     reasons: Mapping[str, tuple[Reason, int]],
 ) -> Verdict:
-    """Return the verdict on a segment that is deleted."""
     segment = log.segments[segment_id]
     reason, number = reasons[segment_id]
     detail = _why(log, policy, segment, reason)

@@ -38,8 +38,6 @@ class RetentionRun(Maintenance):
 
     Args:
         path: a log directory or a partition.
-        sources: the sources of the configs.
-        now_ms: the clock.
         high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
         log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
         keep_deleted: leave `.deleted` files; a broker deletes them when it starts.

@@ -162,7 +162,6 @@ def simulate_retention(
 
 
 def _partitions(target: Target, listener: Listener) -> Iterator[PartitionDir]:
-    """Yield the partitions of a target that have a log."""
     if isinstance(target, FileEntry):
         error = UsageError(
             "This is a file, not a partition or log directory.",

@@ -37,8 +37,6 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
 
     Args:
         log: the log; its offsets in order, the high watermark within it.
-        policy: the retention policies.
-        now_ms: the broker's clock.
 
     Cost:
         A few operations per segment.

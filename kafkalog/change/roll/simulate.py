@@ -71,7 +71,6 @@ def replay_partition(
     """Return the segments that a broker would have made of a partition's batches, per settings.
 
     Args:
-        partition: the directory.
         settings: the settings to try, all in one pass over the log.
         seed: seed of the jitter, which a broker draws at random for each segment.
         progress: called with the number of bytes read since the last call.
@@ -117,7 +116,6 @@ class Trial:
 
     Attributes:
         name: `present` or `proposed`, for the configs used.
-        partition: the directory.
         configs: the configs that affect the result.
         replay: the resulting segments.
     """

@@ -81,7 +81,6 @@ def _in_one_call(data: bytes, size: int) -> bytearray | None:
 
 
 def _package() -> Any:
-    """Return the package of the standard library, or its backport."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:

@@ -145,7 +145,6 @@ def prefetch_listing(path: str, at_once: int = 1) -> None:
     themselves, several at a time, unless requests are bounded.
 
     Args:
-        path: the directory.
         at_once: how many requests may be in progress at the same time.
 
     Cost:
@@ -229,7 +228,6 @@ class OpenObject:
 
     Attributes:
         path: its URI, normalized.
-        size_bytes: its size.
         mtime_ms: when it was uploaded.
         read_at: reads at a position up to a number of bytes, fewer if the object is shorter now.
     """

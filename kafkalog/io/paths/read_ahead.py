@@ -42,7 +42,6 @@ class ReadAhead:
 
     Args:
         fetch: maps position and size to exactly that many bytes; called by other threads.
-        size_bytes: size of the file.
     """
 
     def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:

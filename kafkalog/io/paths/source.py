@@ -84,7 +84,6 @@ class Source:
     inode: int
 
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
-        """Return what opens the path."""
         kind = next((kind for opens, kind in Source.others if opens(path)), cls)
         if is_part(path):  # by its name: it rests on this module, and most runs do not need it
             kind = import_module("kafkalog.io.paths.chunked").ChunkedSource

@@ -142,7 +142,6 @@ class Changes:
         """Create a file; sync it when the block ends, remove it if the block fails.
 
         Args:
-            name: its name.
             like: path of a file whose owner, group, permissions and labels it gets, as far as we
                 may set them; without one it gets owner and group of the directory, and no
                 permission that the directory does not give.
@@ -352,7 +351,6 @@ class Changes:
 
     @contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
-        """Open the directory for a step in it."""
         for name in names:
             self._require_plain(name)
         with open_directory(self._real) as descriptor:

@@ -261,7 +261,6 @@ class NewDirectory:
         os.close(self._lock)
 
     def _remove_tree(self, path: str, *, ignore_errors: bool = False) -> None:
-        """Remove a directory tree, and report each part of it."""
         # Listed before the removal, as there is nothing left to list after it.
         steps = []
         for directory, _, names in os.walk(path, topdown=False) if self._observe else ():

@@ -401,7 +401,6 @@ class NewFile:
             raise unwritable(error, self.path) from error
 
     def _publish(self) -> None:
-        """Give the file its final name, durably."""
         if self._replaces:
             os.replace(self._temporary, self.path)
         else:

@@ -19,7 +19,6 @@ class MetricsFile:
     """A file of metrics, which is replaced as a whole.
 
     Args:
-        path: the file.
         what: what the metrics are about, as the subject of an error: `--metrics`.
 
     Raises:

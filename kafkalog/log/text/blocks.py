@@ -89,7 +89,6 @@ class TextFormat:
         """Yield parts of text of the rows from `first` up to `last`.
 
         Args:
-            first, last: the range of rows.
             kernel: formats from a state on: state, ends of the rows' lines, buffer.
             line: formats a row that the kernel leaves to the reference.
             expected: size of the text, about; what is longer takes more blocks.

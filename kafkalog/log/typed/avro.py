@@ -126,7 +126,6 @@ class _Writer(NamedTuple):
     """A parsed schema that values were written with.
 
     Attributes:
-        schema: the schema.
         reader: that of the column; None if it is the same.
         has_uuids: whether values have UUIDs, which are no types of Arrow.
         columns: decodes values by columns, if that is possible.
@@ -155,7 +154,6 @@ def _expanded(schemas: Sequence[Any]) -> Any:
 
 
 def _parsed(schemas: Sequence[Any]) -> Any:
-    """Parse a schema after those that it refers to."""
     named: dict[str, Any] = {}
     return [fastavro.parse_schema(_usual(one), named_schemas=named) for one in schemas][-1]
 

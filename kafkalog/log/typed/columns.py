@@ -37,7 +37,6 @@ class Undecoded:
 
     Attributes:
         row: its row in the column.
-        reason: why.
     """
 
     row: int
@@ -127,7 +126,6 @@ def _by_columns(
 
 
 def _by_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
-    """Decode one value after the other."""
     parts: list[Any] = []
     failures: list[Undecoded] = []
     for start in range(0, len(data), _OBJECTS_AT_ONCE):

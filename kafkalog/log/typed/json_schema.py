@@ -32,7 +32,6 @@ class JsonDecoder:
     properties, patterns and ranges are ignored.
 
     Args:
-        schema: the schema.
         references: the schemas that a `$ref` of it or of one of them can name.
 
     Raises:

@@ -33,7 +33,6 @@ class Decoder(Protocol):
         """Return a value that `pyarrow.array` accepts for the type.
 
         Args:
-            data: the bytes.
             schema_id: the id of the schema that they were written with, if a prefix has it.
 
         Raises:

@@ -116,7 +116,6 @@ class Directory:
         return found
 
     def _forget_snapshot(self, name: str) -> None:
-        """Forget a snapshot whose file is gone."""
         if self._snapshots is not None and name.endswith(file_names.SNAPSHOT):
             del self._snapshots[offset_from_name(name)]
 
@@ -203,7 +202,6 @@ def checkpoint_lines(
     """Yield the fields of each entry, and its last two fields as numbers of 32 and 64 bits.
 
     Args:
-        path: the file.
         name: its name in messages.
         field_count: number of fields per entry.
 

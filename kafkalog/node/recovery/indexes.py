@@ -74,7 +74,6 @@ class IndexSlots:
     """Base of the offset index and the time index.
 
     Args:
-        base_offset: base offset of the segment.
         content: the file; None for a new, empty index.
         capacity_bytes: size that the broker preallocates.
     """

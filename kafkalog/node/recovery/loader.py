@@ -154,7 +154,6 @@ class Loader:
         directory: its files.
         epochs: its leader epochs.
         config: the configs that the outcome depends on.
-        now_ms: the broker's clock.
         is_clean: whether the broker was shut down cleanly.
         recovery_point: from the checkpoint.
         log_start_checkpoint: from the checkpoint.

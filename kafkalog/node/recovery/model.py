@@ -105,7 +105,6 @@ class TruncateLog:
     """A segment's log is cut.
 
     Attributes:
-        base_offset: base offset of the segment.
         position: where it is cut, and so its new size.
         offset: offset of the first record that is cut off, where the log continues.
         bytes_lost: number of bytes removed.
@@ -244,7 +243,6 @@ class PredictedStart:
     """What the next start would do to one partition directory.
 
     Attributes:
-        path: the directory.
         mode: how the broker starts.
         recovery_point: from the checkpoint, or assumed in its place.
         log_start_checkpoint: from the checkpoint of log start offsets, 0 without an entry.

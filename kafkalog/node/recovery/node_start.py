@@ -92,7 +92,6 @@ class Hosting:
         """Return the topic id that a partition of this node lacks; None if that is not certain.
 
         Args:
-            partition: the directory.
             epoch: the last leader epoch of its log, which may be of a deleted topic of the name.
         """
         topic_id = self.image.topics.get(partition.topic)
@@ -481,7 +480,6 @@ class NodeStart:
         """Return where an absent partition was; None if it was nowhere here, or may be elsewhere.
 
         Args:
-            partition: its assignment.
             has_entry: for each directory, whether a checkpoint in it names the partition.
         """
         assert self.hosting is not None, "it has the assignment"
@@ -584,7 +582,6 @@ def _refusal(one: NodeDir, error: str, message: str, finding: str | None) -> Nod
 
 
 def _metadata_of(one: NodeDir) -> PartitionDir | None:
-    """Return the directory of `__cluster_metadata-0`, or None."""
     return next(
         (
             partition
@@ -630,7 +627,6 @@ def _checkpoint_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
 
 
 def _checkpointed_in(log_dir: LogDirListing) -> set[tuple[str, int]]:
-    """Return the partitions that the checkpoints of a directory name."""
     found: set[tuple[str, int]] = set()
     for name in (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS):
         entry = log_dir.file(name)

@@ -322,6 +322,5 @@ class _Replay(Walker):
         return count
 
     def frame(self, source: Source, frame: Frame) -> bool:
-        """Process one batch."""
         self.appends.frame(source, frame)
         return True

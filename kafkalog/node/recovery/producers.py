@@ -207,7 +207,6 @@ class ProducerStates:
     Args:
         directory: the directory of the snapshots.
         config: when producers expire.
-        now_ms: the broker's clock.
 
     Raises:
         StartRefusedError: a file with the suffix of a snapshot has no number for a name.

@@ -38,7 +38,6 @@ class SegmentState:
 
     Args:
         directory: the files.
-        base_offset: base offset of the segment.
         config: index sizes and density.
         log: its log; None for the file of that name in the directory.
     """

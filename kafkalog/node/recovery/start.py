@@ -116,7 +116,6 @@ class StartInProgress:
     what is not fed is read here.
 
     Args:
-        partition: the directory.
         mode, recovery_point, log_start_checkpoint, config, hosting, tell: as in `predict_start`.
         check_crc: whether the scans verify checksums, as a broker's do. Otherwise they are assumed
             to be right, which is reported as an assumption.
@@ -124,9 +123,6 @@ class StartInProgress:
             otherwise they are built.
         rebuilds_epochs: whether leader epochs that Kafka cannot read are rebuilt from the log.
         progress: called with the bytes that scans have read since the last call.
-
-    Attributes:
-        partition: the directory.
 
     Raises:
         UnreadableError: a file cannot be read.
@@ -491,7 +487,6 @@ def start_config(
     """Return the configs that a start depends on, and all configs that were looked up.
 
     Args:
-        partition: the directory.
         configs: the configs of its topic.
         now_ms: the broker's clock; None for this machine's clock.
 

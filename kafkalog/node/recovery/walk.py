@@ -196,7 +196,6 @@ def walk(source: Source, position: int, end: int, level: Level, walker: Walker) 
     """Pass the batches from `position` up to `end`, positions in the file, to a walker.
 
     Args:
-        source: the log.
         position: position of the first batch.
         end: where the log ends.
         level: quick reads headers, standard also verifies the checksums of columns; nothing is
