@@ -146,7 +146,6 @@ class Tally:
     cleaner_gives_up: str | None = None
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another pass."""
         self.records_read += other.records_read
         self.records_kept += other.records_kept
         self.bytes_read += other.bytes_read

@@ -265,7 +265,6 @@ class PassPlan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON for tasks."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         found |= {name: asdict(found[name]) for name in ("cleanable", "config", "request")}
         found["files"] = [list(one) for one in self.files]
@@ -275,7 +274,6 @@ class PassPlan:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """Read back what `to_json` wrote."""
         sound = given["sound"]
         return cls(
             given["path"],
@@ -309,7 +307,6 @@ def sound_to_json(sound: SoundLog) -> dict[str, Any]:
 
 
 def sound_from_json(given: Mapping[str, Any]) -> SoundLog:
-    """Read back what `sound_to_json` wrote."""
     producers = {who: LastRecord(offset, epoch) for who, offset, epoch in given["producers"]}
     return SoundLog(producers, given["suits_kernels"])
 

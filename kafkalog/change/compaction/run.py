@@ -153,7 +153,6 @@ class CompactionRun(Maintenance):
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything was changed or written."""
         return self._to is not None or super().has_changed
 
     @property

@@ -130,7 +130,6 @@ def write_result(result: Mapping[str, Any], changes: Changes) -> None:
 
 
 def tally_to_json(tally: Tally) -> dict[str, Any]:
-    """Return the counts of what was read and kept, as JSON."""
     return {
         "records_read": tally.records_read,
         "records_kept": tally.records_kept,
@@ -142,7 +141,6 @@ def tally_to_json(tally: Tally) -> dict[str, Any]:
 
 
 def tally_from_json(given: Mapping[str, Any]) -> Tally:
-    """Read back what `tally_to_json` wrote."""
     dropped = Counter({Dropped(why): count for why, count in given["dropped"].items()})
     return Tally(**{**given, "dropped": dropped})
 

@@ -97,7 +97,6 @@ class Listing:
         return cls(FileStatus.of(directory), files)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as the journal has them."""
         return {
             "directory": status_fields(self.directory),
             "files": [
@@ -296,7 +295,6 @@ def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None)
 
 
 def remove_mark(log_dir: str, observe: Callable[[Step], None] | None) -> None:
-    """Remove the mark if present, and sync the directory."""
     around = Changes(log_dir, observe)
     around.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
     # Durable before a log is changed: a mark that comes back after a crash would make a broker

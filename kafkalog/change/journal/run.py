@@ -325,7 +325,6 @@ class Maintenance:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the run has changed anything."""
         return self._run is not None and self._run.has_changed
 
     @property

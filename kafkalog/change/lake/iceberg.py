@@ -138,7 +138,6 @@ class IcebergTable:
         )
 
     def load(self) -> None:
-        """Read the present state of the table."""
         with self.failing(UnreadableError, "read"):
             try:
                 self.table = self._catalog.load_table(self._identifier)

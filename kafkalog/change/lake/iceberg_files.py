@@ -69,7 +69,6 @@ class SyncedFileIO(PyArrowFileIO):
     """
 
     def new_output(self, location: str) -> Any:
-        """Return a file to write."""
         made = super().new_output(location)
         scheme, _, path = self.parse_location(location, self.properties)
         if scheme == "file":
@@ -383,7 +382,6 @@ class _RejectsFile:
 
 
 def data_file(fields: Mapping[str, Any], spec_id: int) -> DataFile:
-    """Rebuild a `DataFile` from its JSON values."""
     values = dict(fields)
     for name, value in values.items():
         if isinstance(value, dict):

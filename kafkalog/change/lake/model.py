@@ -144,14 +144,12 @@ class Writing:
 
     @property
     def suffix(self) -> str:
-        """The suffix of the file names."""
         if self.form in (FileFormat.NDJSON, FileFormat.CSV):
             return f".{self.form}" + {"gzip": ".gz", "zstd": ".zst"}.get(self.codec or "", "")
         return f".{self.form}"
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild the value from the result of `asdict`."""
         return cls(
             FileFormat(fields["form"]),
             Codec(fields["codec"]),
@@ -216,7 +214,6 @@ class Gap:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild the gap from the result of `asdict`."""
         return cls(**{**fields, "reason": LossReason(fields["reason"])})
 
 
@@ -241,7 +238,6 @@ class Increment:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild the increment from the result of `asdict`."""
         gaps = tuple(Gap.from_json(one) for one in fields["gaps"])
         return cls(**{**fields, "gaps": gaps, "gone": tuple(fields["gone"])})
 
@@ -312,12 +308,10 @@ class ExportedPart:
     rejects: Rejects | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return its fields, from which `from_json` rebuilds it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild the part from the result of `as_json`."""
         defects = tuple(
             Defect(**{**one, "severity": Severity(one["severity"])}) for one in fields["defects"]
         )

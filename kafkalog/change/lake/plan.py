@@ -71,13 +71,11 @@ class Part:
         return sum(split.size_bytes for split in self.splits)
 
     def as_json(self) -> dict[str, Any]:
-        """Return its fields, from which `from_json` rebuilds it."""
         splits = [split.as_json() for split in self.splits]
         return {"number": self.number, "file": self.file, "splits": splits}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Rebuild the part from the result of `as_json`."""
         splits = tuple(Split.from_json(one) for one in fields["splits"])
         return cls(fields["number"], fields["file"], splits)
 
@@ -128,7 +126,6 @@ class Plan:
         return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
 
     def as_bytes(self) -> bytes:
-        """Serialize the plan as JSON."""
         fields = {
             "version": VERSION,
             "options": self.options,

@@ -48,12 +48,10 @@ _SHOWN_MAX: Final = 5
 
 
 def rejects_place(destination: str) -> str:
-    """Return the directory of the table of rejects."""
     return f"{destination}/{REJECTS}"
 
 
 def rejects_name(part: Part, writing: Writing) -> str:
-    """Return the name of the file with the rejects of a part."""
     return f"{REJECTS}/{part.file.removesuffix(writing.suffix)}{SUFFIX}"
 
 

@@ -144,7 +144,6 @@ class Export:
 
     @property
     def missing(self) -> list[Part]:
-        """The parts that do not exist yet."""
         return [part for part in self.plan.parts if part.number not in self._found]
 
     def run(self, engine: Engine | None) -> None:

@@ -205,7 +205,6 @@ def is_left_over(name: str) -> bool:
 
 
 def contents_of(partition: PartitionDir) -> dict[str, Content]:
-    """Return the files as they are on disk."""
     return {
         entry.name.name: Content(entry.path, 0, entry.size_bytes)
         for entry in partition.files

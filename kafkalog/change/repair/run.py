@@ -105,7 +105,6 @@ class RecoveryRun(Maintenance):
 
     @property
     def wanted(self) -> list[RecoveryPlan]:
-        """Plans that change something."""
         return [plan for plan in self.plans if plan.changes]
 
     @property
@@ -289,12 +288,10 @@ class Recovery:
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything was changed."""
         return any(run.has_changed for run in self.runs)
 
     @property
     def results(self) -> list[RecoveredPartition]:
-        """One per partition that could be planned."""
         return [one for run in self.runs for one in run.results]
 
     @property
@@ -312,7 +309,6 @@ class Recovery:
 
     @property
     def wanted(self) -> list[RecoveryPlan]:
-        """Plans that change something."""
         return [one for run in self.runs for one in run.wanted]
 
     @property

@@ -213,7 +213,6 @@ class SalvageSummary:
     left_over_removed: bool = False
 
     def count(self, row: Row) -> None:
-        """Add a row to the totals."""
         match row:
             case SalvagedPartition():
                 self.partitions += 1

@@ -158,11 +158,9 @@ class PartitionCopy:
         self._tell(SalvagedFile(None, target, Fate.REBUILT, "From its directory in the tier."))
 
     def wrote(self, name: str) -> bool:
-        """Return whether a file of the result is one of its logs."""
         return name.startswith(f"{self._place.log}/")
 
     def discard(self) -> None:
-        """Remove everything written for it."""
         if self._directory is not None:
             self._directory.remove_tree(self._place.log)
             self._directory.remove_tree(self._place.lost)

@@ -254,7 +254,6 @@ class ResurrectSummary:
     left_over_removed: bool = False
 
     def count(self, row: Row) -> None:
-        """Add a row to the totals."""
         match row:
             case ResurrectedPartition():
                 self.partitions += 1

@@ -178,7 +178,6 @@ def is_tiered(topic: TopicChoice) -> bool:
 
 
 def is_internal(topic: str) -> bool:
-    """Return whether a topic is one of Kafka's own."""
     return payload_kind(topic) not in (None, PayloadKind.CLUSTER_METADATA)
 
 

@@ -413,7 +413,6 @@ class Resurrection:
             self._manifest.write(json_line(salvage_object(row)))
 
     def row(self, row: Row) -> None:
-        """Add a row to the manifest."""
         self.summary.count(row)
         if isinstance(row, ResurrectedPartition) and row.first_unstable_offset is not None:
             self._opened.append((row.topic, row.partition, row.first_unstable_offset))

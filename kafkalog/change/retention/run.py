@@ -72,7 +72,6 @@ class RetentionRun(Maintenance):
 
     @property
     def wanted(self) -> list[TrimPlan]:
-        """Plans that change something."""
         return [one.plan for one in self.results if not one.plan.is_empty]
 
     def plan(self) -> list[TrimmedPartition]:

@@ -113,7 +113,6 @@ class OutputInPlace(Output):
             room[:] = piece
 
     def room(self, size: int) -> memoryview | None:
-        """See `Output`."""
         if self.is_in_place and self.size + size > _IN_PLACE_MAX:
             self.is_in_place = False
             so_far, self.size = bytes(self._place(0, self.size)), 0
@@ -121,7 +120,6 @@ class OutputInPlace(Output):
         return self._place(self.size, size) if self.is_in_place else None
 
     def clear(self) -> None:
-        """See `Output`."""
         super().clear()
         self.is_in_place = True
 

@@ -82,7 +82,6 @@ class Contents:
                 self._size_bytes -= len(oldest)
 
     def clear(self) -> None:
-        """Forget all kept files."""
         with self._lock:
             self._kept.clear()
             self._size_bytes = 0
@@ -119,6 +118,5 @@ class Files:
                 self._kept.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget all of them."""
         with self._lock:
             self._kept.clear()

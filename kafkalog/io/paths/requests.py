@@ -64,7 +64,6 @@ class Requests:
         self.asked(max(names - 1, 0) // NAMES_A_REQUEST)
 
     def got(self, size: int) -> None:
-        """Count bytes of an object."""
         with self._lock:
             self.size_bytes += size
 
@@ -94,7 +93,6 @@ _runs = [Requests()]
 
 
 def requests() -> Requests:
-    """Return the requests of this run."""
     return _runs[-1]
 
 

@@ -132,7 +132,6 @@ class Changes:
         self._real = os.path.realpath(directory)
 
     def path(self, name: str) -> str:
-        """Return the path of a file in the directory."""
         return os.path.join(self.directory, name)
 
     @contextmanager
@@ -310,7 +309,6 @@ class Changes:
         self._tell(StepKind.MAKE_DIRECTORY, path)
 
     def remove_directory(self, name: str) -> None:
-        """Remove an empty directory."""
         path = self.path(name)
         try:
             with self._opened(name) as directory:

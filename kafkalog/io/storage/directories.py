@@ -192,7 +192,6 @@ class NewDirectory:
         return False if copies else None
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """Cut off the end of a file."""
         try:
             descriptor = os.open(self.place(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -228,7 +227,6 @@ class NewDirectory:
             raise unwritable(error, self._final(name)) from error
 
     def remove(self, name: str) -> None:
-        """Remove a file if present."""
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self.place(name))

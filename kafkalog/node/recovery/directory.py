@@ -50,7 +50,6 @@ class Content:
 
     @property
     def size_bytes(self) -> int:
-        """Length of the file."""
         return self.end - self.start
 
     def read(self, position: int, size: int) -> bytes:
@@ -130,7 +129,6 @@ class Directory:
             self._snapshots = None
 
     def remove(self, name: str, why: str, *, routine: bool = False) -> None:
-        """Delete a file, if present."""
         if self.contents.pop(name, None) is not None:
             self.producer_snapshots.pop(name, None)
             self._forget_snapshot(name)

@@ -91,7 +91,6 @@ class IndexSlots:
         self.entry_count = content.size_bytes // self.entry.size if content else 0
 
     def slot(self, number: int) -> tuple[int, int]:
-        """Return the two fields of an entry."""
         position = number * self.entry.size
         if self._content is None or self._page:
             fields = self.entry.unpack_from(self._page or self._written, position)
@@ -187,7 +186,6 @@ class IndexSlots:
         return offset - self.base_offset
 
     def fits(self, offset: int) -> bool:
-        """Return whether the segment can hold the offset."""
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
 
@@ -283,7 +281,6 @@ class TimeSlots(IndexSlots):
         self.last = last
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries from the offset on."""
         self._keep(self._count_below(offset, self.offset))
         self.last = self._last()
 

@@ -296,7 +296,6 @@ class PredictedStart:
 
     @property
     def verdict(self) -> Verdict:
-        """The outcome of the start."""
         if self.refusal is not None:
             return Verdict.REFUSE
         if self.stray is not None:

@@ -185,17 +185,14 @@ class AppendsOneByOne(Appends):
         self._aborted = aborted
 
     def opened(self, producer_id: int, first_offset: int) -> None:
-        """Record that a transaction has begun."""
         self.producers.open.begin(first_offset, producer_id)
 
     def completed(self, transaction: CompletedTransaction) -> None:
-        """Record that a transaction has ended."""
         if transaction.is_aborted:
             self._aborted.append(transaction, self.producers.open.last_stable_offset(transaction))
         self.producers.complete(transaction)
 
     def finish(self) -> None:
-        """Update the states."""
         for producer_id, info in self._infos.items():
             self.producers.states[producer_id] = info.state()
 
@@ -209,11 +206,9 @@ class AppendsTogether(Appends):
         self._completed: list[CompletedTransaction] = []
 
     def opened(self, producer_id: int, first_offset: int) -> None:
-        """Record that a transaction has begun."""
         self._opened.append((first_offset, producer_id))
 
     def completed(self, transaction: CompletedTransaction) -> None:
-        """Record that a transaction has ended."""
         self._completed.append(transaction)
 
     def finish(self) -> None:

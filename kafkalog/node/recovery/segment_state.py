@@ -66,7 +66,6 @@ class SegmentState:
         self._next_offset: int | None = None  # if a scan has found it
 
     def name(self, suffix: str) -> str:
-        """Return the name of one of its files."""
         return segment_file(self.base_offset, suffix)
 
     @property
@@ -115,7 +114,6 @@ class SegmentState:
         return self._max_timestamp
 
     def fits(self, offset: int) -> bool:
-        """Return whether the segment can hold the offset."""
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
     def find(self, offset: int) -> Found | None:

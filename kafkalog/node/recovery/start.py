@@ -216,7 +216,6 @@ class StartInProgress:
 
     @property
     def log_start_checkpoint(self) -> int:
-        """The checkpointed log start offset."""
         return self._around.log_start
 
     @property

@@ -292,7 +292,6 @@ class Search(Walker):
         return self.found is None
 
     def end(self) -> Found | None:
-        """Return the result, once there are no more batches."""
         return self.found or self._holder()
 
     def _holder(self) -> Found | None:
