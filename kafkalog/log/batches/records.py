@@ -219,7 +219,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
             )
         # Offset 0 is what an old librdkafka sent: its inner offsets count from 0.
         base = batch.last_offset - last if batch.last_offset else 0
-        first = base + next(_inner_messages(batch, body)).offset
+        first = wrap_int64(base + next(_inner_messages(batch, body)).offset)
         if batch.low is not None and first < batch.low:
             raise _corrupt(
                 "batch-offset-not-increasing",

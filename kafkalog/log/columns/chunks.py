@@ -360,7 +360,7 @@ class Chunk:
             stop = stops[bisect_right(stops, before)]
             count = decode(space.arena, space.headers, starts, ends, stop, state, codes, space.rows)
             after = int(state[k.STATE_BATCH])
-            table = self._within_limits(space.rows[:, :count], errors)
+            table = self._within_limits(space.rows[:, :count], begins, errors)
             bad = [before + int(i) for i in np.flatnonzero(codes[before:after])]
             bad += [i for i in errors if before <= i < after]
             failures = tuple(
@@ -375,9 +375,12 @@ class Chunk:
             yield Rows(table, space.arena, range(begins, ended), failures)
 
     def _within_limits(
-        self, table: NDArray[np.int64], errors: dict[int, KafkaLogError]
+        self, table: NDArray[np.int64], begins: int, errors: dict[int, KafkaLogError]
     ) -> NDArray[np.int64]:
-        """Leave out records with too many headers, and wrappers out of order; note why."""
+        """Leave out records with too many headers, and wrappers out of order; note why.
+
+        The batches from `begins` on begin in the table.
+        """
         ordinals, counts = table[k.ORDINAL], table[k.HEADERS_COUNT]
         left_out = np.zeros(len(ordinals), np.bool_)
         # Of magic 0 those inside have their own offsets.
@@ -385,6 +388,7 @@ class Chunk:
         if self.low is not None and wrappers.any():
             lows = np.append(self.low, self.headers[k.LAST_OFFSET, :-1] + 1)
             rows = np.flatnonzero(np.diff(ordinals, prepend=-1))
+            rows = rows[ordinals[rows] >= begins]
             numbers = ordinals[rows]
             for i in numbers[wrappers[numbers] & (table[k.OFFSET, rows] < lows[numbers])].tolist():
                 errors[i] = self.refusal(i)

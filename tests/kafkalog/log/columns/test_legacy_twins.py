@@ -105,6 +105,13 @@ def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, batch_rows: int
     assert_twins(write_log(tmp_path, data), batch_rows=batch_rows)
 
 
+def test_inner_offsets_that_go_back(tmp_path: Path):
+    """Rows come one by one: the second is not taken for where the message begins."""
+    inner = b"".join(message(offset) for offset in (0, -1, 0))
+    wrapper = message(1, value=compress(inner, 1, magic=1), attributes=1)
+    assert_twins(write_log(tmp_path, message(0), wrapper), batch_rows=1)
+
+
 BOUND = st.none() | st.integers(-1, 10)
 SELECTION = st.builds(
     Selection, from_offset=BOUND, to_offset=BOUND,
