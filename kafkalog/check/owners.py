@@ -60,7 +60,7 @@ def _closed_to_the_broker(directory: str, wanted: list[tuple[str, int]]) -> Iter
     around = _status(directory)
     if around is None or not found:
         return
-    # Who makes the directory makes its files. Root's says nothing: whoever copied it may be root.
+    # Who makes the directory makes its files. Root's says nothing: it may have been copied as root.
     uid, gid = around.st_uid, around.st_gid
     if uid == _ROOT:
         (uid, gid), _ = Counter((one.st_uid, one.st_gid) for *_, one in found).most_common(1)[0]

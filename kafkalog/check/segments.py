@@ -116,7 +116,7 @@ class OffsetsIncrease(SegmentCheck):
         """Yield the defects of the last batch, which may reach into the next segment."""
         next_base = self.log.next_base_offset
         if self._held.shape[1]:
-            length = int(self._held[LAST, 0] - self._held[FIRST, 0]) + 1
+            length = int(self._held[LAST, 0]) - int(self._held[FIRST, 0]) + 1
             # Unless it is the batch that is out of place, it is the segment that is too long.
             self._high = next_base if self._expected + length == next_base else None
             following = np.array([c.INT64_MAX if next_base is None else next_base])

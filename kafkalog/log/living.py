@@ -136,8 +136,8 @@ def about_a_log(
 def about_a_partition(
     question: Callable[Concatenate[PartitionDir, P], T],
 ) -> Callable[Concatenate[PartitionDir, P], T]:
-    """Decorate a question about a partition, likewise."""
-    return _about(question, listed_again)
+    """Decorate a question about the partition of a name: if it changes, about what is there now."""
+    return _about(question, listed_now)
 
 
 def _about(

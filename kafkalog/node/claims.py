@@ -1,4 +1,4 @@
-"""Which files a plan is about, so that whoever reads them later, or elsewhere, reads no others.
+"""Which files a plan is about, so that a later reader, or one on another machine, reads no others.
 
 At the same path, a worker of a cluster can have another broker's disk or an older copy of the same
 disk. Log directories and topics have ids (`MetaProperties`, `PartitionMetadataFile`). A copy has

@@ -103,7 +103,7 @@ def _taken(
 
 
 def _counting(count: int, done: Callable[[int], None] | None) -> Callable[[int], None]:
-    """Return what is told how many of the tasks are done, and passes on how many more that are."""
+    """Turn a callback for increments into one for totals, up to `count`."""
     so_far = 0
 
     def tell(tasks_done: int) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunFacts:
-    """What a report says of a run beside its findings."""
+    """The facts of a run that a report states, apart from its findings."""
 
     run: Findings
     errors: list[KafkaLogError] = field(default_factory=list)

@@ -104,7 +104,7 @@ def test_a_topic_of_a_tier_is_another_one(tmp_path: Path, kafkalog: Any) -> None
 
 
 def test_leftovers_are_no_copies_of_the_live_log(tmp_path: Path, kafkalog: Any) -> None:
-    """Whoever asks for all gets both, as `find` does."""
+    """`--view all` shows both, as `find` does."""
     paths = [*with_image(tmp_path), node(tmp_path / "b", DEAD, suffix=f".{'ab' * 16}-delete")]
     result = kafkalog("sql", "select count(*) from records", *paths, "--view", "all")
     assert (result.status, result.stdout.split()[-1]) == (0, b"7")

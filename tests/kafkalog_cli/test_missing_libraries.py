@@ -58,7 +58,7 @@ def outcomes(lines: list[list[str]], place: Path) -> list[tuple[list[str], int, 
     (("--append", "--table-format", "delta", "--value", "protobuf"), "delta,protobuf"),
 ])  # fmt: skip
 def test_an_export_names_its_extras(tmp_path: Path, words: tuple[str, ...], extra: str) -> None:
-    """Nothing is written, and whoever wants lines of JSON learns what writes them."""
+    """Nothing is written, and the hint names what to install."""
     [(_, status, said)] = outcomes([["export", str(EXAMPLE), "--to", "lake", *words]], tmp_path)
     assert (status, f"pip install 'kafkalog[{extra}]'" in said) == (5, True), said
     assert "dump-segment PATH --format ndjson" in said

@@ -1,4 +1,4 @@
-"""A run opens its PATHs once: whoever lists them again sees another moment."""
+"""A run opens its PATHs once: a second listing would show another moment."""
 
 from __future__ import annotations
 

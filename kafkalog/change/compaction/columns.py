@@ -129,8 +129,7 @@ class ColumnPass(CleaningPass):
                     size = task.chunk.size_bytes
                     for piece in walk.results(task):
                         yield self._told(piece)
-                        # Whoever took the last piece is done with it once the next one was asked
-                        # for.
+                        # The consumer is done with a piece once it asks for the next one.
                         if self._last is not None:
                             self._buffers.give(self._last)
                         self._last = piece.data

@@ -226,7 +226,7 @@ def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) 
             mtime_ms = None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.mtime_ms
             with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
                 index.write(data)
-    except BaseException:  # raised again, so that even Ctrl-C leaves no `.cleaned` file
+    except BaseException:  # not even Ctrl-C leaves `.cleaned` files behind
         discard(files, changes)
         raise
 
@@ -344,7 +344,7 @@ def swap_in(
         # The names of the `.cleaned` files: without them a later rename could survive a crash
         # alone.
         changes.sync_directory()
-    except BaseException:  # raised again
+    except BaseException:  # not even Ctrl-C leaves `.cleaned` files behind
         discard(files, changes)
         raise
     # Log first, then indexes: a loader that finds any `.cleaned` file drops all `.swap` files from

@@ -176,7 +176,7 @@ class Append(Export):
             return
         if not self._allow_gaps:
             refuse_gaps(now.increment.gaps, self._target.shown)
-        # Whoever waits for `_SUCCESS` must not take files of an open run for rows of the table.
+        # A job that waits for `_SUCCESS` must not take files of an open run for rows of the table.
         self._target.remove(SUCCESS)
         self._begin(now)
 

@@ -400,7 +400,7 @@ class Export:
             **asdict(summary.left_out),
             "parts": [part.as_json() for part in summary.parts],
         }
-        # The manifest first: whoever finds `_SUCCESS` finds it, too.
+        # The manifest first: it is complete once `_SUCCESS` is there.
         with self._target.create(name) as file:
             file.write(json.dumps(manifest, indent=1).encode() + b"\n")
         if self.plan.increment is not None or not self.plan.lacking:

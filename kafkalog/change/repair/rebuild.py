@@ -218,8 +218,7 @@ def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
     words = None
     if predicted.refusal is not None:
         words = f"{predicted.refusal.error}: {predicted.refusal.message}"
-    # A broker would cut the log for the sake of an index; whoever asks for indexes did not ask for
-    # that.
+    # A broker would cut the log for the sake of an index; a rebuild of indexes must not.
     elif predicted.cuts:
         words = predicted.cuts[0].why
     if words is not None:

@@ -336,8 +336,7 @@ def diff(
         paths: partitions, log directories, or parents of the log directories of a broker.
         topics: only these topics.
         view: what of a partition directory is compared.
-        listener: hears of each defect, and of what else is not as it should be; without it the
-            first error or grave defect is raised.
+        listener: hears each event; by default the first error or grave defect is raised.
 
     Raises:
         UsageError: there is only one path, a path is a file, or a side has a partition twice.

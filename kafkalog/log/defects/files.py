@@ -56,7 +56,7 @@ _FILES: Final = (
               "Ignored: the file itself is missing or old.",
               "Run rsync again, then delete this file.",
               arises="rsync was killed.",
-              example="rsync stopped: 00000000000000000250.log is missing."),
+              example="rsync stopped: 00000000000000000250.log may be older than its original."),
     Reference("bytes-not-checked", _W, "Some bytes were not checked.", "Nothing.",
               arises="A file became shorter, or the disk failed; other findings say where.",
               example="Not checked: 4096 bytes."),

@@ -117,7 +117,7 @@ BATCHES: Final = (
               "leaves out those that their neighbours contradict.",
               arises="A bit flipped, which no checksum covers; a tool wrote batches twice or in "
                      "another order.", command=_RUN_SALVAGE,
-              example="The batch has offsets 123 to 124, after 125."),
+              example="The batch has offsets 123 to 124, and lower ones follow."),
     Reference("batch-below-base-offset", _D,
               "A batch starts below the offset in the name of its segment.",
               "Recovery truncates the log here.", _COPY_FIRST,

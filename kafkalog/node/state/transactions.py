@@ -19,7 +19,7 @@ from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
-from kafkalog.log.living import answered, listed_again
+from kafkalog.log.living import answered, listed_now
 from kafkalog.model import Isolation, present_ms
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.scan import scan
@@ -249,7 +249,7 @@ def _producers_of(
 
     return answered(
         lambda: of(UnifiedLog(known or show(partition).partition)),
-        lambda: of(UnifiedLog(show(listed_again(partition)).partition)),
+        lambda: of(UnifiedLog(show(listed_now(partition)).partition)),
     )
 
 

@@ -58,8 +58,8 @@ def dataset(
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.
         threads: number of decoding threads; None for one per processor, up to 8.
-        listener: hears of each defect, in any thread, and of what else is not as it should be; by
-            default the first error or grave defect is raised.
+        listener: hears each event, in any thread; by default the first error or grave defect is
+            raised.
 
     Raises:
         UsageError: an argument has an invalid value.
