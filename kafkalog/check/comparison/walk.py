@@ -97,6 +97,7 @@ class _Log:
 
     def _read(self, segments: Sequence[Segment], start: int) -> Iterator[Chunk]:
         spaces = [Workspace(1), Workspace(1), Workspace(1)]
+        has_begun = False
         for segment in segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= start:
                 continue
@@ -117,8 +118,11 @@ class _Log:
                             self.odd_at = source.path, reader.position
                             return
                         break
-                    skipped = int(np.argmax(chunk.headers[k.LAST_OFFSET] >= start))
-                    if chunk.headers[k.LAST_OFFSET, -1] >= start:
+                    # Only up to the first that reaches the start: lower ones after it are displaced.
+                    is_wanted = chunk.headers[k.LAST_OFFSET] >= start
+                    if has_begun or is_wanted.any():
+                        skipped = 0 if has_begun else int(is_wanted.argmax())
+                        has_begun = True
                         yield chunk if not skipped else _without(chunk, skipped)
 
 

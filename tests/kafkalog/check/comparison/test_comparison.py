@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafkalog as library
+from kafkalog.check.comparison import walk
 from kafkalog.check.comparison.model import Comparison, Verdict
 from kafkalog.check.comparison.run import Comparer, pairs_of
 from kafkalog.errors import Listener, UsageError
+from kafkalog.io.jit.fast_path import kernels_work
 from kafkalog.log.defects import Events
 from kafkalog.node.targets import open_targets
 from tests.builders import BASE_TIME, batch, flip, record
@@ -255,6 +257,25 @@ def test_the_first_difference_is_named_field_by_field(tmp_path: Path) -> None:
     }
     assert (found.first.offset, found.identical_up_to) == (2, 2)
     assert found.first.left_position in (0, len(one.data))
+
+
+@pytest.mark.parametrize("by_kernels", [True, False])
+def test_a_displaced_batch_is_the_first_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_kernels: bool
+) -> None:
+    """Also below the start of both logs, and where batches are read one by one."""
+    monkeypatch.setattr(walk, "kernels_work", lambda: by_kernels and kernels_work())
+    chance = random.Random(4)
+    log = [made(i, 0, {i: (i, b"k", b"%d" % i)}) for i in range(4)]
+    displaced = replace(log[2], data=(-7).to_bytes(8, signed=True) + log[2].data[8:])
+    write(tmp_path / "a" / "t-0", log, chance)
+    write(tmp_path / "b" / "t-0", [*log[:2], displaced, log[3]], chance)
+    comparer = Comparer(listener=Listener())
+    [pair] = pairs_of([open_targets([tmp_path / name / "t-0"]) for name in "ab"])
+    first = comparer.compare(pair).first
+    assert first is not None
+    assert first.right_path is not None
+    assert (first.offset, first.right_position) == (-7, sum(len(one.data) for one in log[:2]))
 
 
 def test_records_that_one_side_has_are_named_with_the_high_watermark(tmp_path: Path) -> None:
