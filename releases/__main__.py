@@ -46,13 +46,13 @@ def _write(release: str) -> Iterator[str]:
     entries = tables.write_messages(definitions)
     for kept in KEPT:
         older = tables.differences(entries, tables.write_messages(_definitions(kept)))
-        yield from _put(f"messages-{kept.rpartition('.')[0]}.txt", "\n".join(older))
-    yield from _put("messages.txt", tables.join_messages("", entries))
+        yield from _put(f"messages-{kept.rpartition('.')[0]}.txt", "\n".join(older), release)
+    yield from _put("messages.txt", tables.join_messages("", entries), release)
     apis = dict.fromkeys(re.findall(r"(?m)^(\w+) +\d+ request", _text("requests.txt")))
     requests = tables.write_requests(definitions["kafka-clients"], [*apis])
-    yield from _put("requests.txt", "\n".join(requests))
-    yield from _put("features.txt", "\n".join(tables.write_features(facts)))
-    yield from _put("configs.txt", "\n".join(tables.write_configs(facts)))
+    yield from _put("requests.txt", "\n".join(requests), release)
+    yield from _put("features.txt", "\n".join(tables.write_features(facts)), release)
+    yield from _put("configs.txt", "\n".join(tables.write_configs(facts)), release)
     module = FORMATS / "error_codes.py"
     before = module.read_text()
     module.write_text(tables.write_error_codes(before, facts[short]))
@@ -74,11 +74,12 @@ def _text(name: str) -> str:
     return path.read_text("utf-8") if path.exists() else ""
 
 
-def _put(name: str, body: str) -> Iterator[str]:
+def _put(name: str, body: str, release: str) -> Iterator[str]:
     """Write a table below the comment that it begins with; yield what changes."""
     before = _text(name)
     head = re.match(r"(?:#.*\n)*", before)
-    after = f"{head[0] if head else ''}\n{body.strip()}\n"
+    named = re.sub(r"(of Apache Kafka) \d+\.\d+\.\d+", rf"\1 {release}", head[0] if head else "")
+    after = f"{named}\n{body.strip()}\n"
     (FORMATS / name).write_text(after, "utf-8")
     yield from _changes(name, before, after)
 

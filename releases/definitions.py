@@ -52,7 +52,7 @@ def offered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
 def write_message(
     family: str, key: int | None, part: str, definition: Definition, widths: tuple[int, ...]
 ) -> str:
-    """Return a message's entry: its head, in columns of some widths, and the lines of its fields."""
+    """Return a message's entry: its head, in columns of these widths, and its fields."""
     versions, flexible = definition["validVersions"], definition["flexibleVersions"]
     cells = (
         family, ("-" if key is None else str(key)).rjust(2), part, definition["name"], versions,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 HERE = Path(__file__).parent
 _CLASSES_AT_ONCE = 200
@@ -40,8 +40,8 @@ def _class_path(release: str) -> str:
 def followed_classes(sources: Iterable[Path]) -> set[str]:
     """Return the simple names of the classes that modules say they follow."""
     names = set()
-    for source in sources:
-        for words in re.findall(r"Follows(.*?)of\s+(?:Apache\s+)?Kafka", source.read_text(), re.S):
+    for text in (source.read_text() for source in sources):
+        for words in re.findall(r"Follows(.*?)of\s+(?:Apache\s+)?Kafka", text, re.DOTALL):
             names |= set(re.findall(r"`(?:[a-z0-9]+\.)*([A-Z]\w+)", words))
     return names
 
