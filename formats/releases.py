@@ -38,8 +38,8 @@ class Release:
         name: its number, 4.4 say.
         features: name of each feature to its levels.
         trims_metadata_indexes: whether a clean stop cuts the indexes of the metadata log to their
-            entries, and adds the last one of the time index: `LogSegment.close` did so up to 4.3;
-            since, `UnifiedLog.prepareActiveSegmentForClose` does, which the metadata log does not call.
+            entries, and adds the last one of the time index. `LogSegment.close` did so up to 4.3;
+            `UnifiedLog.prepareActiveSegmentForClose` does since, but nothing calls it for this log.
         names_transaction_states: whether `kafka-dump-log` prints the state of a transaction by its
             name, and not by its number.
     """

@@ -23,7 +23,7 @@ from kafkalog.log.columns.unpack_kernels import CRC32_GZIP, little_endian, signe
  _DEFLATE, _DEFLATE_RESET, _DEFLATE_END) = range(8, 18)  # fmt: skip
 
 SCRATCH_SIZE = 176
-"""Bytes for zlib's `z_stream`, the version of its interface, and zstd's two buffers; zeros at first."""
+"""Bytes for zlib's `z_stream`, the version of its interface, zstd's two buffers; zeros at first."""
 _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT, _TOTAL_OUT, _STREAM_SIZE = 0, 8, 24, 32, 40, 112
 _VERSION = 112
 _Z_FINISH, _Z_STREAM_END, _Z_DEFLATED, _Z_LEVEL, _Z_BITS, _Z_MEMORY = 4, 1, 8, -1, -15, 8
