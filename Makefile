@@ -20,7 +20,7 @@ KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_wa
 	tests/kafkalog/check/comparison/test_comparison.py tests/kafkalog/change/roll/test_replays.py \
 	tests/kafkalog/log/typed/test_avro_columns.py
 
-.PHONY: demo setup test test-all durations soak lint docs wheel bundle bench clean
+.PHONY: demo setup test test-all durations soak lint docs kafka wheel bundle bench clean
 
 demo: $(INSTALLED)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
@@ -53,6 +53,9 @@ lint: $(STAMP)  ## style, types, layers
 
 docs: $(STAMP)  ## rewrite what docs/ shows of the code
 	$(BIN)/python -m docgen
+
+kafka: $(STAMP)  ## take RELEASE of Kafka, 4.4.0 say, into the tables of formats/; print what it changes
+	$(BIN)/python -m releases $(RELEASE) $(if $(BEFORE),--before $(BEFORE))
 
 wheel: $(STAMP)  ## the wheel and the archive of the sources, in dist
 	rm -rf build/lib* build/bdist*

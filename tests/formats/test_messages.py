@@ -71,13 +71,13 @@ def test_fields_come_in_the_order_of_the_definition():
     ]  # fmt: skip
 
 
-def test_every_record_type_of_kafka_4_3_is_known_and_no_other():
+def test_every_record_type_is_known_and_no_other():
     """kafka-formats §5.1 and §7.3 to §7.7."""
     known = {
         "offsets": {*range(9), *range(10, 18), *range(19, 24)},
         "transaction-log": {0},
         "share-group-state": {0, 1},
-        "cluster-metadata": {*range(6), *range(7, 13), 14, 15, *range(17, 29)},
+        "cluster-metadata": {*range(6), *range(7, 13), 14, 15, *range(17, 30)},
         "remote-log-metadata": {0, 1, 2, 3},
         "control": {2, 3, 4, 5, 6},
     }

@@ -40,9 +40,7 @@ def test_configs_are_kafkas(tmp_path: Path) -> None:
     """Every config of a topic, with the values that it allows."""
     lines = broker_data.java("kafkalog.harness.TopicConfigs", *TEXTS, cwd=tmp_path).splitlines()
     kafkas = {line["name"]: line for line in map(json.loads, lines)}
-    of_topics = {
-        name for name, one in DEFINITIONS.items() if not (one.is_of_broker or one.is_later)
-    }
+    of_topics = {name for name, one in DEFINITIONS.items() if not (one.is_of_broker or one.since)}
     assert set(kafkas) - {"internal.segment.bytes"} == of_topics
     wrong = []
     for name in sorted(of_topics):

@@ -19,19 +19,19 @@ from kafkalog.log.columns.unpack_kernels import CRC32_GZIP, little_endian, signe
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg"
 
 # Places in `codecs.native.FUNCTIONS`.
-(_LZ4_COMPRESS, _ZSTD_CREATE, _ZSTD_FREE, _ZSTD_SET, _ZSTD_COMPRESS, _DEFLATE_INIT, _DEFLATE,
- _DEFLATE_RESET, _DEFLATE_END) = range(8, 17)  # fmt: skip
+(_LZ4_COMPRESS, _ZSTD_CREATE, _ZSTD_FREE, _ZSTD_SET, _ZSTD_RESET, _ZSTD_COMPRESS, _DEFLATE_INIT,
+ _DEFLATE, _DEFLATE_RESET, _DEFLATE_END) = range(8, 18)  # fmt: skip
 
-SCRATCH_SIZE = 128
-"""Bytes for zlib's `z_stream`, then the version of its interface, all zeros at first."""
+SCRATCH_SIZE = 176
+"""Bytes for zlib's `z_stream`, the version of its interface, zstd's two buffers; zeros at first."""
 _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT, _TOTAL_OUT, _STREAM_SIZE = 0, 8, 24, 32, 40, 112
 _VERSION = 112
 _Z_FINISH, _Z_STREAM_END, _Z_DEFLATED, _Z_LEVEL, _Z_BITS, _Z_MEMORY = 4, 1, 8, -1, -15, 8
 
 _LZ4_BLOCK = 1 << 16
 _LZ4_HEADER = 0x184D2204, 0x40, 0x60, 0x82  # magic, block descriptor, flags, their checksum
-_ZSTD_ONE_BLOCK = 1 << 17  # above, its stream may cut the blocks otherwise
-_ZSTD_LEVEL, _ZSTD_CONTENT_SIZE, _ZSTD_DEFAULT = 100, 200, 3
+_ZSTD_IN, _ZSTD_OUT = 128, 152  # a buffer is its address, its size, and the position in it
+_ZSTD_LEVEL, _ZSTD_CONTENT_SIZE, _ZSTD_DEFAULT, _ZSTD_SESSION = 100, 200, 3, 1
 
 _GZIP, _LZ4, _ZSTD, _NONE = c.GZIP, c.LZ4, c.ZSTD, c.NONE
 _OVERHEAD = c.RECORD_BATCH_OVERHEAD
@@ -92,6 +92,25 @@ def _zstd_context(functions):
         sized = (context, np.int64(_ZSTD_CONTENT_SIZE), np.int64(0))
         call_c(functions[_ZSTD_SET], sized)
     return context
+
+
+@inlined
+def _zstd(data, at, size, out, to, context, scratch, functions):
+    """Compress into a frame as a stream that is flushed, then closed; return its size or -1."""
+    put_eight_bytes(scratch, _ZSTD_IN, np.uint64(address(data, at)))
+    put_eight_bytes(scratch, _ZSTD_IN + 8, np.uint64(size))
+    put_eight_bytes(scratch, _ZSTD_IN + 16, np.uint64(0))
+    put_eight_bytes(scratch, _ZSTD_OUT, np.uint64(address(out, to)))
+    put_eight_bytes(scratch, _ZSTD_OUT + 8, np.uint64(len(out) - to))
+    put_eight_bytes(scratch, _ZSTD_OUT + 16, np.uint64(0))
+    buffers = address(scratch, _ZSTD_OUT), address(scratch, _ZSTD_IN)
+    for step in range(3):  # ZSTD_e_continue, ZSTD_e_flush, ZSTD_e_end
+        left = call_c(functions[_ZSTD_COMPRESS], (context, buffers[0], buffers[1], np.int64(step)))
+        # What `continue` leaves is a hint; after the others something left says there is no room.
+        if signed(left) < 0 or (step and left != 0):
+            call_c(functions[_ZSTD_RESET], (context, np.int64(_ZSTD_SESSION)))
+            return np.int64(-1)
+    return little_endian(scratch, _ZSTD_OUT + 16)
 
 
 @inlined
@@ -182,14 +201,11 @@ def pack_batches(data, plan, codecs, first, out, to, functions, scratch):
         body = to + _OVERHEAD
         if codec == _LZ4 and functions[_LZ4_COMPRESS]:
             made = _lz4(data, records, size, out, body, functions)
-        elif codec == _ZSTD and functions[_ZSTD_COMPRESS] and size < _ZSTD_ONE_BLOCK:
+        elif codec == _ZSTD and functions[_ZSTD_COMPRESS] and functions[_ZSTD_RESET]:
             if context == 0:
                 context = _zstd_context(functions)
             if context != 0:
-                made = call_c(
-                    functions[_ZSTD_COMPRESS],
-                    (context, address(out, body), len(out) - body, address(data, records), size),
-                )
+                made = _zstd(data, records, size, out, body, context, scratch, functions)
         elif codec == _GZIP and functions[_DEFLATE] and functions[CRC32_GZIP]:
             has_stream = _begin_stream(scratch, has_stream, functions)
             if has_stream:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.releases import METADATA_VERSION, releases
 from formats.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafkalog.change.resurrection.model import MetadataRecord, Missing, Retention
-from kafkalog.change.resurrection.sources import METADATA_VERSION
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.node.cluster_image.model import BROKER, TOPIC
 
@@ -25,12 +25,9 @@ if TYPE_CHECKING:
     from kafkalog.change.resurrection.partition import Judged
     from kafkalog.change.resurrection.sources import SourceImage
 
-_FEATURE: Final = "metadata.version"
-_FEATURES: Final = {
-    "group.version": 1, "transaction.version": 2, "share.version": 1, "streams.version": 1,
-}  # fmt: skip
-"""What `kafka-storage format` of Kafka 4.3 writes besides `eligible.leader.replicas.version`."""
 _ELR: Final = "eligible.leader.replicas.version"
+_NOT_WRITTEN: Final = ("kraft.version", _ELR, METADATA_VERSION)
+"""Features without a record of the kind here, and the one whose record comes first."""
 _TRANSACTIONS: Final = 14
 """The first `metadata.version` with metadata transactions; before, all records are one batch."""
 _ATOMIC_MAX: Final = 9_000
@@ -61,13 +58,17 @@ REMOTE: Final = "remote.storage.enable"
 
 
 def feature_records(images: Sequence[SourceImage], count: int) -> Iterator[MetadataRecord]:
-    """Yield the features of the newest metadata; those of Kafka 4.3 without any.
+    """Yield the features of the newest metadata; those of a new cluster without any.
 
     Args:
         images: the metadata, newest first.
         count: how many other records there are.
     """
-    level, levels, evidence = METADATA_VERSION, _FEATURES, "what Kafka 4.3 formats"
+    release = releases()[-1]
+    level, evidence = release.metadata_version, f"what Kafka {release.name} formats"
+    levels = {
+        name: one.default for name, one in release.features.items() if name not in _NOT_WRITTEN
+    }
     if images:
         image = images[0].image
         level = max((one.image.metadata_version or 0 for one in images), default=0) or level
@@ -75,7 +76,7 @@ def feature_records(images: Sequence[SourceImage], count: int) -> Iterator[Metad
         evidence = f"the metadata log in {images[0].path}"
         if level < _TRANSACTIONS and count > _ATOMIC_MAX:
             level, evidence = _TRANSACTIONS, "so many records need metadata transactions"
-    yield _record("FeatureLevelRecord", 0, evidence, name=_FEATURE, featureLevel=level)
+    yield _record("FeatureLevelRecord", 0, evidence, name=METADATA_VERSION, featureLevel=level)
     for name, one in sorted(levels.items()):
         yield _record("FeatureLevelRecord", 0, evidence, name=name, featureLevel=one)
 

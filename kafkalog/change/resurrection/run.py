@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.releases import releases
 from formats.topic_names import TRANSACTION_STATE
 from kafkalog.change.rescue.model import manifest_object as salvage_object
 from kafkalog.change.resurrection.choice import NEW, choose, losers_of
@@ -34,7 +35,6 @@ from kafkalog.change.resurrection.records import (
 )
 from kafkalog.change.resurrection.requirements import require_read_back, require_room, require_sense
 from kafkalog.change.resurrection.sources import (
-    METADATA_VERSION,
     OldCheckpoints,
     log_dirs_of,
     source_images,
@@ -179,7 +179,7 @@ class Resurrection:
             self._topic(topic, judged, configs, replaced)
             records += topic_records(
                 topic, judged, configs, self._options, self.summary.directory_id,
-                level=level or METADATA_VERSION,
+                level=level or releases()[-1].metadata_version,
             )  # fmt: skip
         records += other_records(self._images)
         self._finish(chosen, records)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind, partition_of
+from formats.releases import metadata_levels, releases
 from kafkalog.errors import (
     CorruptDataError,
     DataError,
@@ -25,7 +26,6 @@ from kafkalog.model import LogView
 from kafkalog.node.cluster_image.reader import metadata_partition
 from kafkalog.node.identity import cluster_id_of
 from kafkalog.node.remote_logs import with_remote_parts
-from kafkalog.node.state.image_tree import RELEASES
 from kafkalog.node.state.metadata import read_metadata
 from kafkalog.node.targets import open_targets, partitions_of, unlisted_of
 from kafkalog.node.view import show_now
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from kafkalog.change.resurrection.choice import Candidate
     from kafkalog.files.log_dir import AnyPath
     from kafkalog.node.cluster_image import ClusterImage
-
-METADATA_VERSION: Final = 30
-"""`metadata.version` of Kafka 4.3: the newest that its brokers start with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +166,12 @@ def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
             hint="Give another broker's log directory, --as-of-metadata, or --salvage to take what "
             "can be read.",
         )
-    if (image.metadata_version or 0) > METADATA_VERSION or image.unknown:
-        version = image.metadata_version
-        named = f" ({RELEASES[version]})" if version in RELEASES else ""
+    version, known = image.metadata_version or 0, releases()[-1]
+    if version > known.metadata_version or image.unknown:
+        name = metadata_levels().get(version)
         raise UnsupportedDataError(
-            f"The metadata are of a later Kafka: metadata.version is {version}{named}, Kafka 4.3 "
-            f"knows {METADATA_VERSION}.",
+            f"The metadata are of a later Kafka: metadata.version is {version}"
+            f"{f' ({name})' if name else ''}, Kafka {known.name} knows {known.metadata_version}.",
             path=found.path,
         )
     return SourceImage(log_dir.path, cluster_id_of(log_dir.path), image)

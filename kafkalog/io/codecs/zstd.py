@@ -123,7 +123,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
 
 
 def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
-    """Return one frame, without content size, as streamed by zstd-jni."""
+    """Return the frame of Kafka's stream: its size is not known ahead, and `flush` ends a block."""
     del magic
     level = _DEFAULT_LEVEL if level is None else level
     kept = getattr(_kept, "compressor", None)
@@ -135,6 +135,7 @@ def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
         # Compressors of high levels take too much memory to be kept per thread.
         _kept.compressor = kept if level == _DEFAULT_LEVEL else None
     compressor = kept[1]
-    compressor.set_pledged_input_size(len(data))
-    compressed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
-    return compressed
+    head: bytes = compressor.compress(data, compressor.CONTINUE)
+    body: bytes = compressor.flush(compressor.FLUSH_BLOCK)
+    end: bytes = compressor.flush(compressor.FLUSH_FRAME)
+    return head + body + end

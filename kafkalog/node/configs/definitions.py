@@ -6,20 +6,21 @@ Follows `LogConfig`, `ServerTopicConfigSynonyms`, `ServerLogConfigs`, `ConfigDef
 
 from __future__ import annotations
 
+import importlib.resources
 import re
 import sys
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from formats.constants import COMPRESSION_NAMES, INT32_MAX, INT64_MAX
+from formats.constants import INT32_MAX, INT64_MAX
 from formats.late_classes import dataclass
 from kafkalog.log.producers import EXPIRATION_MS
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Value = int | float | bool | str | tuple[str, ...]
 """A config's value; lists are tuples."""
-
-_MINUTE_MS: Final = 60_000
-_HOUR_MS: Final = 3_600_000
 
 
 class Kind(StrEnum):
@@ -64,7 +65,7 @@ class Definition:
         choices: allowed words, empty if any word is allowed.
         replaced_by: a name that takes precedence if both are set.
         is_of_broker: whether it is a config of brokers only, not of topics.
-        is_later: whether Kafka 4.4 has brought it.
+        since: the release that brought it, None if kafkalog follows no older one.
     """
 
     name: str
@@ -76,94 +77,66 @@ class Definition:
     choices: tuple[str, ...] = ()
     replaced_by: str | None = None
     is_of_broker: bool = False
-    is_later: bool = False
+    since: str | None = None
 
 
-def _plain(*names: str) -> tuple[Synonym, ...]:
-    return tuple(Synonym(name) for name in names)
-
-
-def _hours(name: str) -> Synonym:
-    return Synonym(name, _HOUR_MS, Kind.INT)
-
-
-_RETENTION_MS: Final = (
-    Synonym("log.retention.ms", negative_means_unlimited=True),
-    Synonym("log.retention.minutes", _MINUTE_MS, Kind.INT, negative_means_unlimited=True),
-    Synonym("log.retention.hours", _HOUR_MS, Kind.INT, negative_means_unlimited=True),
-)
-_WEEK_MS: Final = 168 * _HOUR_MS  # `log.retention.hours` and `log.roll.hours` by default
-_CODECS: Final = ("uncompressed", *COMPRESSION_NAMES[:0:-1], "producer")
-_INT, _LONG, _BOOLEAN = Kind.INT, Kind.LONG, Kind.BOOLEAN
-
-_ALL: Final = (
-    Definition("cleanup.policy", Kind.LIST, ("delete",), _plain("log.cleanup.policy"),
-               choices=("compact", "delete")),
-    Definition("compression.gzip.level", _INT, -1, _plain("compression.gzip.level"), -1, 9),
-    Definition("compression.lz4.level", _INT, 9, _plain("compression.lz4.level"), 1, 17),
-    Definition("compression.type", Kind.STRING, "producer", _plain("compression.type"),
-               choices=_CODECS),
-    Definition("compression.zstd.level", _INT, 3, _plain("compression.zstd.level"), -131072, 22),
-    Definition("delete.retention.ms", _LONG, 86_400_000,
-               _plain("log.cleaner.delete.retention.ms"), 0),
-    Definition("file.delete.delay.ms", _LONG, 60_000, _plain("log.segment.delete.delay.ms"), 0),
-    Definition("flush.messages", _LONG, INT64_MAX, _plain("log.flush.interval.messages"), 1),
-    Definition("flush.ms", _LONG, INT64_MAX,
-               _plain("log.flush.interval.ms", "log.flush.scheduler.interval.ms"), 0),
-    Definition("follower.replication.throttled.replicas", Kind.LIST, ()),
-    Definition("index.interval.bytes", _INT, 4096, _plain("log.index.interval.bytes"), 0),
-    Definition("leader.replication.throttled.replicas", Kind.LIST, ()),
-    Definition("local.retention.bytes", _LONG, -2, _plain("log.local.retention.bytes"), -2),
-    Definition("local.retention.ms", _LONG, -2, _plain("log.local.retention.ms"), -2),
-    Definition("max.compaction.lag.ms", _LONG, INT64_MAX,
-               _plain("log.cleaner.max.compaction.lag.ms"), 1),
-    Definition("max.decompressed.message.bytes", _INT, INT32_MAX - 8,
-               _plain("max.decompressed.message.bytes"), 1, is_later=True),
-    Definition("max.message.bytes", _INT, 1_048_588, _plain("message.max.bytes"), 0),
-    Definition("message.timestamp.after.max.ms", _LONG, _HOUR_MS,
-               _plain("log.message.timestamp.after.max.ms"), 0),
-    Definition("message.timestamp.before.max.ms", _LONG, INT64_MAX,
-               _plain("log.message.timestamp.before.max.ms"), 0),
-    Definition("message.timestamp.type", Kind.STRING, "CreateTime",
-               _plain("log.message.timestamp.type"), choices=("CreateTime", "LogAppendTime")),
-    Definition("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
-               _plain("log.cleaner.min.cleanable.ratio"), 0, 1),
-    Definition("min.compaction.lag.ms", _LONG, 0, _plain("log.cleaner.min.compaction.lag.ms"), 0),
-    Definition("min.insync.replicas", _INT, 1, _plain("min.insync.replicas"), 1),
-    Definition("preallocate", _BOOLEAN, False, _plain("log.preallocate")),
-    Definition("remote.copy.lag.bytes", _LONG, -1, _plain("log.remote.copy.lag.bytes"), -1,
-               is_later=True),
-    Definition("remote.copy.lag.ms", _LONG, 0, _plain("log.remote.copy.lag.ms"), -1, is_later=True),
-    Definition("remote.log.copy.disable", _BOOLEAN, False),
-    Definition("remote.log.delete.on.disable", _BOOLEAN, False),
-    Definition("remote.storage.enable", _BOOLEAN, False),
-    Definition("retention.bytes", _LONG, -1, _plain("log.retention.bytes")),
-    Definition("retention.ms", _LONG, _WEEK_MS, _RETENTION_MS, -1),
-    # Brokers before 4.1 accepted 14 and more, and such topics live on; 4.1 requires 1 MiB.
-    Definition("segment.bytes", _INT, 1 << 30, _plain("log.segment.bytes"), 14,
-               replaced_by="internal.segment.bytes"),
-    Definition("segment.index.bytes", _INT, 10 << 20, _plain("log.index.size.max.bytes"), 4),
-    Definition("segment.jitter.ms", _LONG, 0,
-               (Synonym("log.roll.jitter.ms"), _hours("log.roll.jitter.hours")), 0),
-    Definition("segment.ms", _LONG, _WEEK_MS,
-               (Synonym("log.roll.ms"), _hours("log.roll.hours")), 1),
-    Definition("unclean.leader.election.enable", _BOOLEAN, False,
-               _plain("unclean.leader.election.enable")),
-    Definition("log.cleaner.backoff.ms", _LONG, 15_000, low=0, is_of_broker=True),
-    Definition("log.cleaner.dedupe.buffer.size", _LONG, 128 << 20, is_of_broker=True),
-    Definition("log.cleaner.enable", _BOOLEAN, True, is_of_broker=True),
+_BROKERS: Final = (
+    Definition("log.cleaner.backoff.ms", Kind.LONG, 15_000, low=0, is_of_broker=True),
+    Definition("log.cleaner.dedupe.buffer.size", Kind.LONG, 128 << 20, is_of_broker=True),
+    Definition("log.cleaner.enable", Kind.BOOLEAN, True, is_of_broker=True),
     Definition("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, sys.float_info.max,
                is_of_broker=True),
-    Definition("log.cleaner.threads", _INT, 1, low=0, is_of_broker=True),
-    Definition("log.initial.task.delay.ms", _LONG, 30_000, low=0, is_of_broker=True),
-    Definition("log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, low=1,
-               is_of_broker=True),
-    Definition("producer.id.expiration.ms", _INT, EXPIRATION_MS, low=1, is_of_broker=True),
-    Definition("remote.log.storage.system.enable", _BOOLEAN, False, is_of_broker=True),
+    Definition("log.cleaner.threads", Kind.INT, 1, low=0, is_of_broker=True),
+    Definition("log.initial.task.delay.ms", Kind.LONG, 30_000, low=0, is_of_broker=True),
+    Definition("log.retention.check.interval.ms", Kind.LONG, 5 * 60_000, low=1, is_of_broker=True),
+    Definition("producer.id.expiration.ms", Kind.INT, EXPIRATION_MS, low=1, is_of_broker=True),
+    Definition("remote.log.storage.system.enable", Kind.BOOLEAN, False, is_of_broker=True),
 )  # fmt: skip
+_INTERNAL_SIZE: Final = "internal.segment.bytes"
+_UNLIMITED: Final = "log.retention."
+"""Begins the names of a broker for which any negative number means no limit."""
 
-DEFINITIONS: Final = {definition.name: definition for definition in _ALL}
-"""Name to definition of every topic config, and of the broker's own configs that matter here."""
+
+def _definitions() -> Iterator[Definition]:
+    """Yield the definitions of `formats/configs.txt` for topics, and the broker's own."""
+    text = importlib.resources.files("formats").joinpath("configs.txt").read_text("utf-8")
+    for line in text.splitlines():
+        if not line.startswith("topics |"):
+            continue
+        _, name, kind_name, default, valid, synonyms, since = line.split(" | ")
+        if name == _INTERNAL_SIZE:
+            continue
+        kind = Kind(kind_name)
+        bounds = re.match(r"\[(-?\d+),\.\.\.(?:,(\d+))?\](?: or (-\d+))?", valid)
+        low, high, other = map(_number, bounds.groups()) if bounds else (None, None, None)
+        words = re.fullmatch(r"\[([A-Za-z0-9_]+(?:, [A-Za-z0-9_]+)+)\]", valid)
+        # Brokers before 4.1 accepted 14 and more, and such topics live on; 4.1 requires 1 MiB.
+        is_size = name == "segment.bytes"
+        yield Definition(
+            name,
+            kind,
+            _typed(kind, default.strip("[]")),
+            tuple(map(_synonym, synonyms.split(", "))) if synonyms != "-" else (),
+            14 if is_size else low if other is None else other,
+            high,
+            tuple(words[1].split(", ")) if words else (),
+            replaced_by=_INTERNAL_SIZE if is_size else None,
+            since=None if since == "-" else since,
+        )
+    yield from _BROKERS
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _synonym(text: str) -> Synonym:
+    """Parse a broker's name for a config: its unit follows as `*60000`."""
+    name, _, factor = text.partition("*")
+    unlimited = name.startswith(_UNLIMITED) and not name.endswith("bytes")
+    if not factor:
+        return Synonym(name, negative_means_unlimited=unlimited)
+    return Synonym(name, int(factor), Kind.INT, negative_means_unlimited=unlimited)
 
 
 def value_text(value: object) -> str:
@@ -179,12 +152,6 @@ def names_of(definition: Definition) -> tuple[Synonym, ...]:
     if definition.replaced_by is not None:
         names.insert(0, Synonym(definition.replaced_by))
     return tuple(dict.fromkeys(names))
-
-
-KNOWN_NAMES: Final = frozenset(
-    name.name for definition in _ALL for name in names_of(definition)
-)  # fmt: skip
-"""Every name that sets a topic config."""
 
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -252,3 +219,12 @@ def _checked(definition: Definition, value: Value) -> Value:
     if definition.choices and len(set(words)) < len(words):
         raise ValueError("it repeats a value")
     return value
+
+
+DEFINITIONS: Final = {definition.name: definition for definition in _definitions()}
+"""Name to definition of every topic config, and of the broker's own configs that matter here."""
+
+KNOWN_NAMES: Final = frozenset(
+    name.name for definition in DEFINITIONS.values() for name in names_of(definition)
+)  # fmt: skip
+"""Every name that sets a topic config."""

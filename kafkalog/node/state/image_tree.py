@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from formats.releases import metadata_levels
 from kafkalog.files.payloads.java_text import java_double
 from kafkalog.node.cluster_image.model import RESOURCE_TYPES, SCRAM_MECHANISMS
 
@@ -40,14 +41,6 @@ _OPERATIONS: Final = (
     "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
 )  # fmt: skip
 _PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
-RELEASES: Final = {
-    7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0",
-    13: "3.6-IV1", 14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3",
-    19: "3.7-IV4", 20: "3.8-IV0", 21: "3.9-IV0", 22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2",
-    25: "4.0-IV3", 26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0",
-    31: "4.4-IV0",
-}  # fmt: skip
-"""Feature level of `metadata.version` to its name: `MetadataVersion`."""
 _QUOTA_NAMES: Final = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
 _DEFAULT: Final = "<default>"
 _SHORT_MAX: Final = 0x7FFF  # `Short.MAX_VALUE`
@@ -219,7 +212,9 @@ def _version_range(lowest: int, highest: int) -> str:
 
 def _features(image: ClusterImage) -> Tree:
     level = image.metadata_version
-    version = "Optional.empty" if level is None else f"Optional[{RELEASES.get(level, level)}]"
+    version = (
+        "Optional.empty" if level is None else f"Optional[{metadata_levels().get(level, level)}]"
+    )
     return {
         "metadataVersion": Leaf(version, ("feature", "metadata.version")),
         **{

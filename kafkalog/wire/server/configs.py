@@ -98,7 +98,7 @@ def _of_topic(configs: LogDirConfigs, topic: str) -> list[tuple[ConfigValue, int
         if definition.is_of_broker:
             continue
         value = of_topic[name]
-        if definition.is_later and value.source == DEFAULT_SOURCE:
+        if definition.since is not None and value.source == DEFAULT_SOURCE:
             continue  # an older broker has no such config
         other = definition.replaced_by
         if other is not None and value.set_as == other and other in own:

@@ -1,0 +1,98 @@
+"""What differs between the releases of Kafka that kafkalog follows; nothing else compares them.
+
+The levels of features come from `features.txt`; how a release behaves was seen in its classes and
+on its files.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from functools import cache
+from typing import Final
+
+from formats.late_classes import dataclass
+
+METADATA_VERSION: Final = "metadata.version"
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels of a feature in a release.
+
+    Attributes:
+        least: the smallest that its brokers start with.
+        newest: the largest in production.
+        default: that of a new cluster.
+    """
+
+    least: int
+    newest: int
+    default: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release.
+
+    Attributes:
+        name: its number, 4.4 say.
+        features: name of each feature to its levels.
+        trims_metadata_indexes: whether a clean stop cuts the indexes of the metadata log to their
+            entries, and adds the last one of the time index. `LogSegment.close` did so up to 4.3;
+            `UnifiedLog.prepareActiveSegmentForClose` does since, but nothing calls it for this log.
+        names_transaction_states: whether `kafka-dump-log` prints the state of a transaction by its
+            name, and not by its number.
+    """
+
+    name: str
+    features: dict[str, Levels]
+    trims_metadata_indexes: bool
+    names_transaction_states: bool
+
+    @property
+    def metadata_version(self) -> int:
+        """The largest `metadata.version` in production."""
+        return self.features[METADATA_VERSION].newest
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """Return all releases, the newest first."""
+    features: dict[str, dict[str, Levels]] = {}
+    for kind, *words in _lines():
+        if kind == "feature":
+            release, name, *levels = words
+            least, newest, *default = map(int, levels)
+            features.setdefault(release, {})[name] = Levels(least, newest, *default or [newest])
+    return (
+        Release(
+            "4.4", features["4.4"], trims_metadata_indexes=False, names_transaction_states=True
+        ),
+        Release(
+            "4.3", features["4.3"], trims_metadata_indexes=True, names_transaction_states=False
+        ),
+    )
+
+
+@cache
+def metadata_levels() -> dict[int, str]:
+    """Return the name of each level of `metadata.version`, 4.4-IV0 say."""
+    return {int(words[0]): words[1] for kind, *words in _lines() if kind == "level"}
+
+
+def newest() -> Release:
+    """Return the newest release."""
+    return releases()[0]
+
+
+def release_of(level: int) -> Release:
+    """Return the oldest release that knows a level of `metadata.version`; else the newest."""
+    for one in reversed(releases()):
+        if level <= one.metadata_version:
+            return one
+    return newest()
+
+
+def _lines() -> list[list[str]]:
+    text = importlib.resources.files("formats").joinpath("features.txt").read_text("utf-8")
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
