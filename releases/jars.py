@@ -27,7 +27,7 @@ def jars_of(release: str) -> list[Path]:
 
 def facts_of(release: str) -> dict[str, Any]:
     """Return what `Facts.java` prints of a release."""
-    command = ["java", "-cp", _class_path(release), HERE / "Facts.java"]
+    command = ["java", "-cp", _class_path(release), str(HERE / "Facts.java")]
     printed = subprocess.run(command, check=True, capture_output=True).stdout
     facts: dict[str, Any] = json.loads(printed)
     return facts
@@ -62,10 +62,10 @@ def methods_of(release: str, names: set[str]) -> dict[str, str]:
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         for text in re.split(r"(?m)^(?=Compiled from )", _normal(printed))[1:]:
             head, *bodies = text.split("\n\n")
-            found = re.search(r"(?:class|interface) ([\w$]+)", head)
-            for body in bodies if found else ():
+            owner = re.sub(r"(?s).*?\b(?:class|interface) ([\w$]+).*", r"\1", head)
+            for body in bodies:
                 name = body.strip().partition("\n")[0].rstrip(";")
-                methods[f"{found[1]}: {name}"] = body
+                methods[f"{owner}: {name}"] = body
     return methods
 
 

@@ -50,7 +50,7 @@ _FAMILIES: Final = (
     _Family("control", "kafka-clients",
             "values of KRaft control records: always version 0, without any frame", ()),
 )  # fmt: skip
-_BY_NAME: Final = {
+_BY_NAME: Final[dict[str, dict[str, int | None]]] = {
     "consumer-protocol": {"ConsumerProtocolSubscription": None, "ConsumerProtocolAssignment": None},
     "control": {
         "LeaderChangeMessage": 2, "SnapshotHeaderRecord": 3, "SnapshotFooterRecord": 4,
