@@ -118,7 +118,7 @@ class _Log:
                             self.odd_at = source.path, reader.position
                             return
                         break
-                    # Only up to the first that reaches the start: lower ones after it are displaced.
+                    # Only up to the first that reaches the start: lower ones later are displaced.
                     is_wanted = chunk.headers[k.LAST_OFFSET] >= start
                     if has_begun or is_wanted.any():
                         skipped = 0 if has_begun else int(is_wanted.argmax())
