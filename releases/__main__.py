@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from releases.definitions import Definition
 
+_READABLE = 20
+"""Of a class with more methods, most of which changed, the methods are not listed."""
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ROOT / "formats"
 KEPT = ("4.3.0",)
@@ -34,12 +37,12 @@ def main() -> None:
     parser.add_argument("release", help="of which the tables are, 4.5.0 say")
     parser.add_argument("--before", default=KEPT[0], help="release with which it is compared")
     given = parser.parse_args()
-    for change in [*_write(given.release), *_code(given.before, given.release)]:
+    for change in [*write(given.release), *_code(given.before, given.release)]:
         print(change)
 
 
-def _write(release: str) -> Iterator[str]:
-    """Write the tables; yield their changes."""
+def write(release: str) -> Iterator[str]:
+    """Write the tables of a release, 4.4.0 say; yield their changes as a unified diff."""
     short = release.rpartition(".")[0]
     facts = {one.rpartition(".")[0]: facts_of(one) for one in (release, *KEPT)}
     definitions = _definitions(release)
@@ -96,14 +99,26 @@ def _code(before: str, after: str) -> Iterator[str]:
         source for folder in ("formats", "kafkalog") for source in (ROOT / folder).rglob("*.py")
     )
     old, new = methods_of(before, names), methods_of(after, names)
+    equal = {name for name in old.keys() & new.keys() if old[name] == new[name]}
+    same, all_old = Counter(map(_owner, equal)), Counter(map(_owner, old))
+    rewritten = {one for one, count in all_old.items() if 2 * same[one] < count > _READABLE}
+    yield from (
+        f"rewritten {one}: {same[one]} of {all_old[one]} methods as before"
+        for one in sorted(rewritten)
+    )
     for name in sorted(old.keys() | new.keys()):
-        if old.get(name) == new.get(name) or "lambda$" in name or "$anonfun$" in name:
+        is_made = "lambda$" in name or "$anonfun$" in name
+        if name in equal or is_made or _owner(name) in rewritten:
             continue
         state = "gone" if name not in new else "new" if name not in old else "changed"
         yield f"{state:<8} {name}"
         texts = strings_of(old.get(name, "")) ^ strings_of(new.get(name, ""))
         if state == "changed":
             yield from (f"           {text[:100]}" for text in sorted(texts))
+
+
+def _owner(method: str) -> str:
+    return method.partition(":")[0].partition("$")[0]
 
 
 if __name__ == "__main__":
