@@ -122,7 +122,9 @@ class Table:
             yield made
 
     def merge(self) -> None:
-        """Merge small files, as other programs do."""
+        """Merge small files, as other programs do; runs that were killed early left none."""
+        if not self.place.exists():
+            return
         with suppress(NoSuchTableError):
             if self.form == "iceberg" and len(iceberg(self.place).inspect.files()) > 1:
                 iceberg(self.place).overwrite(iceberg(self.place).scan().to_arrow())
