@@ -210,7 +210,7 @@ def test_a_wrong_checksum_stops_no_cleaner(oracle: Oracle, tmp_path: Path) -> No
 
 
 def test_a_full_map_stops_no_cleaner(oracle: Oracle, tmp_path: Path) -> None:
-    """One segment with more keys than the map holds takes more passes, in Kafka 4.3."""
+    """One segment with more keys than the map holds takes more passes, in Kafka, too."""
     records = [record(i, b"%d" % i) for i in range(3)]
     partition = log_dir(tmp_path / "dir", batch(0, records))
     small = ("--map-bytes", "48", "--passes", "3")

@@ -1,4 +1,4 @@
-"""What the next start makes of old and odd directories, compared with Kafka 4.3's own loader."""
+"""What the next start makes of old and odd directories, compared with Kafka's own loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odd directories that no broker leaves, compared with Kafka 4.3's own loader."""
+"""Odd directories that no broker leaves, compared with Kafka's own loader."""
 
 from __future__ import annotations
 
