@@ -389,7 +389,8 @@ def test_a_store_whose_name_is_not_resolved() -> None:
     """As pyarrow says it of Google's without a network: looking for credentials takes one."""
     said = (
         "Could not create a OAuth2 access token to authenticate the request. "
-        "The underlying error message was: PerformWork() - CURL error [6]=Could not resolve hostname"
+        "The underlying error message was: "
+        "PerformWork() - CURL error [6]=Could not resolve hostname"
     )
     error = OSError(
         f"google::cloud::Status(UNAVAILABLE: {said} error_info={{reason=, metadata={{{said}}}}})"
