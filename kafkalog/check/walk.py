@@ -329,6 +329,11 @@ class Walk:
                 from kafkalog.check.batches import CheckedLog
 
                 yield from self._batches(CheckedLog(entry.path), self.level)
+                is_snapshot = entry.name.epoch is not None  # unlike `bootstrap.checkpoint`
+                if is_snapshot and not entry.size_bytes:
+                    from kafkalog.node.cluster_image.reader import empty_snapshot
+
+                    yield empty_snapshot(entry.path)
                 return
             if entry.name.kind in ENTRY_SIZES:
                 yield from size_is_multiple(entry)

@@ -21,7 +21,7 @@ from kafkalog.log.batches.selection import (
 )
 from kafkalog.log.defects import make_defect
 from kafkalog.model import Batch, Defect, Record
-from kafkalog.node.cluster_image.model import ClusterImage, Provenance, Source
+from kafkalog.node.cluster_image.model import SNAPSHOT_EMPTY, ClusterImage, Provenance, Source
 from kafkalog.node.cluster_image.replay import MetadataTransactions
 from kafkalog.node.cluster_image.replay import replay as apply_record
 
@@ -96,8 +96,7 @@ class ImageReader:
         self.image.snapshot = snapshot.name.name
         # Even one of an empty cluster begins with a header, in a batch of its own.
         if not self._apply(snapshot, Selection(to_offset=to_offset), snapshot.name.name):
-            detail = "The snapshot has no whole batch."
-            self.image.defects.append(make_defect("torn-tail", snapshot.path, detail))
+            self.image.defects.append(empty_snapshot(snapshot.path))
 
     def advance(self, to_offset: int | None = None) -> None:
         """Apply the log up to an offset, exclusive; None for all of it."""
@@ -209,3 +208,8 @@ def _items(
             yield content
         else:
             yield from content
+
+
+def empty_snapshot(path: str) -> Defect:
+    """Return the defect of a snapshot without any batch."""
+    return make_defect(SNAPSHOT_EMPTY, path, "The snapshot has no batch.")

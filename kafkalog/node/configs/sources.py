@@ -26,7 +26,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.files.log_dir import open_partition
-from kafkalog.files.text_files import read_meta_properties
+from kafkalog.files.text_files import properties_of, read_meta_properties
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import read_file
 from kafkalog.node.configs.definitions import (
@@ -322,20 +322,23 @@ class ConfigsAround:
         """Return the configs around a partition's path."""
         log_dir = os.path.dirname(file_system.absolute(partition))
         if log_dir not in self._homes:
-            self._homes[log_dir] = self._home_of(log_dir)
+            self._homes[log_dir] = home_of(log_dir, self._log_dirs)
         home = self._homes[log_dir]
         if home not in self._known:
             self._known[home] = self._sources.in_log_dir(home)
         return self._known[home]
 
-    def _home_of(self, log_dir: str) -> str:
-        if self._log_dirs in ((), (log_dir,)) or _has_metadata(log_dir):
-            return log_dir
-        node = _node_of(log_dir)
-        if node is None:
-            return log_dir
-        others = (one for one in self._log_dirs if _has_metadata(one) and _node_of(one) == node)
-        return next(others, log_dir)
+
+def home_of(log_dir: str, log_dirs: Iterable[str]) -> str:
+    """Return which of some log directories has the metadata log of a directory's node.
+
+    It is the directory itself if it has one, or if none of the others has it.
+    """
+    others = [one for one in map(file_system.absolute, log_dirs) if one != log_dir]
+    if not others or _has_metadata(log_dir) or (node := _node_of(log_dir)) is None:
+        return log_dir
+    homes = (one for one in others if _has_metadata(one) and _node_of(one) == node)
+    return next(homes, log_dir)
 
 
 def _has_metadata(log_dir: str) -> bool:
@@ -344,11 +347,10 @@ def _has_metadata(log_dir: str) -> bool:
 
 def _node_of(log_dir: str) -> tuple[str, int] | None:
     """Return the cluster and the node that a log directory names; None if it does not."""
-    with suppress(DataError):
-        found = read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
-        if found.cluster_id is not None and found.node_id is not None:
-            return found.cluster_id, found.node_id
-    return None
+    found = properties_of(log_dir)
+    if found is None or found.cluster_id is None or found.node_id is None:
+        return None
+    return found.cluster_id, found.node_id
 
 
 class LogDirConfigs:
