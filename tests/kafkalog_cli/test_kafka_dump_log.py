@@ -51,7 +51,7 @@ def test_recorded_calls_print_the_recorded_bytes(
         status = check(kafkalog, [*tool, *arguments], expected, died)
         assert status == 0 or died or not healthy(any_state), arguments
         calls += 1
-    assert calls > 10
+    assert calls > 10 or not any_state.expected.exists()  # a copy may have no dumps
 
 
 def recorded(state: State) -> list[tuple[list[str], bytes, bool]]:

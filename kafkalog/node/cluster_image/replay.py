@@ -1,8 +1,8 @@
 """Applies the records of the metadata log to an image.
 
 Follows `MetadataDelta` and the deltas of its parts, `PartitionRegistration.merge` and
-`MetadataBatchLoader` of Kafka 4.3. Where Kafka throws, the record is refused and the image stays
-as it is. Configs that Kafka 4.3 does not know are kept; Kafka drops them.
+`MetadataBatchLoader` of Kafka 4.4. Where Kafka throws, the record is refused and the image stays
+as it is. Configs that Kafka does not know are kept; it drops them.
 """
 
 from __future__ import annotations
