@@ -197,6 +197,25 @@ def test_the_past_begins_with_the_oldest_snapshot(tmp_path: Path, kafkalog: Run)
     assert [(one.before, one.after, one.origin.offset) for one in since.changes] == [("5", "9", 34)]
 
 
+def test_the_snapshot_of_formatting_comes_before_all_records(tmp_path: Path, kafkalog: Run) -> None:
+    """Since 4.4 it holds the levels of features; it says when, although no log is below it."""
+    header = batch(
+        0, [record(0, bytes.fromhex("00000003"), bytes.fromhex("00000000018bcfe5680000"))],
+        attributes=0x20,
+    )  # fmt: skip
+    root = write(tmp_path / "log", [ORDERS])
+    level = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=33)
+    snapshot = root / "__cluster_metadata-0" / f"{0:020}-{0:010}.checkpoint"
+    snapshot.write_bytes(header + batch(1, [record(0, None, level)]))
+    result = kafkalog("metadata", root, "/image", "--at", "0", "--format", "ndjson")
+    assert {row["path"]: row["text"] for row in rows(result, "metadata_leaf")}.items() >= {
+        "/image/features/metadataVersion": "Optional[4.4-IV2]",
+        "/image/provenance": "offset -1, epoch 0, time 2023-11-14T22:13:20Z[UTC]",
+    }.items()
+    assert "/topics/" not in result.stdout.decode()
+    assert "orders" in kafkalog("metadata", root).stdout.decode()
+
+
 def test_before_its_first_record_the_metadata_are_empty(log_dir: Path, kafkalog: Run) -> None:
     """The log begins at offset 0, so nothing was deleted that would have to be known."""
     result = kafkalog("metadata", log_dir, "--at", "2023-11-14T22:13:19.999Z")
