@@ -191,7 +191,7 @@ class _MetadataLog:
         if reader.pending_from is not None:
             end = reader.pending_from
         found = last_batch(self._partition, end)
-        for snapshot in self._snapshots if found.offset < reader.start - 1 else ():
+        for snapshot in self._snapshots if found.offset < reader.start else ():
             if snapshot.name.offset == reader.start:
                 last = _header(snapshot).get("lastContainedLogTimestamp", -1)
                 return Provenance(reader.start - 1, snapshot.name.epoch or 0, last)

@@ -17,6 +17,7 @@ from formats.topic_names import TRANSACTION_STATE
 from kafkalog.errors import DataError, GoneError, KafkaLogError, NotFoundError
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
+from kafkalog.files.payloads.message_text import TRANSACTION_STATES
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
 from kafkalog.log.living import answered, listed_now
@@ -43,10 +44,6 @@ TIMEOUT_MS: Final = 900_000
 """Default of `transaction.max.timeout.ms`."""
 _GRACE_MS: Final = 300_000
 """What `find-hanging` adds to it."""
-_STATES: Final = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
-    "PrepareEpochFence",
-)  # fmt: skip
 _PREPARED: Final = {"PrepareCommit", "PrepareAbort"}
 _EPOCH_IS_RAISED: Final = 2
 _OVER: Final = {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
@@ -344,7 +341,9 @@ def _transactional_id(
         name,
         value["producerId"],
         value["producerEpoch"],
-        _STATES[status] if 0 <= status < len(_STATES) else f"{_UNKNOWN}({status})",
+        TRANSACTION_STATES[status]
+        if 0 <= status < len(TRANSACTION_STATES)
+        else f"{_UNKNOWN}({status})",
         value["transactionTimeoutMs"],
         value["transactionStartTimestampMs"],
         value["transactionLastUpdateTimestampMs"],
