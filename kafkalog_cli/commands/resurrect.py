@@ -40,6 +40,9 @@ def resurrect(
     node_id: Annotated[int, typer.Option(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
+    kafka: Annotated[str | None, typer.Option(
+        "--kafka", metavar="4.4|4.3", help="The release that is to start; the newest by default.",
+    )] = None,
     cluster_id: Annotated[str | None, typer.Option(
         "--cluster-id", metavar="ID|new", help="Id of the new cluster; random by default.",
     )] = None,
@@ -96,7 +99,7 @@ def resurrect(
     form: opt.FormatOption = Format.TABLE,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Make a new log directory that Kafka 4.3 can start from, using only what is on disk.
+    """Make a new log directory that Kafka can start from, using only what is on disk.
 
     The sources are only read, and no broker may run on them: log directories of one or several
     brokers, single partitions, results of salvage. Of several copies of a partition, the one with
@@ -158,6 +161,7 @@ def resurrect(
         prefer=tuple(prefer or ()),
         salvage=salvage,
         properties_out=properties_out,
+        kafka=kafka,
     )
     if place is None:
         return _in_place(

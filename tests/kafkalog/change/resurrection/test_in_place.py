@@ -175,7 +175,7 @@ def deleted_topic(root: Path) -> None:
 
 
 def later(root: Path) -> None:
-    feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=31)
+    feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=33)
     write_metadata(of_a_cluster(root), feature)
 
 
@@ -209,7 +209,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
     "backup taken": (full_backup, (), 4, "The directory is not empty"),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "bad epochs": (bad_epochs, (), 6, "The second line says 7 entries; the file has 0."),
-    "later": (later, NEW, 5, "metadata.version is 31"),
+    "downgrade": (later, (*NEW, "--kafka", "4.3"), 4, "metadata.version is 33"),
     "empty": (empty, (), 3, "No partition is found."),
     "topic": (copied, ("--topic", "t"), 2, "--topic and --in-place exclude each other."),
     "rename": (copied, ("--rename", "t=v"), 2, "--rename and --in-place exclude each other."),
