@@ -168,10 +168,11 @@ def java(
     stdin: str = "",
     options: tuple[str, ...] = JVM_OPTIONS,
     seconds_max: float = HANG_S,
+    release: str = RELEASE,
 ) -> str:
     """Run a class of the harness to its end and return its stdout."""
     done = subprocess.run(
-        java_command(main, *args, options=options),
+        java_command(main, *args, options=options, release=release),
         cwd=cwd,
         input=stdin,
         capture_output=True,

@@ -1,0 +1,102 @@
+"""A broker starts on a resurrected directory of its own release, and of an older one.
+
+Clients get the answers that a broker gave them from the source: records, offsets, groups of each
+protocol, transactional ids, ACLs, SCRAM users, quotas, configs and levels of features.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from formats.releases import releases
+from tests.kafka import broker_data
+from tests.kafka.booted import Brokers, Life, life, require_growth, require_metadata, resurrect
+from tests.kafka.conftest import run_group_moments
+from tests.kafkalog.change.resurrection.test_resurrect import log_of, make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.booted import Run
+    from tests.kafka.conftest import GroupMoments
+
+pytestmark = pytest.mark.kafka
+
+NEWER, OLDER = (one.name for one in releases())
+KINDS = ("acls", "groups", "quotas", "scram", "topics")
+
+
+def require_same_answers(
+    source: Brokers, target: Brokers, kafkalog: Run, written: Path, to: Path, release: str
+) -> None:
+    """Require that a release answers from a resurrected directory as a broker did from its source.
+
+    Args:
+        source: runs a broker on a copy of the source.
+        target: runs a broker of the release.
+        written: what `GroupMoments` left: the log directory and the properties.
+        to: an empty directory.
+        release: the release of the target.
+    """
+    copy = to / "copy"
+    shutil.copytree(written / "log", copy)
+    properties, configs = written / "server.properties", {"log.dirs": str(copy)}
+    with Life(source, properties, copy, to / "told-by-the-source", configs) as old:
+        before = old.observe({})
+    assert all(before.report[kind] for kind in KINDS)
+    truths = {name: one for name, one in before.truths().items() if not name.startswith("__")}
+    resurrect(kafkalog, to / "new", written / "log", release=release)
+    with life(target, to / "new") as first:
+        told = first.observe(truths)
+        told.require(truths)
+        require_metadata(told, before)
+        assert first.go_on(truths) == {}
+    with life(target, to / "new", 2) as second:
+        require_growth(second.observe({}), truths)
+
+
+def test_it_answers_as_the_source_did(
+    brokers: Brokers, kafkalog: Run, group_moments: GroupMoments, tmp_path: Path
+) -> None:
+    require_same_answers(
+        brokers, brokers, kafkalog, group_moments.root, tmp_path, broker_data.RELEASE
+    )
+
+
+@pytest.mark.thorough(
+    "tests/kafka/test_resurrected_releases.py::test_it_answers_as_the_source_did"
+)
+def test_a_newer_release_answers_as_the_older_one_did(
+    java_tools: None,  # noqa: ARG001
+    kafkalog: Run,
+    tmp_path: Path,
+) -> None:
+    """Levels of features stay those of the older release."""
+    for release in (OLDER, NEWER):
+        broker_data.build(release)
+    written = run_group_moments(tmp_path / "written", OLDER).root
+    (tmp_path / "to").mkdir()
+    with Brokers(tmp_path, OLDER) as old, Brokers(tmp_path, NEWER) as new:
+        require_same_answers(old, new, kafkalog, written, tmp_path / "to", NEWER)
+
+
+@pytest.mark.thorough(
+    "tests/kafkalog/change/resurrection/test_refused_resurrections.py::test_what_is_refused"
+)
+def test_an_older_release_refuses_what_was_made_for_the_newer_one(
+    java_tools: None,  # noqa: ARG001
+    kafkalog: Run,
+    tmp_path: Path,
+) -> None:
+    """It makes no partition a stray: the reason for `bootstrap.checkpoint` in either release."""
+    broker_data.build(OLDER)
+    make(tmp_path / "a", "t-0", log_of(5))
+    resurrect(kafkalog, tmp_path / "new", tmp_path / "a", release=NEWER)
+    before = {path.name for path in (tmp_path / "new" / "log").iterdir() if path.is_dir()}
+    with Brokers(tmp_path, OLDER) as old, pytest.raises(broker_data.HarnessError, match="level 33"):
+        life(old, tmp_path / "new").__enter__()
+    after = {path.name for path in (tmp_path / "new" / "log").iterdir() if path.is_dir()}
+    assert after == before | {"__cluster_metadata-0"}
