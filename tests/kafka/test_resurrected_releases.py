@@ -66,9 +66,7 @@ def test_it_answers_as_the_source_did(
     )
 
 
-@pytest.mark.thorough(
-    "tests/kafka/test_resurrected_releases.py::test_it_answers_as_the_source_did"
-)
+@pytest.mark.thorough("tests/kafka/test_resurrected_releases.py::test_it_answers_as_the_source_did")
 def test_a_newer_release_answers_as_the_older_one_did(
     java_tools: None,  # noqa: ARG001
     kafkalog: Run,

@@ -1,9 +1,12 @@
 """The metadata of the new cluster as records: features, topics, partitions, configs and the rest.
 
-Follows `ActivationRecordsGenerator` of Kafka 4.3, which appends the records of a
-`bootstrap.checkpoint` to an empty metadata log. Without the feature `eligible.leader.replicas`, and
-with a leader in each record, all partitions are led as soon as the broker is registered; with the
-feature, its first registration empties each ISR.
+Follows `ActivationRecordsGenerator` of Kafka 4.4 and 4.3, which appends the records of a
+`bootstrap.checkpoint` to an empty metadata log. `kafka-storage format` of 4.4 writes a snapshot at
+offset 0 in its place, which 4.4 reads first. It is not written here: 4.3 passes over it, begins
+with empty metadata, and makes each partition a stray.
+
+Without the feature `eligible.leader.replicas`, and with a leader in each record, all partitions are
+led as soon as the broker is registered; with the feature, its first registration empties each ISR.
 """
 
 from __future__ import annotations
