@@ -27,12 +27,12 @@ class Oracle:
 
     def __init__(self, cwd: Path, release: str = broker_data.RELEASE) -> None:
         self._cwd = cwd
-        self._release = release
+        self.release = release
 
     def __enter__(self) -> Self:
         self._stderr = tempfile.TemporaryFile("a+")  # closed with the process
         self._process = subprocess.Popen(
-            broker_data.java_command(*self.command, options=self.options, release=self._release),
+            broker_data.java_command(*self.command, options=self.options, release=self.release),
             cwd=self._cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
