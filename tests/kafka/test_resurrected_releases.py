@@ -6,6 +6,8 @@ protocol, transactional ids, ACLs, SCRAM users, quotas, configs and levels of fe
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,15 @@ import pytest
 
 from formats.releases import releases
 from tests.kafka import broker_data
-from tests.kafka.booted import Brokers, Life, life, require_growth, require_metadata, resurrect
+from tests.kafka.booted import (
+    Brokers,
+    Life,
+    life,
+    read_records,
+    require_growth,
+    require_metadata,
+    resurrect,
+)
 from tests.kafka.conftest import run_group_moments
 from tests.kafkalog.change.resurrection.test_resurrect import log_of, make
 
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 NEWER, OLDER = (one.name for one in releases())
+NOT_KEPT = ("eligible.leader.replicas.version", "kraft.version")
 KINDS = ("acls", "groups", "quotas", "scram", "topics")
 
 
@@ -64,6 +75,46 @@ def test_it_answers_as_the_source_did(
     require_same_answers(
         brokers, brokers, kafkalog, group_moments.root, tmp_path, broker_data.RELEASE
     )
+
+
+def test_what_only_the_newest_release_has_comes_along(
+    newest_harness: str, kafkalog: Run, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Groups with a dead letter queue, `share.version` 2, an ACL for a range of addresses."""
+    recorded = corpus_dir / f"kafka-{NEWER}" / f"features-{NEWER}"
+    expected = recorded.with_suffix(f"{recorded.suffix}.expected")
+    admin = json.loads((expected / "admin.json").read_text())
+    resurrect(kafkalog, tmp_path / "new", recorded, release=NEWER)
+    with Brokers(tmp_path, newest_harness) as brokers, life(brokers, tmp_path / "new") as first:
+        told = first.observe({})
+    report = told.report
+    assert report["acls"] == sorted(admin["acls"])
+    assert report["groups"].keys() == admin["groups"].keys()
+    for name, group in admin["groups"].items():
+        assert {one: report["groups"][name][one] for one in ("type", "state")} == {
+            one: group[one] for one in ("type", "state")
+        }
+        if group["type"] != "Streams":  # BrokerReport asks for none
+            offsets = report["groups"][name]["offsets"]
+            committed = group.get("startOffsets") or group["committed"]
+            assert {one: committed_numbers(text) for one, text in committed.items()} == {
+                one: [number for number in numbers if isinstance(number, int) and number >= 0]
+                for one, numbers in offsets.items()
+            }
+    assert report["features"] == {
+        name: level for name, level in admin["features"].items() if name not in NOT_KEPT
+    }
+    assert {name: one["id"] for name, one in report["topics"].items()} == {
+        name: one["topicId"] for name, one in admin["topics"].items()
+    }
+    for path in (expected / "records").glob("*.ndjson"):
+        records = read_records(path)
+        assert told.records(path.stem)[: len(records)] == records, path.stem
+
+
+def committed_numbers(text: str) -> list[int]:
+    """Return the numbers that `OffsetAndMetadata` or `SharePartitionOffsetInfo` prints."""
+    return [int(number) for number in re.findall(r"(?:[oO]ffset|leaderEpoch|lag)=(\d+)", text)]
 
 
 @pytest.mark.thorough("tests/kafka/test_resurrected_releases.py::test_it_answers_as_the_source_did")

@@ -143,6 +143,7 @@ class Resurrection:
         progress: Callable[[int], None] | None,
     ) -> None:
         log_dir = os.path.join(os.path.realpath(destination), LOG_ROOT)
+        self._release = release_for(options)
         self.summary = ResurrectSummary(
             destination,
             directory is None,
@@ -150,7 +151,7 @@ class Resurrection:
             cluster_id=_id_or_new(options.cluster_id),
             directory_id=new_id(),
             node_id=options.node_id,
-            kafka=release_for(options).name,
+            kafka=self._release.name,
             metadata_from=tuple(one.path for one in images),
             left_over_removed=directory is not None and directory.left_over_removed,
         )
@@ -158,7 +159,6 @@ class Resurrection:
         self._directory = directory
         self._manifest = manifest
         self._options = options
-        self._release = release_for(options)
         self._images = images
         self._tell = tell
         self._copier = PartitionCopier(

@@ -187,10 +187,11 @@ def _require_known(image: ClusterImage, release: Release, path: str) -> None:
     if not above:
         return
     name, level = above[0], levels[above[0]]
-    told = metadata_levels().get(level) if name == METADATA_VERSION else None
+    level_name = metadata_levels().get(level) if name == METADATA_VERSION else None
     message = (
-        f"The metadata are of a later Kafka: {name} is {level}{f' ({told})' if told else ''}, "
-        f"Kafka {release.name} knows {_newest(release, name) or 'no such feature'}."
+        f"The metadata are of a later Kafka: {name} is {level}"
+        f"{f' ({level_name})' if level_name else ''}, Kafka {release.name} knows "
+        f"{_newest(release, name) or 'no such feature'}."
     )
     for one in reversed(releases()):
         if all(level <= _newest(one, name) for name, level in levels.items()):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.files import text_files as tf
+from kafkalog.node.cluster_image.snapshot import snapshot_batches
 from kafkalog.node.state.metadata import metadata
 from tests.builders import flip
 from tests.kafkalog.change.resurrection.test_into import files
@@ -110,8 +111,10 @@ def test_undo_restores_every_byte(
 
 
 def test_a_metadata_log_is_read_and_emptied(tmp_path: Path, kafkalog: Any) -> None:
-    """KRaft only reads `bootstrap.checkpoint` if its log is empty."""
+    """KRaft only reads `bootstrap.checkpoint` if its log is empty, and 4.4 a snapshot before it."""
     log_dir = of_a_cluster(tmp_path)
+    formatted = f"{0:020}-{0:010}.checkpoint"
+    (log_dir / "__cluster_metadata-0" / formatted).write_bytes(b"".join(snapshot_batches([], 0)))
     assert in_place(kafkalog, log_dir, "--cluster-id", "new").status == 0
     assert list((log_dir / "__cluster_metadata-0").iterdir()) == []
     assert metadata(log_dir / "bootstrap.checkpoint").image.topics == {"t": TOPIC_ID}
