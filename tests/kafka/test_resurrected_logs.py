@@ -188,8 +188,9 @@ def require_groups(told: Told, expected: Path) -> None:
         }, name
 
 
-UNREADABLE = ("magic_3", "offset_backwards")
-"""Kafka starts on them, but a consumer stops at a batch, or leaves one out."""
+UNREADABLE = ("magic_3", "offset_backwards", "txnindex_version_7")
+"""Kafka starts on them, but a consumer stops at a batch, or leaves one out; 4.4 does not start on
+the last."""
 
 
 def test_logs_that_kafka_recovered_are_served(
