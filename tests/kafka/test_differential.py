@@ -69,7 +69,7 @@ def _require_the_same(
         assert not report.differences, f"{len(report.differences)} of {share} differ\n{report}"
         seen += report.seen
         done += report.cases
-    tell(f"{subject}, Kafka {oracle.release}: {done} cases: {dict(seen)}")
+    tell(f"{subject}, Kafka {oracle.release.name}: {done} cases: {dict(seen)}")
     assert EXPECTED[subject] <= set(seen), (first, seen)
 
 
