@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.releases import releases
-from tests.kafka import broker_data
+from formats.releases import newest
 from tests.kafka.booted import (
     Brokers,
     Life,
@@ -24,6 +23,7 @@ from tests.kafka.booted import (
     require_metadata,
     resurrect,
 )
+from tests.kafka.broker_data import HarnessError
 from tests.kafka.conftest import run_group_moments
 from tests.kafkalog.change.resurrection.test_resurrect import log_of, make
 
@@ -35,22 +35,21 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-NEWER, OLDER = (one.name for one in releases())
+NEWEST = newest().name
 NOT_KEPT = ("eligible.leader.replicas.version", "kraft.version")
 KINDS = ("acls", "groups", "quotas", "scram", "topics")
 
 
 def require_same_answers(
-    source: Brokers, target: Brokers, kafkalog: Run, written: Path, to: Path, release: str
+    source: Brokers, target: Brokers, kafkalog: Run, written: Path, to: Path
 ) -> None:
-    """Require that a release answers from a resurrected directory as a broker did from its source.
+    """Require that a broker answers from a resurrected directory as another did from its source.
 
     Args:
         source: runs a broker on a copy of the source.
-        target: runs a broker of the release.
+        target: runs a broker on the new directory.
         written: what `GroupMoments` left: the log directory and the properties.
         to: an empty directory.
-        release: the release of the target.
     """
     copy = to / "copy"
     shutil.copytree(written / "log", copy)
@@ -59,7 +58,7 @@ def require_same_answers(
         before = old.observe({})
     assert all(before.report[kind] for kind in KINDS)
     truths = {name: one for name, one in before.truths().items() if not name.startswith("__")}
-    resurrect(kafkalog, to / "new", written / "log", release=release)
+    resurrect(kafkalog, to / "new", written / "log", release=target.release)
     with life(target, to / "new") as first:
         told = first.observe(truths)
         told.require(truths)
@@ -72,19 +71,17 @@ def require_same_answers(
 def test_it_answers_as_the_source_did(
     brokers: Brokers, kafkalog: Run, group_moments: GroupMoments, tmp_path: Path
 ) -> None:
-    require_same_answers(
-        brokers, brokers, kafkalog, group_moments.root, tmp_path, broker_data.RELEASE
-    )
+    require_same_answers(brokers, brokers, kafkalog, group_moments.root, tmp_path)
 
 
 def test_what_only_the_newest_release_has_comes_along(
     newest_harness: str, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:
     """Groups with a dead letter queue, `share.version` 2, an ACL for a range of addresses."""
-    recorded = corpus_dir / f"kafka-{NEWER}" / f"features-{NEWER}"
+    recorded = corpus_dir / f"kafka-{NEWEST}" / f"features-{NEWEST}"
     expected = recorded.with_suffix(f"{recorded.suffix}.expected")
     admin = json.loads((expected / "admin.json").read_text())
-    resurrect(kafkalog, tmp_path / "new", recorded, release=NEWER)
+    resurrect(kafkalog, tmp_path / "new", recorded, release=NEWEST)
     with Brokers(tmp_path, newest_harness) as brokers, life(brokers, tmp_path / "new") as first:
         told = first.observe({})
     report = told.report
@@ -119,33 +116,27 @@ def committed_numbers(text: str) -> list[int]:
 
 @pytest.mark.thorough("tests/kafka/test_resurrected_releases.py::test_it_answers_as_the_source_did")
 def test_a_newer_release_answers_as_the_older_one_did(
-    java_tools: None,  # noqa: ARG001
-    kafkalog: Run,
-    tmp_path: Path,
+    older_harness: str, newest_harness: str, kafkalog: Run, tmp_path: Path
 ) -> None:
     """Levels of features stay those of the older release."""
-    for release in (OLDER, NEWER):
-        broker_data.build(release)
-    written = run_group_moments(tmp_path / "written", OLDER).root
+    written = run_group_moments(tmp_path / "written", older_harness).root
     (tmp_path / "to").mkdir()
-    with Brokers(tmp_path, OLDER) as old, Brokers(tmp_path, NEWER) as new:
-        require_same_answers(old, new, kafkalog, written, tmp_path / "to", NEWER)
+    with Brokers(tmp_path, older_harness) as old, Brokers(tmp_path, newest_harness) as new:
+        require_same_answers(old, new, kafkalog, written, tmp_path / "to")
 
 
 @pytest.mark.thorough(
     "tests/kafkalog/change/resurrection/test_refused_resurrections.py::test_what_is_refused"
 )
 def test_an_older_release_refuses_what_was_made_for_the_newer_one(
-    java_tools: None,  # noqa: ARG001
-    kafkalog: Run,
-    tmp_path: Path,
+    older_harness: str, kafkalog: Run, tmp_path: Path
 ) -> None:
     """It makes no partition a stray: the reason for `bootstrap.checkpoint` in either release."""
-    broker_data.build(OLDER)
     make(tmp_path / "a", "t-0", log_of(5))
-    resurrect(kafkalog, tmp_path / "new", tmp_path / "a", release=NEWER)
+    resurrect(kafkalog, tmp_path / "new", tmp_path / "a", release=NEWEST)
     before = {path.name for path in (tmp_path / "new" / "log").iterdir() if path.is_dir()}
-    with Brokers(tmp_path, OLDER) as old, pytest.raises(broker_data.HarnessError, match="level 33"):
+    level = f"level {newest().metadata_version}"
+    with Brokers(tmp_path, older_harness) as old, pytest.raises(HarnessError, match=level):
         life(old, tmp_path / "new").__enter__()
     after = {path.name for path in (tmp_path / "new" / "log").iterdir() if path.is_dir()}
     assert after == before | {"__cluster_metadata-0"}
