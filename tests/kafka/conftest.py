@@ -125,14 +125,19 @@ def killed_life(
 @pytest.fixture(scope="session")
 def group_moments(harness: None, tmp_path_factory: pytest.TempPathFactory) -> GroupMoments:  # noqa: ARG001
     """A broker's life with groups of each protocol, and all kinds of metadata."""
-    root = shared_by_workers(tmp_path_factory) / "group-moments"
+    return run_group_moments(shared_by_workers(tmp_path_factory) / "group-moments")
+
+
+def run_group_moments(root: Path, release: str = broker_data.RELEASE) -> GroupMoments:
+    """Run a broker of a release below `root` to its end, unless that was done before."""
     with broker_data.locked(root.with_suffix(".lock")):
         told = root / "seed"
         if not told.exists():
             seed = new_seed()
             (root / "cwd").mkdir(parents=True)
             words = (str(root), str(seed), str(MOMENTS))
-            broker_data.java("kafkalog.harness.GroupMoments", *words, cwd=root / "cwd")
+            name = "kafkalog.harness.GroupMoments"
+            broker_data.java(name, *words, cwd=root / "cwd", release=release)
             told.write_text(str(seed))
         return GroupMoments(root, int(told.read_text()))
 
