@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from formats.releases import newest
 from kafkalog.model import present_ms
 from kafkalog.node.cluster_image.model import BROKER, RESOURCE_TYPES, SCRAM_MECHANISMS, TOPIC
 from kafkalog.node.state.metadata import metadata
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
 
     from tests.conftest import Result
 
-pytestmark = pytest.mark.kafka
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        newest().name != broker_data.RELEASE, reason="what it sets is of the newest release"
+    ),
+]
 
 STEPS: Final = (
     "topics", "security", "classic", "consumer", "share", "ongoing", "prepared", "killed",

@@ -72,7 +72,7 @@ class Payload:
                 trace = replace(Tracer(schema, ELEMENTS_MAX).trace(stream), value=trace.value)
                 self._add(part, trace.fields)
             else:
-                self.error = "not decoded: Kafka 4.3 does not know this type or version"
+                self.error = "not decoded: Kafka does not know this type or version"
         if trace.error is not None:
             self.error = f"not decoded: {reason(trace.error)}"
         end = self.fields[-1].end if self.fields else part.position
@@ -159,7 +159,7 @@ def _read_control(found: Payload, space: Bytes, part: TracedField, key: bytes | 
     if schema is not None:
         found.read(space, part, schema)
     else:
-        found.error = "not decoded: Kafka 4.3 does not know this type"
+        found.error = "not decoded: Kafka does not know this type"
         found.fields.append(replace(part, path=(*part.path, "message")))
 
 
