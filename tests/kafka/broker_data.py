@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats.releases import newest
+from formats.releases import newest, releases
 from releases import KEPT, NEWEST
 from tests.waiting import HANG_S
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 RELEASE = os.environ.get("KAFKALOG_KAFKA") or newest().name
 """What the tests run against where they do not say another release."""
+_NAMES = [one.name for one in releases()]
+KNOWN = _NAMES[_NAMES.index(RELEASE) :]
+"""It and older ones: what it reads and knows."""
+OLDEST = _NAMES[-1]
 VERSIONS = {one.rpartition(".")[0]: one for one in (NEWEST, *KEPT)}
 HERE = Path(__file__).parent
 ORACLE = "org.apache.kafka.storage.internals.log.KafkaOracle"
@@ -168,10 +172,11 @@ def java(
     stdin: str = "",
     options: tuple[str, ...] = JVM_OPTIONS,
     seconds_max: float = HANG_S,
+    release: str = RELEASE,
 ) -> str:
     """Run a class of the harness to its end and return its stdout."""
     done = subprocess.run(
-        java_command(main, *args, options=options),
+        java_command(main, *args, options=options, release=release),
         cwd=cwd,
         input=stdin,
         capture_output=True,

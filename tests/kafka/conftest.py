@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.releases import newest
 from tests.kafka import broker_data
 from tests.kafka.booted import Brokers
 from tests.kafka.oracle import Oracle
@@ -50,9 +51,30 @@ def harness(java_tools: None) -> None:  # noqa: ARG001
 
 
 @pytest.fixture(scope="session")
+def newest_harness(java_tools: None) -> str:  # noqa: ARG001
+    """The Java side for the release whose tables kafkalog has."""
+    broker_data.build(newest().name)
+    return newest().name
+
+
+@pytest.fixture(scope="session")
+def older_harness(java_tools: None) -> str:  # noqa: ARG001
+    """The Java side for the oldest release that kafkalog follows."""
+    broker_data.build(broker_data.OLDEST)
+    return broker_data.OLDEST
+
+
+@pytest.fixture(scope="session")
 def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:  # noqa: ARG001
     """Kafka's storage classes, in one JVM for all tests; paths in commands are absolute."""
     with Oracle(tmp_path_factory.mktemp("oracle")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def older_oracle(older_harness: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    """The storage classes of the oldest release that kafkalog follows."""
+    with Oracle(tmp_path_factory.mktemp("oracle"), older_harness) as running:
         yield running
 
 

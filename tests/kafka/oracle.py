@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any, Self
 
+from formats.releases import releases
 from tests.kafka import broker_data
 from tests.waiting import HANG_S
 
@@ -19,7 +20,10 @@ class Oracle:
 
     Args:
         cwd: the directory of relative paths in commands.
-        release: whose classes they are.
+        release: the name of the one whose classes they are.
+
+    Attributes:
+        release: what kafkalog knows of it.
     """
 
     command = (broker_data.ORACLE, "batch", "-")
@@ -27,12 +31,14 @@ class Oracle:
 
     def __init__(self, cwd: Path, release: str = broker_data.RELEASE) -> None:
         self._cwd = cwd
-        self._release = release
+        self.release = next(one for one in releases() if one.name == release)
 
     def __enter__(self) -> Self:
         self._stderr = tempfile.TemporaryFile("a+")  # closed with the process
         self._process = subprocess.Popen(
-            broker_data.java_command(*self.command, options=self.options, release=self._release),
+            broker_data.java_command(
+                *self.command, options=self.options, release=self.release.name
+            ),
             cwd=self._cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
-/** What Kafka 4.3 calls otherwise than other releases. */
+/** The calls that differ between releases, for Kafka 4.3. */
 public final class OfRelease {
     private OfRelease() { }
 

@@ -5,7 +5,7 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 import java.nio.file.Path;
 
-/** What Kafka 4.4 calls otherwise than other releases. */
+/** The calls that differ between releases, for Kafka 4.4. */
 public final class OfRelease {
     private OfRelease() { }
 

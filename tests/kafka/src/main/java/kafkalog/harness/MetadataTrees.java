@@ -118,7 +118,7 @@ public final class MetadataTrees {
         MetadataImage[] image = {MetadataImage.EMPTY};
         var loader = new MetadataBatchLoader(
             new LogContext(), Time.SYSTEM, fault(), (delta, next, manifest) -> image[0] = next, (type, name) -> true);
-        long start = 0;
+        long start = -1;
         for (OffsetAndEpoch id : snapshots(directory))
             if (id.offset() <= end && id.offset() > start) {
                 image[0] = snapshot(directory, id);
