@@ -24,7 +24,7 @@ _FILES: Final = (
     Reference("file-malformed", _D, "A small text file cannot be read.",
               "The broker does not start.", "Restore it from a replica or a backup.",
               arises="The machine stopped before the file was written; somebody edited it.",
-              example="Version 9 is unknown to Kafka 4.3."),
+              example="Version 9 is unknown to Kafka."),
     Reference("file-unreadable", _D, "A file or directory cannot be read.",
               "The log directory goes offline.", "Check permissions and the disk.",
               arises="Missing permissions, a bad sector, a dangling link, a directory in place of "

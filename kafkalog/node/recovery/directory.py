@@ -214,7 +214,7 @@ def checkpoint_lines(
     # An empty file has no entries (CheckpointFile.read), and so has one with a version alone,
     # below.
     if java_number(version, 32) != _VERSION:
-        raise _io_error(name, "the first line is not a version that Kafka 4.3 knows")
+        raise _io_error(name, "the first line is not a version that Kafka knows")
     second = next(lines, None)
     if second is None:
         return
