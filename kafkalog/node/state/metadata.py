@@ -8,10 +8,12 @@ that the only voter of a quorum wrote.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.file_names import FileKind
+from formats.constants import NO_EPOCH
+from formats.file_names import QUORUM_STATE, FileKind
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError, NotFoundError, UnsupportedDataError, UsageError
 from kafkalog.files.log_dir import (
@@ -21,19 +23,25 @@ from kafkalog.files.log_dir import (
     open_path,
 )
 from kafkalog.files.payloads.control_records import control_record
+from kafkalog.files.text_files import read_quorum_state
 from kafkalog.log.batches.selection import Selection, plan_files, planned_batches, planned_records
 from kafkalog.log.defects import raise_defect
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import Provenance
-from kafkalog.node.cluster_image.reader import ImageReader, last_batch, metadata_partition
+from kafkalog.node.cluster_image.reader import (
+    ImageReader,
+    last_batch,
+    metadata_partition,
+    read_image,
+)
 from kafkalog.node.state.image_tree import image_tree, leaves
-from kafkalog.node.state.metadata_model import Metadata, changes_of
+from kafkalog.node.state.metadata_model import Metadata, Quorum, Voter, changes_of
 from kafkalog.node.state.model import Moment, moment_of
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from kafkalog.files.log_dir import Target
@@ -43,6 +51,8 @@ if TYPE_CHECKING:
 # Of `ControlRecordType`.
 _SNAPSHOT_HEADER: Final = 3
 _LEADER_CHANGE: Final = 2
+_VOTERS: Final = 6
+_NO_LEADER: Final = -1
 
 
 def metadata(
@@ -111,6 +121,18 @@ def read_metadata(
         for defect in found.image.defects:
             defects(defect)
     return found
+
+
+def read_quorum(partition: PartitionDir) -> Quorum:
+    """Read who leads the quorum, who votes, and how far they had committed.
+
+    Raises:
+        NotFoundError: there is neither a log nor a snapshot.
+
+    Cost:
+        Reads the newest snapshot, and the log after it.
+    """
+    return _MetadataLog(show_now(partition).partition, None).quorum()
 
 
 def _partition(target: LogDirListing | PartitionDir) -> PartitionDir:
@@ -186,6 +208,40 @@ class _MetadataLog:
             found.changes = list(changes_of(before, found))
         return found
 
+    def quorum(self) -> Quorum:
+        """Return the quorum as of the end of the log."""
+        epochs = self._log.leader_epochs
+        epoch = epochs[-1].epoch if epochs else NO_EPOCH
+        leader = self._leader_change.get("leaderId", _NO_LEADER)
+        if not self._leader_change:  # deleted, or never written
+            with suppress(DataError):
+                state = read_quorum_state(self._partition.place_of(QUORUM_STATE))
+                leader, epoch = state["leaderId"], state["leaderEpoch"]
+        return Quorum(leader, epoch, self._committed(self._end), tuple(self._voters()))
+
+    def _voters(self) -> Iterator[Voter]:
+        # Where static voters listen is in files of properties; controllers also register it.
+        is_static = any("endpoints" not in one for one in self._voter_fields)
+        image = read_image(self._partition) if is_static else None
+        for one in self._voter_fields:
+            listeners = [(at["name"], at["host"], at["port"]) for at in one.get("endpoints", ())]
+            if image is not None and one["voterId"] in image.controllers:
+                endpoints = image.controllers[one["voterId"]].endpoints.values()
+                listeners = [(at.name, at.host, at.port) for at in endpoints]
+            directory_id = None if is_static else one["voterDirectoryId"]
+            yield Voter(one["voterId"], directory_id, tuple(listeners))
+
+    @cached_property
+    def _voter_fields(self) -> list[dict[str, Any]]:
+        """The voters of the last record of them, or else those of the last leader's message."""
+        found: dict[int, dict[str, Any]] = {}
+        for snapshot in self._snapshots[-1:]:
+            found |= _control(snapshot, Selection(control=True))
+        after = Selection(from_offset=max(self._ends, default=0), control=True)
+        found |= _control(self._partition, after)
+        voters: list[dict[str, Any]] = found.get(_VOTERS, self._leader_change).get("voters", [])
+        return voters
+
     def _provenance(self, reader: ImageReader, end: int) -> Provenance:
         """Return the last batch of an image, which ends before an open metadata transaction."""
         if reader.pending_from is not None:
@@ -241,19 +297,19 @@ class _MetadataLog:
 
     def _committed(self, end: int) -> int:
         """Return an offset below which everything was committed."""
-        if self._voter_count() == 1:
+        if len(self._voter_fields) == 1:
             return end
         return max((one for one in self._ends if one <= self._end), default=0)
 
-    def _voter_count(self) -> int | None:
-        """Return how many voters the last leader's message names, None if it is not there."""
+    @cached_property
+    def _leader_change(self) -> dict[str, Any]:
+        """The last leader's message, empty if it is not there."""
         epochs = self._log.leader_epochs
         if not epochs:
-            return None
+            return {}
         first = epochs[-1].start_offset
         wanted = Selection(from_offset=first, to_offset=first + 1, control=True)
-        message = _control(self._partition, wanted).get(_LEADER_CHANGE)
-        return None if message is None else len(message["voters"])
+        return _control(self._partition, wanted).get(_LEADER_CHANGE, {})
 
 
 def _header(snapshot: FileEntry) -> dict[str, Any]:

@@ -43,10 +43,11 @@ TIMEOUT_MS: Final = 900_000
 """Default of `transaction.max.timeout.ms`."""
 _GRACE_MS: Final = 300_000
 """What `find-hanging` adds to it."""
-_STATES: Final = (
+STATES: Final = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
     "PrepareEpochFence",
 )  # fmt: skip
+"""Kafka's names of them, by their numbers in the log."""
 _PREPARED: Final = {"PrepareCommit", "PrepareAbort"}
 _EPOCH_IS_RAISED: Final = 2
 _OVER: Final = {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
@@ -189,20 +190,10 @@ def read_transactions(
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
         UnsupportedError: pyarrow is missing.
     """
-    topic = internal_topic(TRANSACTION_STATE, targets)
-    found = Transactions({}, topic)
-    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
-    for number, log in latest_logs(*read):
-        found.cut += log.cut
-        records: dict[bytes, Latest | None] = dict(log.records.latest())
-        for key in {*records, *log.newer}:
-            latest = records.get(key)
-            if key in log.newer or (latest is not None and latest.value is not None):
-                known = _transactional_id(key, latest, number, log)
-                if known is None:
-                    found.undecoded += 1
-                else:
-                    found.ids[known.name] = known
+    found = read_transactional_ids(
+        targets, at=at, defects=defects, progress=progress, failed=failed
+    )
+    topic = found.topic
     owners = {one.producer_id: one for one in found.ids.values() if one.state != _UNKNOWN}
     for partition in _data_partitions(targets):
         try:
@@ -232,6 +223,36 @@ def read_transactions(
             or None,
             hint="Give the log directories of all brokers: each has a part of it.",
         )
+    return found
+
+
+def read_transactional_ids(
+    targets: Sequence[Target],
+    *,
+    at: Moment | None = None,
+    defects: Callable[[Defect], object] | None = None,
+    progress: Callable[[int], None] | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
+) -> Transactions:
+    """Read the transactional ids, not the data; arguments as for `read_transactions`.
+
+    Raises:
+        UnsupportedError: pyarrow is missing.
+    """
+    topic = internal_topic(TRANSACTION_STATE, targets)
+    found = Transactions({}, topic)
+    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
+    for number, log in latest_logs(*read):
+        found.cut += log.cut
+        records: dict[bytes, Latest | None] = dict(log.records.latest())
+        for key in {*records, *log.newer}:
+            latest = records.get(key)
+            if key in log.newer or (latest is not None and latest.value is not None):
+                known = _transactional_id(key, latest, number, log)
+                if known is None:
+                    found.undecoded += 1
+                else:
+                    found.ids[known.name] = known
     return found
 
 
@@ -344,7 +365,7 @@ def _transactional_id(
         name,
         value["producerId"],
         value["producerEpoch"],
-        _STATES[status] if 0 <= status < len(_STATES) else f"{_UNKNOWN}({status})",
+        STATES[status] if 0 <= status < len(STATES) else f"{_UNKNOWN}({status})",
         value["transactionTimeoutMs"],
         value["transactionStartTimestampMs"],
         value["transactionLastUpdateTimestampMs"],
