@@ -133,7 +133,7 @@ class Server:
             what = counted(self.catalog.left_out, "internal partition")
             self.listener.hear(Note(f"{what} left out; --internal includes them"))
         if options.is_open_to_others:
-            words = f"Whoever reaches {self.address} can read everything"
+            words = f"Anyone who can connect to {self.address} can read everything"
             self.listener.hear(Note(f"{words}: there is no TLS and no SASL.", is_warning=True))
         self.listener.started(advertised)
 

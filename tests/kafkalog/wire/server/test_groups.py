@@ -14,7 +14,7 @@ import pytest
 
 from formats.error_codes import ErrorCode
 from kafkalog.wire.server.classic_group import RequestError, State
-from kafkalog.wire.server.groups import Caller, GroupCoordinator
+from kafkalog.wire.server.groups import Caller, GroupCoordinator, Past as Known
 from kafkalog.wire.server.rebalances import Limits
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ class Past:
     def __init__(self, **known: tuple[int, str | None]) -> None:
         self.known = known
 
-    def recall(self, name: str) -> tuple[int, str | None] | None:
-        return self.known.get(name)
+    def recall(self, name: str) -> Known | None:
+        known = self.known.get(name)
+        return None if known is None else Known(*known, "classic")
 
     def names(self) -> list[str]:
         return list(self.known)

@@ -62,7 +62,7 @@ def test_a_newer_client_learns_the_versions(client: Connected):
     client.send(struct.pack(">ihhi", 10, 18, 99, 7) + b"\xff\xff")
     answer = client.receive()
     assert answer is not None
-    assert struct.unpack(">ihi hhh", answer) == (7, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
+    assert struct.unpack(">ihi hhh", answer) == (7, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 5)
 
 
 @pytest.mark.parametrize("version", [0, 1, 5, 9, 12, 13])
