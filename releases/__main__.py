@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from releases import tables
+from releases import KEPT, tables
 from releases.definitions import offered, read_definitions
 from releases.jars import facts_of, followed_classes, jars_of, methods_of, strings_of
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ROOT / "formats"
-KEPT = ("4.3.0",)
-"""Older releases whose starts and tools kafkalog follows, too."""
 
 
 def main() -> None:

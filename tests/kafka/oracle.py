@@ -19,18 +19,20 @@ class Oracle:
 
     Args:
         cwd: the directory of relative paths in commands.
+        release: whose classes they are.
     """
 
     command = (broker_data.ORACLE, "batch", "-")
     options = broker_data.JVM_OPTIONS
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, release: str = broker_data.RELEASE) -> None:
         self._cwd = cwd
+        self._release = release
 
     def __enter__(self) -> Self:
         self._stderr = tempfile.TemporaryFile("a+")  # closed with the process
         self._process = subprocess.Popen(
-            broker_data.java_command(*self.command, options=self.options),
+            broker_data.java_command(*self.command, options=self.options, release=self._release),
             cwd=self._cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -31,7 +31,7 @@ UNSTABLE = {"InitProducerId": 6}
 @pytest.fixture(scope="module")
 def definitions(harness: None) -> dict[str, dict[str, Any]]:  # noqa: ARG001
     """Return every definition of a request or a response, by its name."""
-    [jar] = (broker_data.TARGET / "lib").glob("kafka-clients-*.jar")
+    [jar] = (broker_data.target() / "lib").glob("kafka-clients-*.jar")
     with zipfile.ZipFile(jar) as archive:
         texts = [
             archive.read(name).decode()
