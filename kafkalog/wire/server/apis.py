@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _REFUSED: Final = ErrorCode.POLICY_VIOLATION
 _NAMES_NODE: Final = 5
 """From this version of ApiVersions on, clients say which node of which cluster they expect."""
+_NO_NODE: Final = -1
 
 
 def api_table(cluster_id: str, offered: Iterable[Api]) -> dict[int, Api]:
@@ -34,9 +35,9 @@ def _api_versions(table: Mapping[int, Api], cluster_id: str) -> Handler:
             name, release = request["clientSoftwareName"], request["clientSoftwareVersion"]
             client.software = f"{name} {release}"
         if version >= _NAMES_NODE:
-            wanted = request["clusterId"], request["nodeId"]
-            if wanted[0] is not None and wanted != (cluster_id, NODE_ID):
-                return {"errorCode": ErrorCode.REBOOTSTRAP_REQUIRED, "apiKeys": []}
+            error = _node_error(request["clusterId"], request["nodeId"], cluster_id)
+            if error:
+                return {"errorCode": error, "apiKeys": []}
         return {"errorCode": ErrorCode.NONE, "apiKeys": [
             {"apiKey": api.key, "minVersion": api.versions.start,
              "maxVersion": api.versions.stop - 1}
@@ -44,6 +45,15 @@ def _api_versions(table: Mapping[int, Api], cluster_id: str) -> Handler:
         ]}  # fmt: skip
 
     return answer
+
+
+def _node_error(wanted: str | None, node_id: int, cluster_id: str) -> ErrorCode:
+    """Return what is wrong with the node of a cluster that a client expects here (KIP-1242)."""
+    if (wanted is None) != (node_id == _NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    if wanted is not None and (wanted, node_id) != (cluster_id, NODE_ID):
+        return ErrorCode.REBOOTSTRAP_REQUIRED
+    return ErrorCode.NONE
 
 
 def _refuse(name: str) -> Handler:

@@ -114,13 +114,15 @@ class GroupApis:
                    "protocolType": "", "protocolData": "", "members": [],
                    "authorizedOperations": operations}  # fmt: skip
             group = None if code else self._coordinator.find(name)
-            if group is not None and group.kind != SHARE:
+            is_share = group is not None and group.kind == SHARE
+            if group is not None and not is_share:
                 one |= group.described()
             elif not code:
                 one["groupState"] = _DEAD
                 if version >= _GROUP_NOT_FOUND:
                     one["errorCode"] = ErrorCode.GROUP_ID_NOT_FOUND
-                    one["errorMessage"] = f"Group {name} not found."
+                    why = "is not a classic group" if is_share else "not found"
+                    one["errorMessage"] = f"Group {name} {why}."
             found.append(one)
         return {"throttleTimeMs": 0, "groups": found}
 

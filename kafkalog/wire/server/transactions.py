@@ -172,7 +172,7 @@ def _matching(ids: Sequence[TransactionalId], pattern: str) -> list[Transactiona
 def _described(name: str, found: Transactions | None) -> Fields:
     known = None if found is None else found.ids.get(name)
     if known is None or known.state == _DEAD:
-        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST
         if found is None or _is_unread(name, found):
             error = ErrorCode.KAFKA_STORAGE_ERROR
         return {
