@@ -7,12 +7,11 @@ observers, and no times of fetches.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.files.text_files import properties_of
 from kafkalog.node.identity import newest_metadata
 from kafkalog.node.unified_log import UnifiedLog
@@ -50,7 +49,7 @@ class QuorumApi:
             ]}  # fmt: skip
         try:
             return await asyncio.to_thread(self._described)
-        except KafkaLogError as error:
+        except DataError as error:
             self._listener.hear(error)
             return {"errorCode": ErrorCode.UNKNOWN_SERVER_ERROR, "errorMessage": error.message}
 

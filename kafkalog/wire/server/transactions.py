@@ -12,17 +12,17 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
-from kafkalog.errors import KafkaLogError, Note
+from kafkalog.errors import DataError, KafkaLogError, Note, UnsupportedError
 from kafkalog.model import present_ms
 from kafkalog.node.state.coordinators import partition_for
 from kafkalog.node.targets import open_targets
 from kafkalog.wire.server.model import Api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from kafkalog.errors import Event
-    from kafkalog.node.state.transactions import TransactionalId, Transactions
+    from kafkalog.node.state.transactions import Transactions
     from kafkalog.wire.server.catalog import Catalog
     from kafkalog.wire.server.model import Client, Fields, ServeListener
 
@@ -59,7 +59,7 @@ class TransactionApis:
             if self._known is None or self._follow:
                 try:
                     self._known = await asyncio.to_thread(self._read)
-                except KafkaLogError as error:
+                except (DataError, UnsupportedError) as error:
                     self._known = None
                     if not self._has_failed:
                         self._has_failed = True
@@ -69,7 +69,7 @@ class TransactionApis:
     def _read(self) -> Transactions:
         from kafkalog.node.state.transactions import read_transactional_ids  # needed by few clients
 
-        hear: Callable[[Event], object] = self._listener.hear
+        hear: Callable[[Event], None] = self._listener.hear
         if self._known is not None:  # its notes and defects were reported
             hear = _ignore
         targets = open_targets(self._catalog.paths, hear=hear)
@@ -83,7 +83,7 @@ class TransactionApis:
         found = await self._transactions()
         if found is None:
             return {"errorCode": ErrorCode.KAFKA_STORAGE_ERROR}
-        from kafkalog.node.state.transactions import STATES
+        from kafkalog.node.state.transactions import STATES, matching
 
         wanted, producers = request["stateFilters"], request["producerIdFilters"]
         known = [one for one in found.ids.values() if one.state != _DEAD]
@@ -96,7 +96,7 @@ class TransactionApis:
             known = [one for one in known if one.started_ms < before]
         if request["transactionalIdPattern"]:
             try:
-                known = _matching(known, request["transactionalIdPattern"])
+                known = matching(known, request["transactionalIdPattern"])
             except ValueError:
                 return {"errorCode": ErrorCode.INVALID_REGULAR_EXPRESSION}
         return {
@@ -151,22 +151,6 @@ class TransactionApis:
 
 def _ignore(_event: Event) -> None:
     pass
-
-
-def _matching(ids: Sequence[TransactionalId], pattern: str) -> list[TransactionalId]:
-    """Return those whose whole name matches.
-
-    Raises:
-        ValueError: the pattern is malformed.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    # RE2, as in a broker: a client's pattern takes time linear in the names, unlike in `re`.
-    pc.match_substring_regex(pa.array([""]), pattern)
-    names = pa.array([one.name for one in ids], pa.string())
-    matches = pc.match_substring_regex(names, rf"\A(?:{pattern})\z").to_pylist()
-    return [one for one, is_match in zip(ids, matches, strict=True) if is_match]
 
 
 def _described(name: str, found: Transactions | None) -> Fields:

@@ -118,7 +118,7 @@ def test_the_quorum_of_a_brokers_files(corpus_dir: Path) -> None:
     dumps = (corpus_dir / "kafka-4.3" / "internal-topics.expected" / "dump" / METADATA).glob(
         "*.log.decoded.txt"
     )
-    text = sorted(dumps)[-1].read_text()
+    text = max(dumps).read_text()
     end = max(int(one) for one in re.findall(r"(?m)^baseOffset: \d+ lastOffset: (\d+)", text)) + 1
     answer = described(state, version=1)
     [partition] = answer["topics"][0]["partitions"]

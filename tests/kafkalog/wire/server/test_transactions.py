@@ -109,7 +109,7 @@ def dumped_transactions(state: Path) -> dict[str, dict[str, Any]]:
     """Return the last record of each transactional id, as Kafka printed it."""
     found: dict[str, dict[str, Any]] = {}
     for dump in expected_of(state).glob("__transaction_state-*/*.log.decoded.txt"):
-        for key, value in re.findall(r"key: (\{.*?\}\}) payload: (\{.*\})$", dump.read_text(), re.M):
+        for key, value in re.findall(r"key: (\{.*?\}\}) payload: (\{.*\})\n", dump.read_text()):
             found[json.loads(key)["data"]["transactionalId"]] = json.loads(value)["data"]
     return found
 
@@ -125,8 +125,7 @@ def test_transactions_are_those_of_the_log(state: Path, wire: Wire) -> None:
         one["transactionalId"]: (one["producerId"], one["transactionState"])
         for one in listed["transactionStates"]
     } == {
-        name: (one["producerId"], NAMES[one["transactionStatus"]])
-        for name, one in expected.items()
+        name: (one["producerId"], NAMES[one["transactionStatus"]]) for name, one in expected.items()
     }
     described = wire.tell("DescribeTransactions", 0, transactionalIds=[*expected])
     for name, one in zip(expected, described["transactionStates"], strict=True):
@@ -167,7 +166,7 @@ def test_transactions_are_filtered_as_by_a_broker(state: Path, wire: Wire) -> No
     assert listed(wire, transactionalIdPattern="") == ids
     state_of = {name: NAMES[one["transactionStatus"]] for name, one in expected.items()}
     for one in {*state_of.values()}:
-        assert listed(wire, stateFilters=[one]) == [id for id in ids if state_of[id] == one]
+        assert listed(wire, stateFilters=[one]) == [name for name in ids if state_of[name] == one]
     producer = expected["txn-tx-a"]["producerId"]
     assert listed(wire, producerIdFilters=[producer, 99]) == ["txn-tx-a"]
     answer = wire.tell("ListTransactions", 1, stateFilters=["Dead", "no"], producerIdFilters=[])
