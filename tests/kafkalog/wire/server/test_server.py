@@ -48,7 +48,7 @@ def client(served: Serving) -> Iterator[Connected]:
 
 
 def test_versions_are_those_of_the_table(client: Connected):
-    """ApiVersions returns the versions of Kafka 4.3's table."""
+    """ApiVersions returns the versions of Kafka 4.4's table."""
     answer = client.ask("ApiVersions", 3, {"clientSoftwareName": "t", "clientSoftwareVersion": "1"})
     offered = {one["apiKey"]: range(one["minVersion"], one["maxVersion"] + 1)
                for one in answer["apiKeys"]}  # fmt: skip
