@@ -28,12 +28,7 @@ from kafkalog.log.batches.selection import Selection, plan_files, planned_batche
 from kafkalog.log.defects import raise_defect
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import Provenance
-from kafkalog.node.cluster_image.reader import (
-    ImageReader,
-    last_batch,
-    metadata_partition,
-    read_image,
-)
+from kafkalog.node.cluster_image.reader import ImageReader, last_batch, metadata_partition
 from kafkalog.node.state.image_tree import image_tree, leaves
 from kafkalog.node.state.metadata_model import Metadata, Quorum, Voter, changes_of
 from kafkalog.node.state.model import Moment, moment_of
@@ -41,7 +36,7 @@ from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sized
     from datetime import datetime
 
     from kafkalog.files.log_dir import Target
@@ -51,7 +46,6 @@ if TYPE_CHECKING:
 # Of `ControlRecordType`.
 _SNAPSHOT_HEADER: Final = 3
 _LEADER_CHANGE: Final = 2
-_VOTERS: Final = 6
 _NO_LEADER: Final = -1
 
 
@@ -202,7 +196,7 @@ class _MetadataLog:
         reader.advance(end)
         image = reader.image
         image.provenance = self._provenance(reader, end)
-        committed = self._committed(end)
+        committed = self._committed(end, self._voters(reader))
         found = Metadata(self._partition.path, image, end, committed, reader.pending_count, [])
         if since is not None:
             found.changes = list(changes_of(before, found))
@@ -217,30 +211,21 @@ class _MetadataLog:
             with suppress(DataError):
                 state = read_quorum_state(self._partition.place_of(QUORUM_STATE))
                 leader, epoch = state["leaderId"], state["leaderEpoch"]
-        return Quorum(leader, epoch, self._committed(self._end), tuple(self._voters()))
+        reader = ImageReader(self._partition, self._progress)
+        reader.begin()
+        reader.advance()
+        voters = self._voters(reader)
+        found = [
+            Voter(one["voterId"], one.get("voterDirectoryId"), tuple(_listeners(one, reader)))
+            for one in voters
+        ]
+        return Quorum(leader, epoch, self._committed(self._end, voters), tuple(found))
 
-    def _voters(self) -> Iterator[Voter]:
-        # Where static voters listen is in files of properties; controllers also register it.
-        is_static = any("endpoints" not in one for one in self._voter_fields)
-        image = read_image(self._partition) if is_static else None
-        for one in self._voter_fields:
-            listeners = [(at["name"], at["host"], at["port"]) for at in one.get("endpoints", ())]
-            if image is not None and one["voterId"] in image.controllers:
-                endpoints = image.controllers[one["voterId"]].endpoints.values()
-                listeners = [(at.name, at.host, at.port) for at in endpoints]
-            directory_id = None if is_static else one["voterDirectoryId"]
-            yield Voter(one["voterId"], directory_id, tuple(listeners))
-
-    @cached_property
-    def _voter_fields(self) -> list[dict[str, Any]]:
-        """The voters of the last record of them, or else those of the last leader's message."""
-        found: dict[int, dict[str, Any]] = {}
-        for snapshot in self._snapshots[-1:]:
-            found |= _control(snapshot, Selection(control=True))
-        after = Selection(from_offset=max(self._ends, default=0), control=True)
-        found |= _control(self._partition, after)
-        voters: list[dict[str, Any]] = found.get(_VOTERS, self._leader_change).get("voters", [])
-        return voters
+    def _voters(self, reader: ImageReader) -> list[dict[str, Any]]:
+        """Return the voters of the last record of them, or else of the last leader's message."""
+        known = reader.voters
+        voters: list[dict[str, Any]] = self._leader_change.get("voters", [])
+        return voters if known is None else known
 
     def _provenance(self, reader: ImageReader, end: int) -> Provenance:
         """Return the last batch of an image, which ends before an open metadata transaction."""
@@ -295,9 +280,9 @@ class _MetadataLog:
                 return isinstance(last, int) and last <= time_ms
         return False
 
-    def _committed(self, end: int) -> int:
+    def _committed(self, end: int, voters: Sized) -> int:
         """Return an offset below which everything was committed."""
-        if len(self._voter_fields) == 1:
+        if len(voters) == 1:
             return end
         return max((one for one in self._ends if one <= self._end), default=0)
 
@@ -310,6 +295,15 @@ class _MetadataLog:
         first = epochs[-1].start_offset
         wanted = Selection(from_offset=first, to_offset=first + 1, control=True)
         return _control(self._partition, wanted).get(_LEADER_CHANGE, {})
+
+
+def _listeners(voter: dict[str, Any], reader: ImageReader) -> Iterator[tuple[str, str, int]]:
+    """Yield where a voter listens: static voters have that in properties, and register it."""
+    if "endpoints" in voter:
+        yield from ((at["name"], at["host"], at["port"]) for at in voter["endpoints"])
+    elif voter["voterId"] in reader.image.controllers:
+        endpoints = reader.image.controllers[voter["voterId"]].endpoints
+        yield from ((at.name, at.host, at.port) for at in endpoints.values())
 
 
 def _header(snapshot: FileEntry) -> dict[str, Any]:
