@@ -136,7 +136,8 @@ class ImageReader:
         with suppress(DataError):  # reported where the log is checked
             control = control_record(record)
             if control.type_id == _VOTERS and control.fields is not None:
-                self.voters = control.fields["voters"]
+                voters: Any = control.fields["voters"]
+                self.voters = voters
 
     def _take(self, record: Record, snapshot: str | None) -> None:
         value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
