@@ -186,20 +186,10 @@ def read_transactions(
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
         UnsupportedError: pyarrow is missing.
     """
-    topic = internal_topic(TRANSACTION_STATE, targets)
-    found = Transactions({}, topic)
-    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
-    for number, log in latest_logs(*read):
-        found.cut += log.cut
-        records: dict[bytes, Latest | None] = dict(log.records.latest())
-        for key in {*records, *log.newer}:
-            latest = records.get(key)
-            if key in log.newer or (latest is not None and latest.value is not None):
-                known = _transactional_id(key, latest, number, log)
-                if known is None:
-                    found.undecoded += 1
-                else:
-                    found.ids[known.name] = known
+    found = read_transactional_ids(
+        targets, at=at, defects=defects, progress=progress, failed=failed
+    )
+    topic = found.topic
     owners = {one.producer_id: one for one in found.ids.values() if one.state != _UNKNOWN}
     for partition in _data_partitions(targets):
         try:
@@ -230,6 +220,53 @@ def read_transactions(
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     return found
+
+
+def read_transactional_ids(
+    targets: Sequence[Target],
+    *,
+    at: Moment | None = None,
+    defects: Callable[[Defect], object] | None = None,
+    progress: Callable[[int], None] | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
+) -> Transactions:
+    """Read the transactional ids, not the data; arguments as for `read_transactions`.
+
+    Raises:
+        UnsupportedError: pyarrow is missing.
+    """
+    topic = internal_topic(TRANSACTION_STATE, targets)
+    found = Transactions({}, topic)
+    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
+    for number, log in latest_logs(*read):
+        found.cut += log.cut
+        records: dict[bytes, Latest | None] = dict(log.records.latest())
+        for key in {*records, *log.newer}:
+            latest = records.get(key)
+            if key in log.newer or (latest is not None and latest.value is not None):
+                known = _transactional_id(key, latest, number, log)
+                if known is None:
+                    found.undecoded += 1
+                else:
+                    found.ids[known.name] = known
+    return found
+
+
+def matching(ids: Sequence[TransactionalId], pattern: str) -> list[TransactionalId]:
+    """Return the transactional ids whose whole name matches a regular expression of RE2.
+
+    As in a broker: it takes time linear in the names, whatever the pattern, unlike `re`.
+
+    Raises:
+        ValueError: the pattern is malformed.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pc.match_substring_regex(pa.array([""]), pattern)  # without what is put around it below
+    names = pa.array([one.name for one in ids], pa.string())
+    matches = pc.match_substring_regex(names, rf"\A(?:{pattern})\z").to_pylist()
+    return [one for one, is_match in zip(ids, matches, strict=True) if is_match]
 
 
 def _producers_of(
