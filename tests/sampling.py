@@ -82,9 +82,9 @@ def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pyt
     """Return the tests to run and those left out.
 
     `make test` runs one case in n of a test marked `sampled(n)`, at least one, and none of a test
-    marked `thorough`, which names the test that stands for it. Of states of the corpus that two
-    releases left under one name it takes that of one. The id of a case repeats it. All processes
-    of a run draw the same cases.
+    marked `thorough`, which names the test that stands for it. Where the corpus has a state of two
+    releases, it takes one of the two. The id of a case repeats it. All processes of a run draw the
+    same cases.
     """
     if tries_everything():
         return list(items), []

@@ -4,7 +4,7 @@
 `BrokerData`; `kafkalog.harness.DumpTool` is DumpLogSegments for many calls; `KafkaOracle` drives
 Kafka's storage classes over copies of partition directories.
 
-All of them are of one release of Kafka, the newest unless KAFKALOG_KAFKA names another: 4.3, say.
+All of them run on one release of Kafka: the newest, unless KAFKALOG_KAFKA names another (4.3, say).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 RELEASE = os.environ.get("KAFKALOG_KAFKA") or newest().name
-"""What the tests run against where they do not say another release."""
+"""The release that tests run against unless they name another."""
 _NAMES = [one.name for one in releases()]
 KNOWN = _NAMES[_NAMES.index(RELEASE) :]
-"""It and older ones: what it reads and knows."""
+"""That release and the older ones, whose files it reads."""
 OLDEST = _NAMES[-1]
 VERSIONS = {one.rpartition(".")[0]: one for one in (NEWEST, *KEPT)}
 HERE = Path(__file__).parent

@@ -136,7 +136,7 @@ def test_damaged_nodes_start_as_predicted(
         assert not Outcome.of(dict(recorded["outcome"])).differences(started), about
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize("row", RECORDED[::2], ids=lambda row: str(row["seed"]))
 def test_an_older_kafka_starts_as_predicted(
     row: dict[str, Any], brokers: Brokers, older_harness: str, corpus_dir: Path, tmp_path: Path

@@ -9,7 +9,7 @@ import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.utils.*;
 import org.apache.kafka.common.utils.LogContext;
-import org.apache.kafka.common.utils.internals.*;
+import org.apache.kafka.common.utils.internals.*; // 4.4 moved some of them here
 import org.apache.kafka.image.MetadataDelta;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.MetadataProvenance;
