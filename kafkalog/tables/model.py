@@ -259,7 +259,8 @@ class Split:
         lineages: the leader epochs and their start offsets, by the checkpoints of all of them.
         clean_to: offset below which the cleaner may have made holes; with copies.
         looks_for_gap: whether its reader has to see if offsets are missing after it.
-        log_dirs: then the one with the metadata log of its node, if that is another one.
+        log_dirs: with `looks_for_gap`, the log directory that has the metadata log of its node, if
+            that is another one.
         high: the offset that no batch of it reaches; None if unknown: a log may have grown since.
     """
 

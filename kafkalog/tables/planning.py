@@ -345,7 +345,7 @@ def _shown(partition: PartitionDir, view: LogView) -> Target:
 def shown_now(partition: PartitionDir, view: LogView) -> Target:
     """Return the view of a partition, from a new listing if its files have changed.
 
-    Of a topic that was created again meanwhile it is that of the new one, as nothing was read yet.
+    If the topic was deleted and created again meanwhile, it is the view of the new one.
     """
     try:
         return answered(

@@ -69,7 +69,7 @@ def _home_of(log: str, log_dirs: tuple[str, ...]) -> tuple[str, ...]:
     return () if home == own else (home,)
 
 
-_home = lru_cache(64)(home_of)  # for each partition it would take the same requests
+_home = lru_cache(64)(home_of)  # once per log directory: it takes requests
 
 
 def _of_indexes(segments: Iterable[Segment], plain: Split) -> Iterator[Split]:

@@ -376,7 +376,7 @@ def test_what_writes_is_refused(
 def test_other_stores_that_are_not_there(
     uri: str, shown: str, kafkalog: Callable[..., Any]
 ) -> None:
-    """They are reported as well; who never answered is not asked again for a minute."""
+    """They are reported as well, at once: a store that never answered is not asked again."""
     found = kafkalog("ls", uri.format("127.0.0.1:9"))
     assert found.status == UnreadableError.exit_code
     assert found.stderr.startswith("error: path-unreadable\n")

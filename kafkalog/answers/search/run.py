@@ -112,8 +112,8 @@ class Search:
     def in_each(self, found_in: Callable[[Target], Iterator[T]]) -> Iterator[T]:
         """Yield what is found in each log; what stops the work on one concerns only that one.
 
-        Of a topic that was created again meanwhile the new log is searched, too; that is reported
-        if something was found in the old one.
+        If the topic was deleted and created again meanwhile, the new log is searched, too; a
+        warning says so if the old one had matches, since the answer then mixes two topics.
         """
         for target in self.logs:
             yield from self._contained(target, found_in)
@@ -130,7 +130,7 @@ class Search:
             except ReplacedError as error:
                 if not tries:
                     raise
-                if has_found:  # of both topics: the answer is of no moment
+                if has_found:
                     defect = make_defect(DELETED, target.partition.path, error.message)
                     self.listener.hear(replace(defect, severity=Severity.WARNING))
                 now = [listed_now(target.partition)]

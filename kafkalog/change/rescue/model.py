@@ -192,7 +192,7 @@ class SalvageSummary:
         batches_corrected: with a corrected header.
         records_skipped: in logs that others have replaced.
         files: by fate.
-        findings: of `verify` about the result, except notes; and offsets that the source misses.
+        findings: of `verify` about the result, except notes; and gaps in the source.
         partitions_failed: not copied because the work failed.
         left_over_removed: the leftover of a killed run was removed.
     """

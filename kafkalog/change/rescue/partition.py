@@ -90,7 +90,7 @@ class PartitionCopy:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
         self._copies = Copies(copies, LogView.FILES, _lineage(self.log)) if copies else None
-        self._has_gap = False  # between segments, with no damage before it
+        self._has_gap = False  # between segments, without damage that explains it
         self._directory = directory
         self._tell = tell
         self._progress = progress

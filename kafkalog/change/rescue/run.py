@@ -182,7 +182,7 @@ def findings(
 ) -> Iterator[Defect]:
     """Yield what `verify` reports about the new log at level deep, except notes.
 
-    Missing offsets are reported of the source: as a gap there, or as a lost range.
+    Missing offsets are left out: the source's gaps and the lost ranges account for them.
 
     A log with a hole can have findings that follow from the hole, such as a transaction whose
     marker is lost. They are reported under the final names, in the directory

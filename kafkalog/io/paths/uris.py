@@ -50,7 +50,7 @@ def words_of(error: Exception, uri: str) -> str:
     from urllib.parse import unquote, urlsplit
 
     text = " ".join(str(error).split()).replace(uri, without_credentials(uri))
-    # Google's library says all of it once more.
+    # After that, Google's library repeats the message.
     text = text.partition(" error_info={")[0].removeprefix("google::cloud::Status(")
     try:
         parts = urlsplit(uri)

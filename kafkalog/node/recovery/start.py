@@ -445,7 +445,7 @@ def _notes(loader: Loader) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Batches behind the log end: the active segment, where that is, the log end, their size."""
+    """What is behind the log end: the segment, the position there, the offset, and how much."""
 
     path: str
     base_offset: int

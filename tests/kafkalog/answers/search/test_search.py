@@ -173,7 +173,7 @@ def test_a_log_that_cannot_be_read_does_not_end_the_search(
 
 @pytest.mark.parametrize("begins", [False, True])
 def test_a_topic_created_again_is_searched(tmp_path: Path, begins: bool) -> None:
-    """What both have is reported as the answer of no moment; a search that begins later has one."""
+    """A warning says that the answer mixes two topics, unless nothing of the old one was read."""
     old, place = moving(tmp_path)
     events = Events()
     search = Search(open_targets([tmp_path / "one", tmp_path / "other"]), Selection(),
