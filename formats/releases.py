@@ -6,7 +6,7 @@ on its files.
 
 from __future__ import annotations
 
-import importlib.resources
+import pkgutil
 from functools import cache
 from typing import Final
 
@@ -94,5 +94,6 @@ def release_of(level: int) -> Release:
 
 
 def _lines() -> list[list[str]]:
-    text = importlib.resources.files("formats").joinpath("features.txt").read_text("utf-8")
+    # Not by importlib.resources, which loads much: a small dump needs the names of releases.
+    text = (pkgutil.get_data("formats", "features.txt") or b"").decode()
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
