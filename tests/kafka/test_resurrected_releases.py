@@ -58,7 +58,7 @@ def require_same_answers(
         before = old.observe({})
     assert all(before.report[kind] for kind in KINDS)
     truths = {name: one for name, one in before.truths().items() if not name.startswith("__")}
-    resurrect(kafkalog, to / "new", written / "log", release=target.release)
+    resurrect(kafkalog, to / "new", written / "log", release=target.release.name)
     with life(target, to / "new") as first:
         told = first.observe(truths)
         told.require(truths)
