@@ -1,4 +1,4 @@
-"""What commands read from the directory of a living node, against what an admin client is told.
+"""What commands read from the directory of a living node, against what Admin answers.
 
 Between the moments there are members of each group protocol, transactions that are open, prepared
 or hang, compaction, topics of the same name, changes of configs, ACLs, SCRAM users and features;
@@ -137,16 +137,16 @@ class Cluster:
             assert produce(self.port, "orders", 2, data, "stranger")[0] == 0
         self.clients.ask("step", name)
 
-    def told(self) -> dict[str, Any]:
-        """Return what an admin client is told."""
-        told: dict[str, Any] = self.clients.ask("answer")
-        told["open"].sort()
-        told["hanging"] = []
+    def answer(self) -> dict[str, Any]:
+        """Return what Admin answers."""
+        answer: dict[str, Any] = self.clients.ask("answer")
+        answer["open"].sort()
+        answer["hanging"] = []
         for name in ("acls", "quotas", "scram"):
-            told["metadata"][name].sort(key=str)
-        if any(producer == STRANGER for _, producer, *_ in told["open"]):
-            told["hanging"] = self._hanging()
-        return told
+            answer["metadata"][name].sort(key=str)
+        if any(producer == STRANGER for _, producer, *_ in answer["open"]):
+            answer["hanging"] = self._hanging()
+        return answer
 
     def _hanging(self) -> list[str]:
         """Return the partitions that `kafka-transactions.sh find-hanging` names."""
@@ -156,18 +156,18 @@ class Cluster:
         return sorted("-".join(line.split()[:2]) for line in lines)
 
 
-def of_disk(log_dir: Path, told: dict[str, Any]) -> dict[str, Any]:
+def state_on_disk(log_dir: Path, answer: dict[str, Any]) -> dict[str, Any]:
     """Return the state that the directory has, in the form of the admin client."""
     found = read(log_dir)
-    told["groups"] = on_disk(told["groups"], found)
+    answer["groups"] = on_disk(answer["groups"], found)
     return {
-        "groups": as_told(found, told["groups"], log_dir),
+        "groups": as_told(found, answer["groups"], log_dir),
         **transactions_on_disk(log_dir, present_ms()),
-        "metadata": metadata_of_disk(log_dir),
+        "metadata": metadata_on_disk(log_dir),
     }
 
 
-def metadata_of_disk(log_dir: Path) -> dict[str, Any]:
+def metadata_on_disk(log_dir: Path) -> dict[str, Any]:
     image = metadata(log_dir).image
     assert image.is_whole
     assert not image.unknown
@@ -245,16 +245,16 @@ def differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
 
 
 def require_equal(cluster: Cluster, where: str) -> None:
-    """Require that the directory has what an admin client is told.
+    """Require that the directory has what Admin answers.
 
     The disk lags: high watermarks are noted at intervals, and members join. So this asks again
     until both agree, while the broker's answers around the reading are the same.
     """
     over = time.monotonic() + HANG_S
     while True:
-        before = cluster.told()
-        ours = of_disk(cluster.log_dir, before)
-        after = cluster.told()
+        before = cluster.answer()
+        ours = state_on_disk(cluster.log_dir, before)
+        after = cluster.answer()
         after["groups"] = {name: after["groups"].get(name) for name in before["groups"]}
         differ = differences(ours, before)
         if before == after and not differ:
@@ -262,7 +262,7 @@ def require_equal(cluster: Cluster, where: str) -> None:
         assert time.monotonic() < over, f"{where}\n" + "\n".join(differ or ["it does not rest"])
 
 
-def test_commands_show_what_an_admin_client_is_told(
+def test_commands_show_what_admin_answers(
     harness: None, tmp_path: Path, kafkalog: Callable[..., Result], tell: Callable[[str], None]
 ) -> None:
     """The answers are equal at each moment, and the commands end with status 0."""
@@ -276,4 +276,4 @@ def test_commands_show_what_an_admin_client_is_told(
             for command in ("groups", "transactions", "metadata"):
                 result = kafkalog(command, cluster.log_dir)
                 assert result.status == 0, (name, result)
-    tell(f"a node's directory had what an admin client was told after {', '.join(steps)}")
+    tell(f"the directory of a node had what Admin answered after {', '.join(steps)}")

@@ -2,7 +2,7 @@
 
 A broker of 3.9 began it and was killed; brokers of 4.3 and 4.4 went on, each after all feature
 levels were raised. Each left records in all codecs, transactions, groups and a compacted topic.
-What clients of the last one were told is the truth.
+What the last one answered to clients is the truth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkalog.model import Special
 from tests.conftest import State, state
 from tests.kafka.booted import Told, findings, short
 from tests.kafka.test_groups import as_told, read, transactions_on_disk
-from tests.kafka.test_moments import metadata_of_disk
+from tests.kafka.test_moments import metadata_on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def upgraded(corpus_dir: Path) -> State:
 
 
 @pytest.fixture(scope="module")
-def told(upgraded: State) -> Told:
+def answers(upgraded: State) -> Told:
     return Told(upgraded.expected)
 
 
@@ -73,9 +73,9 @@ def test_no_data_are_damaged(upgraded: State, kafkalog: Run) -> None:
     assert found <= {("__cluster_metadata-0", "time-index-incomplete")}
 
 
-def test_records_and_offsets_are_those_that_clients_got(upgraded: State, told: Told) -> None:
+def test_records_and_offsets_are_those_that_clients_got(upgraded: State, answers: Told) -> None:
     """Of both isolations, with the answers for times before, in and after each release."""
-    truths = told.truths()
+    truths = answers.truths()
     assert len(truths) == 11
     for name, truth in truths.items():
         log = kafkalog.open(upgraded.root / name)
@@ -83,50 +83,50 @@ def test_records_and_offsets_are_those_that_clients_got(upgraded: State, told: T
         assert [as_consumed(one) for one in data] == truth.records, name
         committed = log.records(data=True, isolation="read_committed")
         assert [one.offset for one in committed] == truth.committed, name
-        for isolation, answers in truth.offsets.items():
-            for question, answer in answers.items():
+        for isolation, asked in truth.offsets.items():
+            for question, answer in asked.items():
                 time = Special(SPECIAL[question]) if question in SPECIAL else int(question)
                 found = log.lookup(timestamp=time, isolation=isolation)
                 ours = [-1 if one is None else one for one in (found.offset, found.timestamp)]
                 assert ours == answer[:2], (name, isolation, question)
 
 
-def test_groups_and_transactions_are_what_an_admin_client_was_told(
-    upgraded: State, told: Told
-) -> None:
-    groups = told.report["groups"]
+def test_groups_and_transactions_are_what_admin_answered(upgraded: State, answers: Told) -> None:
+    groups = answers.report["groups"]
     assert {one["type"] for one in groups.values()} == {"Classic", "Consumer", "Share", "Streams"}
     assert as_told(read(upgraded.root), groups, upgraded.root) == groups
     found = transactions_on_disk(upgraded.root, 0)
-    assert found["transactions"] == told.report["transactions"]
+    assert found["transactions"] == answers.report["transactions"]
     assert [where for where, *_ in found["open"]] == ["txn-0", "txn-0"]
 
 
-def test_metadata_is_what_an_admin_client_was_told(upgraded: State, told: Told) -> None:
+def test_metadata_is_what_admin_answered(upgraded: State, answers: Told) -> None:
     """Among it a topic of an older one's name, and an access control entry for a network."""
-    found = metadata_of_disk(upgraded.root)
-    assert found["features"] == told.report["features"]
+    found = metadata_on_disk(upgraded.root)
+    assert found["features"] == answers.report["features"]
     assert {name: topic_id for name, (topic_id, _) in found["topics"].items()} == {
-        name: topic["id"] for name, topic in told.report["topics"].items()
+        name: topic["id"] for name, topic in answers.report["topics"].items()
     }
-    for name, topic in told.report["topics"].items():
+    for name, topic in answers.report["topics"].items():
         assert found["configs"].get(f"TOPIC:{name}", {}) == topic["configs"], name
     hosts = {host for *_, host, _, _ in found["acls"]}
-    assert len(told.report["acls"]) == len(hosts)
-    assert all(any(f"host={host}," in one for host in hosts) for one in told.report["acls"])
+    assert len(answers.report["acls"]) == len(hosts)
+    assert all(any(f"host={host}," in one for host in hosts) for one in answers.report["acls"])
     assert [f"{user} {kind} {count}" for user, kind, count in found["scram"]] == [
-        f"{user} {one}" for user, kinds in told.report["scram"].items() for one in kinds
+        f"{user} {one}" for user, kinds in answers.report["scram"].items() for one in kinds
     ]
     assert {str(entity).replace("'", "").replace(": ", "="): values
-            for entity, values in found["quotas"]} == told.report["quotas"]  # fmt: skip
+            for entity, values in found["quotas"]} == answers.report["quotas"]  # fmt: skip
 
 
-def test_recover_predicts_what_a_start_removed(upgraded: State, told: Told, kafkalog: Run) -> None:
+def test_recover_predicts_what_a_start_removed(
+    upgraded: State, answers: Told, kafkalog: Run
+) -> None:
     """It keeps each log end, too, and the cleaner has nothing to do: it went over all."""
     *found, summary = rows(kafkalog, "recover", upgraded.root)
     ends = {f"{one['topic']}-{one['partition']}": one["log_end_offset"] for one in found}
     assert ends.pop("__cluster_metadata-0")
-    assert ends == {name: truth.end for name, truth in told.truths().items()}
+    assert ends == {name: truth.end for name, truth in answers.truths().items()}
     assert summary["records_lost"] == 0
     removed = {
         f"{one['topic']}-{one['partition']}/{int(file['name'].partition('.')[0])}"

@@ -66,7 +66,7 @@ import java.util.stream.Stream;
  * its answer a line with a JSON value; an object with `error` is what an exception said.
  *
  * `["step", NAME]` lets something happen that does not need the other steps, and returns when it has; members of groups and
- * open transactions stay. `["answer"]` is what an admin client is told: groups, transactional ids, open transactions, and all
+ * open transactions stay. `["answer"]` is what Admin answers: groups, transactional ids, open transactions, and all
  * that is in the metadata.
  */
 public final class ClusterMoments {
