@@ -45,8 +45,8 @@ class Release:
         keeps_end_of_round: whether the cleaner keeps the last batch below the end of its round,
             even without records. Before 3.9 it did not; since 4.4 it keeps the batch that ends at
             the high watermark instead.
-        reads_aborted_versions_whole: whether the version of an entry in a transaction index is both
-            of its bytes, as they are written. Up to 4.3 it was the first of them when read.
+        reads_aborted_versions_whole: whether both bytes of the version of an entry in a transaction
+            index are read. Up to 4.3 only the first was.
         highest_remote_is_local: whether a segment whose base offset is the highest remote offset
             counts as one that only the local log has.
     """

@@ -60,7 +60,7 @@ class SoundLog:
     Attributes:
         producers: the active producers at the log end, by producer id.
         suits_kernels: whether everything cleanable is of magic 2, in batches that the kernels take,
-            which measure no record.
+            and no record has to be measured, which they cannot.
     """
 
     producers: Mapping[int, LastRecord]

@@ -125,7 +125,7 @@ class RebuildIndexes:
     """The indexes of a segment are rebuilt; the counts are those of the new indexes.
 
     `changed` names the files whose bytes will differ from those on disk (zero padding aside);
-    `routine` if all of them are there, and every start rebuilds them, sound as they may be.
+    `routine` if none of them is missing, and every start rebuilds them, even sound ones.
     """
 
     base_offset: int
