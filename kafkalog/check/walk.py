@@ -83,7 +83,7 @@ class Watch(Protocol):
 def closed_cleanly(directory: PartitionDir) -> bool:
     """Return whether the broker closed the log; logs that are being deleted are not closed."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
-    return is_hosted and UnifiedLog(directory).was_closed
+    return is_hosted and UnifiedLog(directory).has_closed_indexes
 
 
 _NO_LOG: Final = (1 << 63, "")

@@ -38,6 +38,7 @@ from kafkalog.model import (
     LogView,
     computed_once,
 )
+from kafkalog.node.identity import release_around
 from kafkalog.node.in_sync import in_sync
 from kafkalog.node.view import show
 
@@ -166,6 +167,14 @@ class UnifiedLog:
     def was_closed(self) -> bool:
         """Whether the broker shut down cleanly, that is, left its mark in the log directory."""
         return file_system.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
+
+    @property
+    def has_closed_indexes(self) -> bool:
+        """Whether the indexes of the active segment were closed: trimmed, with all entries."""
+        is_closed = self.was_closed
+        if is_closed and self.partition.topic == CLUSTER_METADATA:
+            return release_around(self.partition).trims_metadata_indexes
+        return is_closed
 
     @property
     def may_grow(self) -> bool:

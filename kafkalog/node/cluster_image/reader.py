@@ -190,17 +190,19 @@ def read_image(directory: PartitionDir) -> ClusterImage | None:
     Records that cannot be read are skipped: the checks of batches report them.
 
     Returns:
-        The image, or None if the log is empty, or starts neither at offset 0 nor at a snapshot.
+        The image, or None if there is neither a log nor a snapshot, or if the log starts neither
+        at offset 0 nor at a snapshot.
 
     Cost:
         Decodes the newest snapshot and the log after it: with Kafka's defaults at most an hour or
         20 MB of records.
     """
-    if not directory.segments:
+    segments = directory.segments
+    if not segments and not directory.live(FileKind.KRAFT_SNAPSHOT):
         return None
     reader = ImageReader(directory)
     reader.begin()
-    if directory.segments[0].base_offset > reader.start:
+    if segments and segments[0].base_offset > reader.start:
         return None
     reader.advance()
     return reader.image

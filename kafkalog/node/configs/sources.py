@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names, topic_names
 from formats.file_names import parse_directory_name
 from formats.late_classes import dataclass
+from formats.releases import newest
 from kafkalog.errors import (
     CorruptDataError,
     DataError,
@@ -37,10 +38,12 @@ from kafkalog.node.configs.definitions import (
     names_of,
     parse_value,
 )
+from kafkalog.node.identity import release_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from formats.releases import Release
     from kafkalog.model import Defect
 
 
@@ -62,12 +65,14 @@ class MetadataConfigs:
         defects: damage on the way; anything after it may be missing.
         unknown: number of records that could not be read because this program is too old.
         known_from: the offset before which nothing is known, since no snapshot has it.
+        release: the release of the node that has them.
     """
 
     settings: dict[tuple[int, str], dict[str, Setting]] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
     unknown: int = 0
     known_from: int = 0
+    release: Release = field(default_factory=newest)
 
     def of_topic(self, topic: str) -> dict[str, Setting]:
         """Return the topic's own configs."""
@@ -114,7 +119,9 @@ def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
         }
         for resource, configs in image.configs.items()
     }
-    return MetadataConfigs(settings, image.defects, image.unknown, known_from)
+    node = properties_of(log_dir)
+    release = release_of_node(image, None if node is None else node.node_id)
+    return MetadataConfigs(settings, image.defects, image.unknown, known_from, release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +200,14 @@ class TopicConfigs:
 
     Args:
         layers: the settings of each source, highest precedence first.
+
+    Attributes:
+        release: the release of Kafka that follows them.
     """
 
-    def __init__(self, layers: Iterable[_Layer]) -> None:
+    def __init__(self, layers: Iterable[_Layer], release: Release) -> None:
         self._layers = tuple(layers)
+        self.release = release
 
     def __getitem__(self, name: str) -> ConfigValue:
         """Return the config of that name, with its source.
@@ -413,7 +424,8 @@ class LogDirConfigs:
         of_topic = _Layer(own, is_of_topic=True)
         # A broker takes a topic's own config first, then dynamic ones, then its file.
         others = [_Layer(one) for one in (dynamic, self._properties, implied)]
-        return TopicConfigs([_Layer(self._given), of_topic, *others])
+        release = newest() if self.metadata is None else self.metadata.release
+        return TopicConfigs([_Layer(self._given), of_topic, *others], release)
 
 
 def _named(settings: Mapping[str, Setting]) -> dict[str, Setting]:

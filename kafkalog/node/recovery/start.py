@@ -294,7 +294,8 @@ class StartInProgress:
 
     def _prediction(self, loaded: LoadedLog | None, notes: list[str]) -> PredictedStart:
         directory = self._directory
-        if file_names.PARTITION_METADATA not in directory and self._hosting is None:
+        may_be_stray = self._hosting is None and self.partition.topic != CLUSTER_METADATA
+        if may_be_stray and file_names.PARTITION_METADATA not in directory:
             notes.append(NO_TOPIC_ID)
         assumptions = list(self._around.assumptions)
         is_rebuilt = any(isinstance(action, RebuildIndexes) for action in directory.actions)
