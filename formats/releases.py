@@ -107,6 +107,11 @@ def newest() -> Release:
     return releases()[0]
 
 
+def by_name(name: str) -> Release:
+    """Return the release of a name, 4.4 say."""
+    return next(one for one in releases() if one.name == name)
+
+
 def release_of(level: int) -> Release:
     """Return the oldest release that knows a level of `metadata.version`; else the newest."""
     for one in reversed(releases()):

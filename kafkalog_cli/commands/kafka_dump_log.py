@@ -119,7 +119,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
             metadata=not arguments.skip_record_metadata,
             decoder=decoder,
             numbers=(numbers[0], numbers[1]),
-            release=next(one for one in releases() if one.name == arguments.kafka),
+            release=by_name(arguments.kafka),
         ),
         max_bytes=arguments.max_bytes,
         max_message_size=arguments.max_message_size,

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import tempfile
-from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
-from formats.releases import releases
+from formats.releases import by_name
 from tests.kafka import broker_data
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from formats.releases import Release
 
 
 class Oracle:
@@ -35,7 +31,7 @@ class Oracle:
 
     def __init__(self, cwd: Path, release: str = broker_data.RELEASE) -> None:
         self._cwd = cwd
-        self.release = next(one for one in releases() if one.name == release)
+        self.release = by_name(release)
 
     def __enter__(self) -> Self:
         self._stderr = tempfile.TemporaryFile("a+")  # closed with the process
@@ -77,15 +73,6 @@ class Oracle:
             raise broker_data.HarnessError(f"{command}\n{self._stderr.read()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-
-@cache
-def release_of_jars() -> Release:
-    """Return the release of Kafka that Maven takes the oracle's jars of."""
-    pom = (broker_data.HERE / "pom.xml").read_text()
-    found = re.search(r"<kafka.version>(.+?)</kafka.version>", pom)
-    assert found
-    return next(one for one in releases() if found[1].startswith(f"{one.name}."))
 
 
 def config_words(config: dict[str, str]) -> list[str]:

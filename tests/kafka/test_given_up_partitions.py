@@ -11,6 +11,7 @@ import pytest
 
 from docgen.pages import ROOT
 from formats import constants as c
+from formats.releases import by_name
 from kafkalog.change.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.check.verify import Verification
 from kafkalog.errors import CorruptDataError
@@ -19,7 +20,8 @@ from kafkalog.io.codecs import compress
 from kafkalog.model import Level
 from kafkalog.node.configs import ConfigSources
 from tests.builders import BASE_TIME, batch, message, record
-from tests.kafka.oracle import config_words, release_of_jars
+from tests.kafka import broker_data
+from tests.kafka.oracle import config_words
 from tests.kafkalog.change.compaction.test_edges import write
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
+RELEASE = by_name(broker_data.RELEASE)
 NOW_MS = BASE_TIME + 3_600_000
 COMPACTED = "customers-0"  # as the metadata log of the examples has it
 TIMES = "Invalid negative timestamp"
@@ -92,7 +95,7 @@ REWRITTEN = {
     "magic 1": Log((message(0, b"x", time=-7), message(1, b"y"), NEWER), TIMES, True, 1),
     "an old last message without a key": Log(
         (message(0, b"x"), message(1, b"y"), message(2, None)),
-        EMPTY if release_of_jars().keeps_end_of_round else None,
+        EMPTY if RELEASE.keeps_end_of_round else None,
         newest=0,
     ),
     "a producer without an epoch": Log(
@@ -158,7 +161,7 @@ def ours(
     """Return what the plan of our compaction says; a limited map excludes the kernels."""
     sources = ConfigSources({"cleanup.policy": "compact", **(given or {})})
     configs = sources.in_log_dir(str(partition.parent)).of_topic("customers")
-    configs.release = release_of_jars()
+    configs.release = RELEASE
     request = CompactionRequest(
         NOW_MS, map_memory=map_memory, high_watermark=CLOSED, old_formats=True
     )
@@ -190,7 +193,7 @@ def test_what_is_not_written_again(oracle: Oracle, tmp_path: Path, name: str) ->
     assert len(warnings(partition, Level.DEEP)) == log.is_warned
 
 
-@pytest.mark.skipif(release_of_jars().name == "4.3", reason="4.3 measures no records")
+@pytest.mark.skipif(RELEASE.name == "4.3", reason="4.3 measures no records")
 @pytest.mark.parametrize(("codec", "limit"), [(c.GZIP, 107), (c.GZIP, 108), (c.NONE, 107)])
 def test_a_record_that_is_too_large(oracle: Oracle, tmp_path: Path, codec: int, limit: int) -> None:
     """Its fields have 108 bytes; only of compressed batches they count."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.change.compaction.model import CompactionConfig, CompactionRequest
 from kafkalog.node.configs import ConfigSources
 from kafkalog.node.unified_log import UnifiedLog
-from tests.kafka.oracle import config_words, release_of_jars
+from tests.kafka.oracle import config_words
 
 if TYPE_CHECKING:
     import random
@@ -59,14 +59,14 @@ class Round:
             min_compaction_lag_ms=int(self.config["min.compaction.lag.ms"]),
             map_memory=self.slots * SLOT_SIZE,
             load_factor=self.load_factor,
-            keeps_end_of_round=release_of_jars().keeps_end_of_round,
+            keeps_end_of_round=self.release.keeps_end_of_round,
         )
 
     def topic_configs(self, log_dir: Path) -> TopicConfigs:
         """Return the configs for our driver; producers expire only if configured."""
         given = self.config | {"producer.id.expiration.ms": str(DAY_MS)}
         found = ConfigSources(given).in_log_dir(str(log_dir)).of_topic("orders")
-        found.release = release_of_jars()
+        found.release = self.release
         return found
 
     def request(self) -> CompactionRequest:

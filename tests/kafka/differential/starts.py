@@ -11,7 +11,7 @@ from kafkalog.node.recovery import PredictedStart, StartConfig, StartMode
 from tests.kafka.damaged_logs import CONFIG, START_MS, Damage, workload
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.retentions import PARTITION, written
-from tests.kafka.oracle import config_words, release_of_jars
+from tests.kafka.oracle import config_words
 from tests.kafkalog import replay
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Start:
             self.ours,
             self.mode,
             START_CONFIG,
-            trims=release_of_jars().trims_metadata_indexes,
+            trims=oracle.release.trims_metadata_indexes,
             recovery_point=self.recovery_point,
             log_start_checkpoint=self.log_start,
         )
