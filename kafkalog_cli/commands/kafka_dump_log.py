@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from formats import topic_names
-from formats.releases import newest, releases
+from formats.releases import by_name, newest, releases
 from kafkalog_cli.usage import Parser
 
 
