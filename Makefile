@@ -81,4 +81,4 @@ $(STAMP): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist tests/kafka/target tests/kafka/iceberg/target tests/kafka/later/target releases/target
+	rm -rf $(VENV) build dist tests/kafka/target tests/kafka/iceberg/target releases/target

@@ -184,7 +184,7 @@ def command_line(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
     if program == "kafkalog":
         return [str(KAFKALOG), *arguments]
     if program == "DumpLogSegments":
-        class_path = str(broker_data.TARGET / "lib" / "*")
+        class_path = str(broker_data.target() / "lib" / "*")
         return [*JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path,
                 DUMP_LOG_SEGMENTS, *arguments]  # fmt: skip
     if program == "CleanerTimes":
@@ -212,7 +212,7 @@ def _decoders(partitions: dict[str, Partition], run: str) -> dict[str, Result]:
 def machine() -> dict[str, str]:
     """What the figures depend on; nothing that names the machine."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
-    [clients] = (broker_data.TARGET / "lib").glob("kafka-clients-*.jar")
+    [clients] = (broker_data.target() / "lib").glob("kafka-clients-*.jar")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return {

@@ -56,12 +56,14 @@ class MessageError(ConstructError):  # type: ignore[misc] # construct has no typ
         self.reason = reason
 
 
-def message(name: str) -> Message:
+def message(name: str, release: str | None = None) -> Message:
     """Return a message by name; raises KeyError if no table has such a message."""
-    return messages().get(name) or requests()[name]
+    return messages(release).get(name) or requests()[name]
 
 
-def by_key(family: str, api_key: int, part: str = "value") -> Message | None:
+def by_key(
+    family: str, api_key: int, part: str = "value", release: str | None = None
+) -> Message | None:
     """Return the message for a record type, apiKey or control record type, None if unknown.
 
     Args:
@@ -69,21 +71,22 @@ def by_key(family: str, api_key: int, part: str = "value") -> Message | None:
             `remote-log-metadata` or `control`.
         api_key: the number found in the data.
         part: `key` or `value`.
+        release: as which release knows it; None for the newest.
     """
-    return _by_key().get((family, api_key, part))
+    return _by_key(release).get((family, api_key, part))
 
 
 @cache
-def _by_key() -> dict[tuple[str, int, str], Message]:
+def _by_key(release: str | None) -> dict[tuple[str, int, str], Message]:
     return {
         (found.family, found.api_key, found.part): found
-        for found in messages().values()
+        for found in messages(release).values()
         if found.api_key is not None
     }
 
 
 @cache  # bounded by the size of the table
-def schema(name: str, version: int) -> Construct:
+def schema(name: str, version: int, release: str | None = None) -> Construct:
     """Return the schema of one version of a message, from bytes to dict and back.
 
     A tagged field must end where its size says. `parse(data, **AS_KAFKA)` ignores the size, as
@@ -93,16 +96,16 @@ def schema(name: str, version: int) -> Construct:
         KeyError: there is no such message.
         ValueError: the message has no such version.
     """
-    found = message(name)
+    found = message(name, release)
     if version not in found.versions:
         raise ValueError(f"{name} has no version {version}")
     return StructCodec(found.struct, version, flexible=version in found.flexible_versions)
 
 
 @cache  # bounded by the size of the table
-def schema_with_rest(name: str, version: int) -> Construct:
+def schema_with_rest(name: str, version: int, release: str | None = None) -> Construct:
     """Return `schema` as `fields`, and the ignored bytes after the message as `rest`."""
-    return ConstructStruct("fields" / schema(name, version), "rest" / GreedyBytes)
+    return ConstructStruct("fields" / schema(name, version, release), "rest" / GreedyBytes)
 
 
 def bytes_left(stream: Any) -> int:

@@ -1,7 +1,8 @@
 """The messages of `messages.txt` and `requests.txt` as values: their fields, and in which versions.
 
-The heads of the tables explain their notation. Follows the message definitions of Kafka 4.3 and
-`org.apache.kafka.message.FieldSpec`, which defines how they are read.
+The heads of the tables explain their notation. Follows the message definitions of Kafka 4.4 and
+`org.apache.kafka.message.FieldSpec`, which defines how they are read. What an older release knows
+otherwise is in a table of its own, `messages-4.3.txt` say.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from functools import cache
 from typing import Final
 
 from formats.late_classes import dataclass
+from formats.releases import newest
 
 _OPEN: Final = 1 << 15
 """End of an open range of versions, exclusive: versions are 16-bit numbers."""
 
 _TOKEN: Final = re.compile(r"@tag\d+|\[v[\d+-]+\]|\[\]|\?[\d+-]*|[{};]|=[^\s;}]+|\w+")
+_LACKING: Final = re.compile(r"(?m)^- (\w+)$")
 _DEFAULTS: Final[dict[str, object]] = {
     "str": "",
     "bytes": b"",
@@ -79,7 +82,7 @@ class Message:
         api_key: record type, apiKey or control record type; None for messages without one.
         part: `key` or `value`, `-` for messages inside other messages, `request` or `response`.
         name: the definition's name.
-        versions: versions that Kafka 4.3 knows.
+        versions: versions that the release knows.
         flexible_versions: versions in the flexible encoding, open-ended, maybe empty.
         struct: the fields.
     """
@@ -98,20 +101,38 @@ class Message:
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).upper()
 
 
-@cache
-def messages() -> dict[str, Message]:
-    """Return all messages of `messages.txt` by name."""
-    return _read_table("messages.txt")
+def messages(release: str | None = None) -> dict[str, Message]:
+    """Return all messages of `messages.txt` by name.
+
+    Args:
+        release: as which release knows them, 4.3 say; None for the newest.
+    """
+    return _messages(release)
+
+
+@cache  # which takes `messages()` and `messages(None)` for two calls
+def _messages(release: str | None) -> dict[str, Message]:
+    if release is None:
+        return _by_name(_text("messages.txt"))
+    if release == newest().name:
+        return messages()
+    text = _text(f"messages-{release}.txt")
+    lacking = set(_LACKING.findall(text))
+    found = messages() | _by_name(_LACKING.sub("", text))
+    return {name: one for name, one in found.items() if name not in lacking}
 
 
 @cache
 def requests() -> dict[str, Message]:
     """Return all requests and responses of `requests.txt` by name, e.g. `FetchRequest`."""
-    return _read_table("requests.txt")
+    return _by_name(_text("requests.txt"))
 
 
-def _read_table(name: str) -> dict[str, Message]:
-    text = importlib.resources.files("formats").joinpath(name).read_text("utf-8")
+def _text(name: str) -> str:
+    return importlib.resources.files("formats").joinpath(name).read_text("utf-8")
+
+
+def _by_name(text: str) -> dict[str, Message]:
     return {found.name: found for found in parse_table(text)}
 
 

@@ -6,7 +6,7 @@ on its files.
 
 from __future__ import annotations
 
-import importlib.resources
+import pkgutil
 from functools import cache
 from typing import Final
 
@@ -42,12 +42,22 @@ class Release:
             `UnifiedLog.prepareActiveSegmentForClose` does since, but nothing calls it for this log.
         names_transaction_states: whether `kafka-dump-log` prints the state of a transaction by its
             name, and not by its number.
+        keeps_end_of_round: whether the cleaner keeps the last batch below the end of its round,
+            even without records. Before 3.9 it did not; since 4.4 it keeps the batch that ends at
+            the high watermark instead.
+        reads_aborted_versions_whole: whether both bytes of the version of an entry in a transaction
+            index are read. Up to 4.3 only the first was.
+        highest_remote_is_local: whether a segment whose base offset is the highest remote offset
+            counts as one that only the local log has.
     """
 
     name: str
     features: dict[str, Levels]
     trims_metadata_indexes: bool
     names_transaction_states: bool
+    keeps_end_of_round: bool
+    reads_aborted_versions_whole: bool
+    highest_remote_is_local: bool
 
     @property
     def metadata_version(self) -> int:
@@ -66,10 +76,22 @@ def releases() -> tuple[Release, ...]:
             features.setdefault(release, {})[name] = Levels(least, newest, *default or [newest])
     return (
         Release(
-            "4.4", features["4.4"], trims_metadata_indexes=False, names_transaction_states=True
+            "4.4",
+            features["4.4"],
+            trims_metadata_indexes=False,
+            names_transaction_states=True,
+            keeps_end_of_round=False,
+            reads_aborted_versions_whole=True,
+            highest_remote_is_local=False,
         ),
         Release(
-            "4.3", features["4.3"], trims_metadata_indexes=True, names_transaction_states=False
+            "4.3",
+            features["4.3"],
+            trims_metadata_indexes=True,
+            names_transaction_states=False,
+            keeps_end_of_round=True,
+            reads_aborted_versions_whole=False,
+            highest_remote_is_local=True,
         ),
     )
 
@@ -85,6 +107,11 @@ def newest() -> Release:
     return releases()[0]
 
 
+def by_name(name: str) -> Release:
+    """Return the release of a name, 4.4 say."""
+    return next(one for one in releases() if one.name == name)
+
+
 def release_of(level: int) -> Release:
     """Return the oldest release that knows a level of `metadata.version`; else the newest."""
     for one in reversed(releases()):
@@ -94,5 +121,6 @@ def release_of(level: int) -> Release:
 
 
 def _lines() -> list[list[str]]:
-    text = importlib.resources.files("formats").joinpath("features.txt").read_text("utf-8")
+    # Not by importlib.resources, which loads much: a small dump needs the names of releases.
+    text = (pkgutil.get_data("formats", "features.txt") or b"").decode()
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]

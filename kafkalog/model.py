@@ -287,7 +287,7 @@ class Record:
 class ControlRecord:
     """A decoded control record: `ControlRecordType` and `EndTransactionMarker`.
 
-    `type_name` is None for a type that Kafka 4.3 does not know; `coordinator_epoch` is set for
+    `type_name` is None for a type that Kafka does not know; `coordinator_epoch` is set for
     ABORT and COMMIT; `fields` holds the decoded KRaft message of the other types.
     """
 

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from releases import tables
+from releases import KEPT, tables
 from releases.definitions import offered, read_definitions
 from releases.jars import facts_of, followed_classes, jars_of, methods_of, strings_of
 
@@ -27,8 +27,6 @@ _READABLE = 20
 """Of a class with more methods, most of which changed, the methods are not listed."""
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ROOT / "formats"
-KEPT = ("4.3.0",)
-"""Older releases whose starts and tools kafkalog follows, too."""
 
 
 def main() -> None:

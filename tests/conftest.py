@@ -42,8 +42,14 @@ settings.register_profile(
 settings.load_profile("kafkalog")
 
 CORPUS = Path(__file__).parent / "corpus"
+STATES_44 = sorted(path.name[:-7] for path in (CORPUS / "kafka-4.4").glob("*.tar.gz"))
 STATES_43 = sorted(path.name[:-7] for path in (CORPUS / "kafka-4.3").glob("*.tar.gz"))
 STATES_28 = sorted(path.name[:-7] for path in (CORPUS / "kafka-2.8").glob("*.tar.gz"))
+OF_KAFKA_4 = [
+    *(("kafka-4.4", name) for name in STATES_44),
+    *(("kafka-4.3", name) for name in STATES_43),
+]
+"""Release and name of states; `make test` takes those of one name from one of the releases."""
 SCENARIOS = sorted(path.name[:-7] for path in (CORPUS / "lookup").glob("*.tar.xz"))
 
 
@@ -272,8 +278,7 @@ def state(corpus_dir: Path, release: str, name: str) -> State:
     return State(name, root / name, root / f"{name}.expected")
 
 
-@pytest.fixture(params=[("kafka-4.3", name) for name in STATES_43]
-                + [("kafka-2.8", name) for name in STATES_28], ids="-".join)  # fmt: skip
+@pytest.fixture(params=[*OF_KAFKA_4, *(("kafka-2.8", name) for name in STATES_28)], ids="-".join)
 def any_state(request: pytest.FixtureRequest, corpus_dir: Path) -> State:
     """Each archive of the corpus."""
     return state(corpus_dir, *request.param)

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from formats.releases import releases
 from tests.sampling import TIER_VARIABLE
 
 ROOT = Path(__file__).parents[1]
@@ -54,15 +55,16 @@ def _matching(pattern: str) -> tuple[str, ...]:
 
 _ON_SPARK = _matching("tests/kafka/test_spark_kafka_*.py")
 _CLIENTS = "tests/kafka/serve/test_clients.py"
+_WITH_KAFKA = tuple(
+    one for one in _matching("tests/kafka/**/test_*.py") if one not in (*_ON_SPARK, _CLIENTS)
+)
+_OLDER = {
+    f"kafka-{one.name}": Group(_WITH_KAFKA, {"KAFKALOG_KAFKA": one.name}) for one in releases()[1:]
+}
 GROUPS = {
     "plain": Group(),
-    "kafka": Group(
-        tuple(
-            one
-            for one in _matching("tests/kafka/**/test_*.py")
-            if one not in (*_ON_SPARK, _CLIENTS)
-        )
-    ),
+    "kafka": Group(_WITH_KAFKA),
+    **_OLDER,
     "spark": Group(("tests/spark", *_ON_SPARK)),
     "crash": Group(("tests/crash", *_matching("tests/kafkalog/*/test_crashes.py"))),
     "foreign": Group(("tests/foreign", _CLIENTS)),
@@ -72,7 +74,7 @@ GROUPS = {
     "pythons": Group(command=(sys.executable, "-m", "tests.pythons")),
     "aarch64": Group(command=(sys.executable, "-m", "tests.aarch64")),
 }
-_SHARED = ("guarded", "pythons", "aarch64")
+_SHARED = ("guarded", "pythons", "aarch64", *_OLDER)
 """Groups that run tests of other groups in another way."""
 
 

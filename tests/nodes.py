@@ -1,4 +1,4 @@
-"""A small node of two log directories on which Kafka 4.3 starts, and what may befall its files."""
+"""A small node of two log directories on which Kafka starts, and what may befall its files."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def write_metadata(directory: Path, ids: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class State:
-    """What befalls a node, and what Kafka 4.3 makes of it: recorded by `test_node_starts`.
+    """What befalls a node, and what Kafka makes of it: recorded by `test_node_starts`.
 
     Attributes:
         change: what befalls its files.

@@ -102,6 +102,7 @@ CATCH_ALL = {
     "kafkalog/wire/server/fetch.py": "a server goes on",
     "kafkalog/wire/server/offsets.py": "a server goes on",
     "kafkalog/wire/server/run.py": "a server goes on",
+    "kafkalog/wire/server/transactions.py": "a server goes on",
 }
 
 

@@ -97,10 +97,13 @@ def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]
             )
         elif identity is not None:
             seen[identity] = found
-    for source in log_dirs:
-        if source.image is not None and source.broker is not None:
-            for found in log_dirs:
-                yield from _registered(source, source.image, found)
+    yield from dict.fromkeys(  # each directory with metadata says so
+        defect
+        for source in log_dirs
+        if source.image is not None and source.broker is not None
+        for found in log_dirs
+        for defect in _registered(source, source.image, found)
+    )
 
 
 def _registered(

@@ -7,8 +7,8 @@ compacted log has them too.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +29,6 @@ from kafkalog.check.batches import (
 )
 from kafkalog.errors import DataError
 from kafkalog.files.log_dir import list_partition
-from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.io.wording import counted
 from kafkalog.log.batches.order import NOWHERE, Order
@@ -40,7 +39,7 @@ from kafkalog.log.columns.headers import BatchColumns, batch_columns
 from kafkalog.log.defects import make_defect
 from kafkalog.log.living import answered
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.node.configs import ConfigSources
+from kafkalog.node.configs import ConfigsAround, ConfigSources
 from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
@@ -309,9 +308,9 @@ def missing_offsets(
     """
     if next(gaps_between(segments, from_offset, to_offset), None) is None:
         return
-    log_dir = os.path.dirname(file_system.absolute(partition.path))
+    around = ConfigsAround(ConfigSources(), partition.log_dirs)
     with suppress(DataError):  # without configs, the log itself may show it
-        configs = ConfigSources().in_log_dir(log_dir).of_topic(partition.topic)
+        configs = around.of_log_dir_of(partition.path).of_topic(partition.topic)
         if has_compact_policy(CheckedPartition(partition, configs=configs)):
             return
     check = OffsetsAreComplete(CheckedPartition(partition))
@@ -328,24 +327,27 @@ def missing_offsets(
     yield from check.end()
 
 
-def missing_from(directory: str, view: LogView, offset: int) -> Sequence[Defect]:
+def missing_from(
+    directory: str, log_dirs: tuple[str, ...], view: LogView, offset: int
+) -> Sequence[Defect]:
     """Return what `missing_offsets` finds of a partition, if its first gap begins at this offset.
 
     So only one of all who read its segments reports it.
     """
 
     def judged() -> tuple[int, list[Defect]]:
-        return _judged(directory, show_now(list_partition(directory), view).segments)
+        partition = replace(list_partition(directory), log_dirs=log_dirs)
+        return _judged(partition, show_now(partition, view).segments)
 
     first, found = answered(judged, judged)  # a broker may clean the log meanwhile
     return found if first == offset else ()
 
 
 @lru_cache(1)
-def _judged(directory: str, segments: tuple[Segment, ...]) -> tuple[int, list[Defect]]:
+def _judged(partition: PartitionDir, segments: tuple[Segment, ...]) -> tuple[int, list[Defect]]:
     """Return where the first gap begins, -1 without one, and the finding about it."""
     first, _ = next(gaps_between(segments), (-1, -1))
-    return first, list(missing_offsets(list_partition(directory), segments))
+    return first, list(missing_offsets(partition, segments))
 
 
 def has_compact_policy(partition: CheckedPartition) -> bool:

@@ -258,8 +258,7 @@ class Verification:
         from kafkalog.node.configs import ConfigsAround, ConfigSources
 
         if self._configs is None:
-            paths = (one.path for one in self.schedule.targets)
-            self._configs = ConfigsAround(ConfigSources(), (*directory.log_dirs, *paths))
+            self._configs = ConfigsAround(ConfigSources(), directory.log_dirs)
         try:
             return self._configs.of_log_dir_of(directory.path).of_topic(directory.topic)
         except DataError:

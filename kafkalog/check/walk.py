@@ -83,7 +83,7 @@ class Watch(Protocol):
 def closed_cleanly(directory: PartitionDir) -> bool:
     """Return whether the broker closed the log; logs that are being deleted are not closed."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
-    return is_hosted and UnifiedLog(directory).was_closed
+    return is_hosted and UnifiedLog(directory).has_closed_indexes
 
 
 _NO_LOG: Final = (1 << 63, "")
@@ -329,6 +329,11 @@ class Walk:
                 from kafkalog.check.batches import CheckedLog
 
                 yield from self._batches(CheckedLog(entry.path), self.level)
+                is_snapshot = entry.name.epoch is not None  # unlike `bootstrap.checkpoint`
+                if is_snapshot and not entry.size_bytes:
+                    from kafkalog.node.cluster_image.reader import empty_snapshot
+
+                    yield empty_snapshot(entry.path)
                 return
             if entry.name.kind in ENTRY_SIZES:
                 yield from size_is_multiple(entry)

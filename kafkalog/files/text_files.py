@@ -128,7 +128,7 @@ def _fields(path: str, data: bytes, count: int) -> Iterator[list[str]]:
         return
     version = _number(first[0], path, 32) if len(first) == 1 else None
     if version != _VERSION:
-        raise _checkpoint_malformed(path, "The first line is not a version that Kafka 4.3 knows.")
+        raise _checkpoint_malformed(path, "The first line is not a version that Kafka knows.")
     second = next(lines, None)
     if second is None:
         return
@@ -312,7 +312,7 @@ def read_meta_properties(path: str) -> MetaProperties:
     properties = read_properties(path)
     version = _integer(properties.get("version", "0").strip(" \t\f"), path)
     if version not in (0, 1):
-        raise _malformed(path, f"Version {version} is unknown to Kafka 4.3.")
+        raise _malformed(path, f"Version {version} is unknown to Kafka.")
     # ZooKeeper brokers wrote version 0.
     node = properties.get("node.id" if version else "broker.id")
     found = MetaProperties(
@@ -433,7 +433,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
     fields = _QUORUM_STATE.get(version) if type(version) is int else None
     if fields is None:
         thrown = "IllegalStateException" if type(version) is int else "UncheckedIOException"
-        raise QuorumStateError("The file has no data_version that Kafka 4.3 knows.", path, thrown)
+        raise QuorumStateError("The file has no data_version that Kafka knows.", path, thrown)
     for name, kinds in fields.items():
         # To Python, and only to Python, a boolean is an int.
         if name not in state or type(state[name]) not in kinds:

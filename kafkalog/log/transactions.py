@@ -27,15 +27,19 @@ class TransactionReplay:
         states: the producers at the start.
         start: batches that end below this offset are in those states already.
         end: the replay ends at the first batch that reaches beyond this offset.
+        idempotent: whether to apply batches outside transactions, too.
 
     Attributes:
         aborted: the transactions that were aborted on the way.
     """
 
-    def __init__(self, states: Iterable[ProducerState], start: int, end: int) -> None:
+    def __init__(
+        self, states: Iterable[ProducerState], start: int, end: int, *, idempotent: bool = False
+    ) -> None:
         self.aborted: list[AbortedTransaction] = []
         self._infos = {one.producer_id: AppendInfo(one.producer_id, one) for one in states}
         self._start, self._end = start, end
+        self._idempotent = idempotent
 
     def states(self) -> list[ProducerState]:
         """Return the states of all producers."""
@@ -51,7 +55,8 @@ class TransactionReplay:
             return self._apply_columns(found, source)
         if found.last_offset >= self._end:
             return False
-        if found.is_transactional and found.last_offset >= self._start:
+        is_wanted = found.producer_id >= 0 if self._idempotent else found.is_transactional
+        if is_wanted and found.last_offset >= self._start:
             if found.is_control:
                 self._apply_marker(found, source)
             else:
@@ -64,8 +69,12 @@ class TransactionReplay:
 
         headers = columns.headers
         last, attributes = headers[h.LAST_OFFSET], headers[h.ATTRIBUTES]
-        is_wanted = (attributes & c.TRANSACTIONAL_MASK != 0) & (headers[h.MAGIC] >= 2)
-        is_wanted &= last >= self._start
+        is_wanted = (
+            headers[h.PRODUCER_ID] >= 0
+            if self._idempotent
+            else attributes & c.TRANSACTIONAL_MASK != 0
+        )
+        is_wanted &= (headers[h.MAGIC] >= 2) & (last >= self._start)
         is_beyond = last >= self._end
         goes_on = not is_beyond.any()
         if not goes_on:

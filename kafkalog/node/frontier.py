@@ -22,7 +22,7 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import scan_batches
 from kafkalog.log.living import CHANGES
-from kafkalog.node.configs import ConfigSources
+from kafkalog.node.configs import ConfigSources, home_of
 from kafkalog.node.outcome import Difference, View, as_it_is, unknown_outcome
 from kafkalog.node.recovery import StartInProgress
 from kafkalog.node.recovery.directory import Content, Directory
@@ -234,8 +234,8 @@ def _outcome_of(partition: PartitionDir, start: StartInProgress, written: dict[s
 
 
 def _start_config_of(partition: PartitionDir) -> StartConfig | None:
-    """Return the topic configs that a start depends on, from the metadata log next to it."""
-    log_dir = os.path.dirname(file_system.absolute(partition.path))
+    """Return the topic configs that a start depends on, from the metadata log of its node."""
+    log_dir = home_of(os.path.dirname(file_system.absolute(partition.path)), partition.log_dirs)
     try:
         metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")).files
     except DataError:

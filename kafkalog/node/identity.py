@@ -1,4 +1,6 @@
-"""Whose directories they are: ids of topic, node and cluster, and a cluster's newest metadata."""
+"""Whose directories they are: ids of topic, node and cluster, the release of the node's Kafka,
+and a cluster's newest metadata.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import FileKind
+from formats.releases import METADATA_VERSION, newest, release_of
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
+from kafkalog.files.log_dir import open_partition
 from kafkalog.files.text_files import properties_of, read_topic_id
+from kafkalog.io.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from formats.releases import Release
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.cluster_image import ClusterImage
+    from kafkalog.node.cluster_image.model import Node
 
 
 def topic_id_of(partition: PartitionDir) -> str | None:
@@ -38,6 +47,54 @@ def cluster_id_of(log_dir: str) -> str | None:
     """Return the id of the cluster in `meta.properties`; None without one."""
     found = properties_of(log_dir)
     return None if found is None else found.cluster_id
+
+
+def release_of_node(image: ClusterImage | None, node_id: int | None) -> Release:
+    """Return the release of Kafka that wrote a node's files, and starts on them.
+
+    What the node supports, by its last registration, counts before the level that its cluster has
+    finalized: that may stay low for long after an upgrade.
+
+    Args:
+        image: the metadata of its cluster; without any it is the newest release.
+        node_id: its id, None if it is not known.
+    """
+    if image is None:
+        return newest()
+    nodes: list[Node | None] = []
+    if node_id is not None:
+        nodes = [image.brokers.get(node_id), image.controllers.get(node_id)]
+    levels = [
+        one.features[METADATA_VERSION][1]
+        for one in nodes
+        if one is not None and METADATA_VERSION in one.features
+    ]
+    level = max(levels, default=image.metadata_version)
+    return newest() if level is None else release_of(level)
+
+
+def release_around(partition: PartitionDir) -> Release:
+    """Return the release of a partition's node, by the metadata log in the same log directory."""
+    metadata, log_dir = partition, os.path.dirname(file_system.absolute(partition.path))
+    if partition.topic != CLUSTER_METADATA:
+        try:
+            metadata = open_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0"))
+        except DataError:  # none is there, or `verify` reports it
+            return newest()
+    node = properties_of(log_dir)
+    return release_of_node(image_of(metadata), None if node is None else node.node_id)
+
+
+def is_formatted_only(partition: PartitionDir) -> bool:
+    """Return whether it is a metadata log on which no node has started.
+
+    Formatting writes a snapshot that ends before the log: voters, since 4.4 also levels of
+    features and SCRAM users.
+    """
+    snapshots = [one for one in partition.files if one.name.kind == FileKind.KRAFT_SNAPSHOT]
+    is_alone = bool(snapshots) and len(snapshots) == len(partition.files)
+    is_before = not any(one.name.offset for one in snapshots)
+    return partition.topic == CLUSTER_METADATA and is_alone and is_before
 
 
 def newest_metadata(metadata: Iterable[PartitionDir]) -> PartitionDir | None:

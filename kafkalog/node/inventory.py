@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
@@ -24,7 +24,7 @@ from kafkalog.files.text_files import (
 from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.living import CHANGES, answered, listed_now
 from kafkalog.model import Defect, LogView, Severity
-from kafkalog.node.identity import topic_id_of
+from kafkalog.node.identity import is_formatted_only, topic_id_of
 from kafkalog.node.outcome import View
 from kafkalog.node.targets import partitions_of
 from kafkalog.node.unified_log import UnifiedLog
@@ -47,12 +47,20 @@ class LogDirRow:
 
     path: str
     meta: MetaProperties | None
+    was_started: bool
     clean_shutdown: bool
     partition_count: int
     size_bytes: int
     checkpoints: dict[str, int | None]
     others: tuple[str, ...]
     defects: tuple[Defect, ...] = field(default=())
+
+    @property
+    def last_stop(self) -> str:
+        """How its node stopped."""
+        if not self.was_started:
+            return "never started"
+        return "closed cleanly" if self.clean_shutdown else "not shut down cleanly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,9 @@ def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
             yield _log_dir_row(target)
 
 
+_OF_FORMATTING: Final = (file_names.META_PROPERTIES, file_names.BOOTSTRAP)
+
+
 def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
     defects = [_defect(path, error) for path, error in log_dir.errors.items()]
     meta = None
@@ -153,6 +164,8 @@ def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
     return LogDirRow(
         path=log_dir.path,
         meta=meta,
+        was_started=any(one.name.name not in _OF_FORMATTING for one in log_dir.files)
+        or not all(map(is_formatted_only, log_dir.partitions)),
         clean_shutdown=log_dir.file(file_names.CLEAN_SHUTDOWN) is not None,
         partition_count=len(log_dir.partitions),
         size_bytes=sum(sizes) + used,

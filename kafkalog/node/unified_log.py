@@ -38,6 +38,7 @@ from kafkalog.model import (
     LogView,
     computed_once,
 )
+from kafkalog.node.identity import release_around
 from kafkalog.node.in_sync import in_sync
 from kafkalog.node.view import show
 
@@ -168,6 +169,14 @@ class UnifiedLog:
         return file_system.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
 
     @property
+    def has_closed_indexes(self) -> bool:
+        """Whether the indexes of the active segment were closed: trimmed, with all entries."""
+        is_closed = self.was_closed
+        if is_closed and self.partition.topic == CLUSTER_METADATA:
+            return release_around(self.partition).trims_metadata_indexes
+        return is_closed
+
+    @property
     def may_grow(self) -> bool:
         """Whether a running broker may append to the log."""
         return is_broker_running(self._log_dir)
@@ -263,11 +272,7 @@ class UnifiedLog:
     @computed_once
     def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction], dict[int, int]]:
         """The transactions after the snapshot, open and aborted, and the epochs of producers."""
-        states, start = self._producers_in_snapshot()
-        replay = TransactionReplay(states, start, self.high_watermark)
-        for found, opened in self.headers_from(start):
-            if not replay.apply(found, opened.source):
-                break
+        replay = self._replay(self.log_start_offset, self.high_watermark)
         states = replay.states()
         pending = [
             OpenTransaction(
@@ -284,15 +289,31 @@ class UnifiedLog:
         pending.sort(key=lambda one: one.first_offset)
         return pending, replay.aborted, epochs
 
-    def _producers_in_snapshot(self) -> tuple[list[ProducerState], int]:
-        """Return the producers in the newest sound snapshot, and its offset."""
+    def producer_states(self) -> list[ProducerState]:
+        """Return the states of all producers at the log end; none has expired."""
+        return self._replay(self.first_offset, self.log_end_offset, idempotent=True).states()
+
+    def _replay(self, start: int, end: int, *, idempotent: bool = False) -> TransactionReplay:
+        """Apply the batches up to an offset to the producers of the newest sound snapshot.
+
+        Without one, all batches from `start` on.
+        """
+        states, start = self._producers_in_snapshot(start, end)
+        replay = TransactionReplay(states, start, end, idempotent=idempotent)
+        for found, opened in self.headers_from(start):
+            if not replay.apply(found, opened.source):
+                break
+        return replay
+
+    def _producers_in_snapshot(self, start: int, end: int) -> tuple[list[ProducerState], int]:
+        """Return the producers in the newest sound snapshot up to `end`, and its offset."""
         for entry in reversed(self.partition.live(FileKind.PRODUCER_SNAPSHOT)):
             offset = entry.name.offset or 0
-            if offset > self.high_watermark:
+            if offset > end:
                 continue
             with suppress(DataError):
                 return read_producer_snapshot(entry.path), offset
-        return [], self.log_start_offset
+        return [], start
 
     def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
         """Yield the batch headers from `offset` on, each with its open segment."""

@@ -187,10 +187,8 @@ class MergedLog(UnifiedLog):
         """Return the aborted transactions that are listed; without sound lists none."""
         return super().aborted_transactions() if self._has_one_story else []
 
-    def _producers_in_snapshot(self) -> tuple[list[ProducerState], int]:
-        if self._has_one_story:
-            return super()._producers_in_snapshot()
-        return [], self.log_start_offset
+    def _producers_in_snapshot(self, start: int, end: int) -> tuple[list[ProducerState], int]:
+        return super()._producers_in_snapshot(start, end) if self._has_one_story else ([], start)
 
     def headers_from(self, offset: int) -> Iterator[tuple[Batch | BatchColumns, OpenSegment]]:
         """Yield the batch headers from an offset on, of all copies if they differ."""

@@ -259,6 +259,8 @@ class Split:
         lineages: the leader epochs and their start offsets, by the checkpoints of all of them.
         clean_to: offset below which the cleaner may have made holes; with copies.
         looks_for_gap: whether its reader has to see if offsets are missing after it.
+        log_dirs: with `looks_for_gap`, the log directory that has the metadata log of its node, if
+            that is another one.
         high: the offset that no batch of it reaches; None if unknown: a log may have grown since.
     """
 
@@ -284,6 +286,7 @@ class Split:
     lineages: tuple[tuple[tuple[int, int], ...], ...] = ()
     clean_to: int = 0
     looks_for_gap: bool = False
+    log_dirs: tuple[str, ...] = ()
     high: int | None = None
 
     @property
@@ -310,6 +313,7 @@ class Split:
                 "view": LogView(fields["view"]),
                 "seen": None if seen is None else Claim.from_json(seen),
                 "copies": tuple(fields.get("copies", ())),
+                "log_dirs": tuple(fields.get("log_dirs", ())),
                 "lineages": tuple(
                     tuple((epoch, start) for epoch, start in one)
                     for one in fields.get("lineages", ())

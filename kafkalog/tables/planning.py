@@ -23,7 +23,7 @@ from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.batches.selection import segments_of
 from kafkalog.log.defects import Tolerant
-from kafkalog.log.living import answered, listed_again
+from kafkalog.log.living import answered, listed_again, listed_now
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.node.choice import metadata_logs, note_hosting, paths_of_others
 from kafkalog.node.outcome import summary
@@ -343,11 +343,14 @@ def _shown(partition: PartitionDir, view: LogView) -> Target:
 
 
 def shown_now(partition: PartitionDir, view: LogView) -> Target:
-    """Return the view of a partition, from a new listing if its files have changed."""
+    """Return the view of a partition, from a new listing if its files have changed.
+
+    If the topic was deleted and created again meanwhile, it is the view of the new one.
+    """
     try:
         return answered(
             lambda: _shown(partition, view),
-            lambda: _shown(listed_again(partition), view),
+            lambda: _shown(listed_now(partition), view),
         )
     except GoneError:
         return Target(partition, (), partition)  # it was deleted

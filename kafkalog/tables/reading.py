@@ -122,7 +122,8 @@ def _tell_gap(split: Split, listener: Listener) -> None:
     if (offset := gap_after(split)) is not None:
         from kafkalog.check.segments import missing_from
 
-        for defect in missing_from(os.path.dirname(split.path), split.view, offset):
+        directory = os.path.dirname(split.path)
+        for defect in missing_from(directory, split.log_dirs, split.view, offset):
             listener.hear(defect)
 
 

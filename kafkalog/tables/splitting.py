@@ -7,8 +7,10 @@ nothing is read.
 from __future__ import annotations
 
 import itertools
+import os
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import DataError
@@ -19,6 +21,7 @@ from kafkalog.log.batches.segment import OpenSegment, checked_position, cut_posi
 from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
 from kafkalog.node.claims import Claim
+from kafkalog.node.configs import home_of
 from kafkalog.tables.merged_log import MergedLog
 from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of, plain_split
 
@@ -58,6 +61,15 @@ def splits_of(
     if request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
         return [plain], None, False
     return _of_indexes(segments, plain), None, False
+
+
+def _home_of(log: str, log_dirs: tuple[str, ...]) -> tuple[str, ...]:
+    own = os.path.dirname(os.path.dirname(log))
+    home = _home(own, log_dirs)
+    return () if home == own else (home,)
+
+
+_home = lru_cache(64)(home_of)  # once per log directory: it takes requests
 
 
 def _of_indexes(segments: Iterable[Segment], plain: Split) -> Iterator[Split]:
@@ -209,11 +221,13 @@ class _LogSplits:
         parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
         for (first, last), first_offset, next_offset in parts:
             if last > first:
+                looks_for_gap = self.are_for_gaps and last == size and not is_active
+                log_dirs = self._log.partition.log_dirs if looks_for_gap else ()
                 yield replace(
                     self._plain, path=segment.log.path, base_offset=segment.base_offset,
                     start=first, end=last, aborted=aborted, first_offset=first_offset,
                     next_offset=next_offset, seen=None,
-                    looks_for_gap=self.are_for_gaps and last == size and not is_active,
+                    looks_for_gap=looks_for_gap, log_dirs=_home_of(segment.log.path, log_dirs),
                     high=following if last == bounds[-1] else next_offset,
                 )  # fmt: skip
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from formats import topic_names
+from formats.releases import by_name, newest, releases
 from kafkalog_cli.usage import Parser
 
 
@@ -14,13 +15,17 @@ def dump_files(argv: list[str]) -> int:
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.kafka_dump import KafkaDump
 
-    arguments, others = _parser().parse_known_args(argv)
+    parser = _parser(needs_files="--version" not in argv)
+    arguments, others = parser.parse_known_args(argv)
     for word in others:  # the tool ignores words that are no options
         if word.startswith("-"):
             raise UsageError(
-                f"{word} is not an option of kafka-dump-log.sh 4.3.",
+                f"{word} is not an option of kafka-dump-log.sh {arguments.kafka}.",
                 hint="`kafkalog kafka-dump-log --help` shows the usage.",
             )
+    if arguments.version:
+        _put_version(arguments.kafka)
+        return 0
     outcome = Outcome()
     dump = KafkaDump(_options(arguments), outcome)
     # As Java splits: no empty elements at the end, but in between.
@@ -45,26 +50,28 @@ _PAYLOAD_DECODERS = {
 }
 
 
-class _Version(argparse.Action):
-    """Prints the release of the tool that this one replaces, in that tool's form, and ours."""
+def _put_version(release: str) -> None:
+    """Print the release of the tool that this one replaces, in that tool's form, and ours."""
+    from importlib.metadata import version
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"4.3.0 (kafkalog {version('kafkalog')})\n")
-        parser.exit()
+    sys.stdout.write(f"{release}.0 (kafkalog {version('kafkalog')})\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(*, needs_files: bool = True) -> argparse.ArgumentParser:
     parser = Parser(
         prog="kafkalog kafka-dump-log",
         allow_abbrev=False,
-        description="The options of kafka-dump-log.sh of Kafka 4.3; the bytes on stdout are the "
+        description="The options of Kafka's kafka-dump-log.sh; the bytes on stdout are the "
         "same. Exit status: 0 fine, 1 damage found, 2 usage, 3 unreadable.",
     )
     add = parser.add_argument
-    add("--version", action=_Version, nargs=0, help="print the version and exit")
-    add("--files", required=True, help="comma-separated list of files to dump")
+    add("--version", action="store_true", help="print the version and exit")
+    names = [one.name for one in releases()]
+    add(
+        "--kafka", choices=names, default=newest().name, metavar="|".join(names),
+        help="release of Kafka whose text is printed; the newest by default",
+    )  # fmt: skip
+    add("--files", required=needs_files, help="comma-separated list of files to dump")
     add("--deep-iteration", action="store_true", help="also print records")
     add("--print-data-log", action="store_true", help="print records with key and payload")
     add("--skip-record-metadata", action="store_true", help="leave out the records' metadata")
@@ -112,6 +119,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
             metadata=not arguments.skip_record_metadata,
             decoder=decoder,
             numbers=(numbers[0], numbers[1]),
+            release=by_name(arguments.kafka),
         ),
         max_bytes=arguments.max_bytes,
         max_message_size=arguments.max_message_size,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from formats.releases import releases
 from kafkalog.change.resurrection.model import Copy, Missing, Retention
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
@@ -40,6 +41,10 @@ def resurrect(
     node_id: Annotated[int, typer.Option(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
+    kafka: Annotated[str | None, typer.Option(
+        "--kafka", metavar="|".join(one.name for one in releases()),
+        help="The release that is to start; the newest by default.",
+    )] = None,
     cluster_id: Annotated[str | None, typer.Option(
         "--cluster-id", metavar="ID|new", help="Id of the new cluster; random by default.",
     )] = None,
@@ -96,7 +101,7 @@ def resurrect(
     form: opt.FormatOption = Format.TABLE,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Make a new log directory that Kafka 4.3 can start from, using only what is on disk.
+    """Make a new log directory that Kafka 4.4 or 4.3 can start from, using only what is on disk.
 
     The sources are only read, and no broker may run on them: log directories of one or several
     brokers, single partitions, results of salvage. Of several copies of a partition, the one with
@@ -106,6 +111,9 @@ def resurrect(
     quotas and tokens are kept. DIR/server.properties is for a node on this machine that is broker
     and controller; DIR/manifest.ndjson states where everything comes from. DIR appears when all of
     it is written and read back. The last line of the output starts Kafka.
+
+    Features keep the levels that the metadata log gives them, so that Kafka 4.4 starts on what 4.3
+    wrote; a downgrade is refused. Without a metadata log they are those of a new cluster.
 
     A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
     killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged, or if a
@@ -126,7 +134,7 @@ def resurrect(
 
     \b
     kafkalog resurrect /var/lib/kafka --to revived
-    kafkalog resurrect orders-0 customers-0 --to revived --dry-run
+    kafkalog resurrect orders-0 customers-0 --to revived --kafka 4.3 --dry-run
     kafkalog resurrect /var/lib/kafka --in-place --cluster-id new --dry-run
     """
     from kafkalog.change.resurrection import ResurrectOptions, resurrect_into
@@ -158,6 +166,7 @@ def resurrect(
         prefer=tuple(prefer or ()),
         salvage=salvage,
         properties_out=properties_out,
+        kafka=kafka,
     )
     if place is None:
         return _in_place(

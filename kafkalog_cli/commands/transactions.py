@@ -146,5 +146,6 @@ def _report_unknown(
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     for error in found.errors:
-        outcome.warn(f"open transactions here are not shown: {error.path}: {error.message}")
+        show_note(f"open transactions here are not shown: {error.path}")
+        outcome.hear(error)
     outcome.leaves_out(found.cut, hint="")

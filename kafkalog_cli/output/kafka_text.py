@@ -1,4 +1,4 @@
-"""Kafka's own text: the lines of `kafka-dump-log.sh` of Kafka 4.3, byte for byte.
+"""Kafka's own text: the lines of `kafka-dump-log.sh`, byte for byte.
 
 Follows `DumpLogSegments` and the `toString` methods it prints with.
 """
@@ -17,6 +17,7 @@ from kafkalog_cli.output.text import compression_name
 
 if TYPE_CHECKING:
     from formats.file_names import FileName
+    from formats.releases import Release
     from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog.model import AbortedTransaction, Batch, ProducerState, Record
 
@@ -29,12 +30,14 @@ class RecordText:
         metadata: whether offset, sizes and so on are (not with `--skip-record-metadata`).
         decoder: how internal topics' records are decoded; None for text.
         numbers: sizes in bytes of big-endian integers, (key, value); 0 for text.
+        release: whose tool it is; None for the newest.
     """
 
     content: bool = False
     metadata: bool = True
     decoder: PayloadKind | None = None
     numbers: tuple[int, int] = (0, 0)
+    release: Release | None = None
 
 
 def heading(name: FileName) -> str:
@@ -98,7 +101,7 @@ def _content(record: Record, what: RecordText) -> list[bytes]:
     if what.decoder is not None:
         from kafkalog.files.payloads.internal_topics import kafka_text
 
-        text = kafka_text(what.decoder, record)
+        text = kafka_text(what.decoder, record, what.release)
         return [_encoded(text)] if text else []
     pieces: list[bytes] = []
     for word, data, width in (

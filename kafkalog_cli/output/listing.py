@@ -103,7 +103,7 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
         facts.append(f"cluster {_dash(meta.cluster_id)}")
         if meta.directory_id:
             facts.append(f"directory {meta.directory_id}")
-    facts.append("closed cleanly" if log_dir.clean_shutdown else "not shut down cleanly")
+    facts.append(log_dir.last_stop)
     checkpoints = [
         f"{name.removesuffix('-checkpoint')} {'unreadable' if count is None else count}"
         for name, count in log_dir.checkpoints.items()

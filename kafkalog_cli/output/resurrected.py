@@ -103,7 +103,7 @@ def _print_totals(summary: ResurrectSummary) -> None:
         _print(f"without a directory: {counted(summary.missing, 'partition')}")
     if summary.dry_run:
         how = "afterwards" if is_in_place else "without --dry-run"
-        follows = f"; {how}, this starts Kafka on it:" if is_new else ""
+        follows = f"; {how}, this starts Kafka {summary.kafka} on it:" if is_new else ""
         _print(f"nothing was written{follows}")
     if is_new:
         _print(summary.start_command)

@@ -13,6 +13,7 @@ import pytest
 
 from docgen.pages import DOCS, ROOT, Command, pages, place, sessions
 from docgen.terminal import terminal_picture
+from formats.releases import newest
 
 PYTHON = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMES = [str(page.relative_to(ROOT)) for page in pages()]
@@ -30,6 +31,10 @@ def test_console_blocks_show_what_is_printed(
             for block in session.blocks:
                 check(block, kafkalog)
             monkeypatch.chdir(ROOT)
+
+
+def test_the_readme_names_the_newest_release() -> None:
+    assert f"\n- Kafka: 0.8 to {newest().name}. " in (ROOT / "README.md").read_text()
 
 
 def check(block: list[Command], kafkalog: Any) -> None:

@@ -115,6 +115,21 @@ def test_versions_are_those_of_the_document(name: str, newest: int, flexible: in
     assert next(iter(found.flexible_versions), None) == flexible
 
 
+def test_an_older_release_knows_some_messages_otherwise():
+    """Tags that it does not know are kept as such, and all else is shared."""
+    newest, older = messages(), messages("4.3")
+    assert {*newest} - {*older} == {"UnregisterControllerRecord"}
+    assert [name for name in older if older[name] != newest[name]] == ["StreamsGroupMetadataValue"]
+    assert messages("4.4") == newest
+    assert by_key("cluster-metadata", 29, release="4.3") is None
+    data = schema("StreamsGroupMetadataValue", 0).build(
+        {"epoch": 1, "metadataHash": 2, "storedDescriptionTopologyEpoch": -2}
+    )
+    old = schema("StreamsGroupMetadataValue", 0, "4.3")
+    assert old.parse(data)[UNKNOWN_TAGS] == [(2, b"\xff\xff\xff\xfe")]
+    assert old.build(old.parse(data)) == data
+
+
 def test_names_of_metadata_records_are_those_of_kafkas_enum():
     """kafka-formats §7.6, for names with irregular words."""
     names = {message.enum_name for message in messages().values()}

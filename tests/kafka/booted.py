@@ -375,9 +375,11 @@ def checkpointed(path: Path, partition: str) -> int | None:
     return next((int(offset) for *name, offset in words if name == [topic, number]), None)
 
 
-def resurrect(kafkalog: Run, to: Path, *words: object) -> list[dict[str, Any]]:
-    """Resurrect into a home, require success, and return the rows."""
-    result = kafkalog("resurrect", *words, "--to", to, "--format", "ndjson")
+def resurrect(
+    kafkalog: Run, to: Path, *words: object, release: str = broker_data.RELEASE
+) -> list[dict[str, Any]]:
+    """Resurrect into a home for a release, require success, and return the rows."""
+    result = kafkalog("resurrect", *words, "--to", to, "--kafka", release, "--format", "ndjson")
     assert result.status == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -401,6 +403,22 @@ def findings(kafkalog: Run, log_dir: Path) -> set[tuple[str, str]]:
     }
     assert result.status == (1 if found else 0), (result.status, result.stderr)
     return found
+
+
+def require_metadata(told: Told, before: Told) -> None:
+    """Require equal metadata, but for epochs, replicas and what would delete old data."""
+    for what in ("groups", "transactions", "acls", "scram", "quotas"):
+        assert told.report[what] == before.report[what], what
+    features = {**before.report["features"]}
+    features.pop("eligible.leader.replicas.version", None)
+    assert told.report["features"] == features
+    assert set(told.report["topics"]) == set(before.report["topics"])
+    for name, topic in before.report["topics"].items():
+        new = told.report["topics"][name]
+        assert new["id"] == topic["id"]
+        keeps = {} if topic["internal"] else {"retention.ms": "-1", "retention.bytes": "-1"}
+        kept = {**topic["configs"], **keeps}
+        assert {key: new["configs"].get(key) for key in kept} == kept, name
 
 
 def require_growth(told: Told, before: Mapping[str, Truth]) -> None:

@@ -9,11 +9,15 @@ _PRODUCE, _VERSION = 0, 3
 _SECONDS_MAX = 60
 
 
-def produce(port: int, topic: str, partition: int, records: bytes) -> tuple[int, int]:
+def produce(
+    port: int, topic: str, partition: int, records: bytes, transactional_id: str | None = None
+) -> tuple[int, int]:
     """Send a batch unchanged; return the broker's error code and the offset that it assigned."""
     name = topic.encode()
+    owner = (transactional_id or "").encode()
     body = struct.pack(">hhih", _PRODUCE, _VERSION, 1, -1)  # header: correlation, no client id
-    body += struct.pack(">hhi", -1, -1, 10_000)  # no transaction, all replicas, so long
+    body += struct.pack(">h", -1 if transactional_id is None else len(owner)) + owner
+    body += struct.pack(">hi", -1, 10_000)  # all replicas, so long
     body += struct.pack(">ih", 1, len(name)) + name
     body += struct.pack(">iii", 1, partition, len(records)) + records
     with socket.create_connection(("127.0.0.1", port), _SECONDS_MAX) as connection:

@@ -3,6 +3,8 @@
 `kafkalog.harness.LiveBroker` starts one real Kafka node, feeds it, and writes the folders of
 `BrokerData`; `kafkalog.harness.DumpTool` is DumpLogSegments for many calls; `KafkaOracle` drives
 Kafka's storage classes over copies of partition directories.
+
+All of them run on one release of Kafka: the newest, unless KAFKALOG_KAFKA names another (4.3, say).
 """
 
 from __future__ import annotations
@@ -21,13 +23,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from formats.releases import newest, releases
+from releases import KEPT, NEWEST
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+RELEASE = os.environ.get("KAFKALOG_KAFKA") or newest().name
+"""The release that tests run against unless they name another."""
+_NAMES = [one.name for one in releases()]
+KNOWN = _NAMES[_NAMES.index(RELEASE) :]
+"""That release and the older ones, whose files it reads."""
+OLDEST = _NAMES[-1]
+VERSIONS = {one.rpartition(".")[0]: one for one in (NEWEST, *KEPT)}
 HERE = Path(__file__).parent
-TARGET = HERE / "target"
 ORACLE = "org.apache.kafka.storage.internals.log.KafkaOracle"
 BUILD_SECONDS_MAX = 900
 JVM_OPTIONS = (
@@ -112,15 +122,26 @@ def sources_digest(home: Path) -> str:
     return digest.hexdigest()
 
 
-def build(home: Path = HERE) -> None:
-    """Compile and fetch the jars, unless this was done with exactly these sources."""
-    stamp = home / "target" / "built-from.sha256"
-    with locked(home / "target" / "build.lock"):
-        digest = sources_digest(home)
+def target(release: str = RELEASE) -> Path:
+    """Return where the classes and the jars of a release are."""
+    return HERE / "target" / release
+
+
+def build(release: str = RELEASE) -> None:
+    """Compile for a release and fetch its jars, unless this was done with exactly these sources."""
+    words = (f"-Dkafka.release={release}", f"-Dkafka.version={VERSIONS[release]}")
+    package(HERE, target(release), *words)
+
+
+def package(home: Path, into: Path, *words: str) -> None:
+    """Let Maven package a project, unless this was done with exactly these sources."""
+    stamp = into / "built-from.txt"
+    with locked(into / "build.lock"):
+        digest = " ".join([sources_digest(home), *words])
         if stamp.exists() and stamp.read_text() == digest:
             return
         stamp.unlink(missing_ok=True)
-        command = ["mvn", "-q", "-B", "-f", str(home / "pom.xml"), "package"]
+        command = ["mvn", "-q", "-B", "-f", str(home / "pom.xml"), "package", *words]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX, check=False
         )
@@ -130,11 +151,16 @@ def build(home: Path = HERE) -> None:
 
 
 def java_command(
-    main: str, *args: str, options: tuple[str, ...] = JVM_OPTIONS, lib: str = ""
+    main: str,
+    *args: str,
+    options: tuple[str, ...] = JVM_OPTIONS,
+    lib: str = "",
+    release: str = RELEASE,
 ) -> list[str]:
     """Return the command that runs a class of the harness; the jars in `lib` come first."""
-    places = [TARGET / lib / "*"] if lib else []
-    places += [TARGET / "classes", TARGET / "lib" / "*"]
+    home = target(release)
+    places = [home / lib / "*"] if lib else []
+    places += [home / "classes", home / "lib" / "*"]
     class_path = os.pathsep.join(map(str, places))
     return ["java", *options, "-cp", class_path, main, *args]
 
@@ -146,10 +172,11 @@ def java(
     stdin: str = "",
     options: tuple[str, ...] = JVM_OPTIONS,
     seconds_max: float = HANG_S,
+    release: str = RELEASE,
 ) -> str:
     """Run a class of the harness to its end and return its stdout."""
     done = subprocess.run(
-        java_command(main, *args, options=options),
+        java_command(main, *args, options=options, release=release),
         cwd=cwd,
         input=stdin,
         capture_output=True,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.releases import newest
 from tests.kafka import broker_data
 from tests.kafka.booted import Brokers
 from tests.kafka.oracle import Oracle
@@ -50,9 +51,30 @@ def harness(java_tools: None) -> None:  # noqa: ARG001
 
 
 @pytest.fixture(scope="session")
+def newest_harness(java_tools: None) -> str:  # noqa: ARG001
+    """The Java side for the release whose tables kafkalog has."""
+    broker_data.build(newest().name)
+    return newest().name
+
+
+@pytest.fixture(scope="session")
+def older_harness(java_tools: None) -> str:  # noqa: ARG001
+    """The Java side for the oldest release that kafkalog follows."""
+    broker_data.build(broker_data.OLDEST)
+    return broker_data.OLDEST
+
+
+@pytest.fixture(scope="session")
 def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:  # noqa: ARG001
     """Kafka's storage classes, in one JVM for all tests; paths in commands are absolute."""
     with Oracle(tmp_path_factory.mktemp("oracle")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def older_oracle(older_harness: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    """The storage classes of the oldest release that kafkalog follows."""
+    with Oracle(tmp_path_factory.mktemp("oracle"), older_harness) as running:
         yield running
 
 
@@ -103,14 +125,19 @@ def killed_life(
 @pytest.fixture(scope="session")
 def group_moments(harness: None, tmp_path_factory: pytest.TempPathFactory) -> GroupMoments:  # noqa: ARG001
     """A broker's life with groups of each protocol, and all kinds of metadata."""
-    root = shared_by_workers(tmp_path_factory) / "group-moments"
+    return run_group_moments(shared_by_workers(tmp_path_factory) / "group-moments")
+
+
+def run_group_moments(root: Path, release: str = broker_data.RELEASE) -> GroupMoments:
+    """Run a broker of a release below `root` to its end, unless that was done before."""
     with broker_data.locked(root.with_suffix(".lock")):
         told = root / "seed"
         if not told.exists():
             seed = new_seed()
             (root / "cwd").mkdir(parents=True)
             words = (str(root), str(seed), str(MOMENTS))
-            broker_data.java("kafkalog.harness.GroupMoments", *words, cwd=root / "cwd")
+            name = "kafkalog.harness.GroupMoments"
+            broker_data.java(name, *words, cwd=root / "cwd", release=release)
             told.write_text(str(seed))
         return GroupMoments(root, int(told.read_text()))
 

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any, Self
 
+from formats.releases import by_name
 from tests.kafka import broker_data
 from tests.waiting import HANG_S
 
@@ -19,18 +20,25 @@ class Oracle:
 
     Args:
         cwd: the directory of relative paths in commands.
+        release: the name of the one whose classes they are.
+
+    Attributes:
+        release: what kafkalog knows of it.
     """
 
     command = (broker_data.ORACLE, "batch", "-")
     options = broker_data.JVM_OPTIONS
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, release: str = broker_data.RELEASE) -> None:
         self._cwd = cwd
+        self.release = by_name(release)
 
     def __enter__(self) -> Self:
         self._stderr = tempfile.TemporaryFile("a+")  # closed with the process
         self._process = subprocess.Popen(
-            broker_data.java_command(*self.command, options=self.options),
+            broker_data.java_command(
+                *self.command, options=self.options, release=self.release.name
+            ),
             cwd=self._cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

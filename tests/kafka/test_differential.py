@@ -1,4 +1,4 @@
-"""Random logs through Kafka 4.3's own Cleaner, UnifiedLog and LogLoader, and through ours."""
+"""Random logs through Kafka's own Cleaner, UnifiedLog and LogLoader, and through ours."""
 
 from __future__ import annotations
 
@@ -45,17 +45,31 @@ def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
     `make test` stops after an eighth of the cases if they cover all expected events.
     KAFKALOG_SEED starts with the seed that a failure names.
     """
+    _require_the_same(subject, cases, oracle, tmp_path, tell)
+
+
+@pytest.mark.parametrize(("subject", "cases"), [("compactions", 80), ("starts", 40)])
+def test_what_becomes_of_it_is_what_an_older_kafka_makes_of_it(
+    subject: str, cases: int, older_oracle: Oracle, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """Every other subject, too: the group `kafka-4.3` of `make test-all`."""
+    _require_the_same(subject, cases, older_oracle, tmp_path, tell)
+
+
+def _require_the_same(
+    subject: str, cases: int, oracle: Oracle, place: Path, tell: Callable[[str], None]
+) -> None:
     first = new_seed()
     share = cases // SHARES
     seen: Counter[str] = Counter()
     done = 0
     while done < cases and (tries_everything() or not EXPECTED[subject] <= set(seen)):
         seeds = range(first + done, first + done + share)
-        report = run_cases(subject, seeds, tmp_path, oracle)
+        report = run_cases(subject, seeds, place, oracle)
         assert not report.differences, f"{len(report.differences)} of {share} differ\n{report}"
         seen += report.seen
         done += report.cases
-    tell(f"{subject}: {done} cases: {dict(seen)}")
+    tell(f"{subject}, Kafka {oracle.release.name}: {done} cases: {dict(seen)}")
     assert EXPECTED[subject] <= set(seen), (first, seen)
 
 

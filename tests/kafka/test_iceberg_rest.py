@@ -29,7 +29,7 @@ LISTENS: Final = "0A"
 @contextmanager
 def rest_catalog(place: Path) -> Iterator[str]:
     """Run the server; yield its address."""
-    broker_data.build(HOME)
+    broker_data.package(HOME, HOME / "target")
     own = {
         "CATALOG_REST_PORT": "0",
         "CATALOG_URI": f"jdbc:sqlite:{place}/catalog.db",

@@ -1,4 +1,4 @@
-"""kafkalog against what a real Kafka 4.3 broker wrote a moment ago, and what Kafka reads from it.
+"""kafkalog against what a real Kafka broker wrote a moment ago, and what Kafka reads from it.
 
 The same claims as for the golden corpus, with data that nobody has seen before.
 """

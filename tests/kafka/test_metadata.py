@@ -13,7 +13,7 @@ import pytest
 from kafkalog.node.state.image_tree import tree_lines
 from kafkalog.node.state.metadata import metadata
 from kafkalog.node.state.model import Moment
-from tests.conftest import STATES_43, state
+from tests.conftest import OF_KAFKA_4, state
 from tests.kafka import broker_data
 from tests.metadata_logs import write_metadata_log
 from tests.sampling import new_seed, sampled
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 OPERATIONS = 400
+KNOWN = [f"kafka-{name}" for name in broker_data.KNOWN]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def require_same_at(ask: Ask, directory: Path, offsets: list[int], where: str) -
 
 def test_snapshots_are_shown_as_by_the_shell(ask: Ask, corpus_dir: Path) -> None:
     """Every snapshot of real brokers; `/local` describes only the shell itself."""
-    snapshots = sorted((corpus_dir / "kafka-4.3").rglob("*.checkpoint"))
+    snapshots = sorted(path for name in KNOWN for path in (corpus_dir / name).rglob("*.checkpoint"))
     assert len(snapshots) >= 20
     for path, told in zip(snapshots, ask("shell", *snapshots), strict=True):
         image, _, local = told.partition("local:")
@@ -84,10 +85,15 @@ def test_snapshots_are_shown_as_by_the_shell(ask: Ask, corpus_dir: Path) -> None
         require_same(image, path, None, str(path))
 
 
-@pytest.mark.parametrize("name", sampled(STATES_43, 4))
-def test_images_of_brokers_are_equal_at_any_offset(name: str, ask: Ask, corpus_dir: Path) -> None:
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("release", "name"), [one for one in OF_KAFKA_4 if one[0] in KNOWN], ids=lambda word: word
+)
+def test_images_of_brokers_are_equal_at_any_offset(
+    release: str, name: str, ask: Ask, corpus_dir: Path
+) -> None:
     """The offsets include those between snapshots, and within batches."""
-    for log_dir in state(corpus_dir, "kafka-4.3", name).log_dirs:
+    for log_dir in state(corpus_dir, release, name).log_dirs:
         directory = log_dir / "__cluster_metadata-0"
         if directory.exists():
             end = metadata(directory, on_defect=lambda _: None).end_offset

@@ -15,6 +15,7 @@ from tests.kafka import broker_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from formats.message_table import Field
 
@@ -29,9 +30,9 @@ UNSTABLE = {"InitProducerId": 6}
 
 
 @pytest.fixture(scope="module")
-def definitions(harness: None) -> dict[str, dict[str, Any]]:  # noqa: ARG001
+def definitions(newest_harness: str) -> dict[str, dict[str, Any]]:
     """Return every definition of a request or a response, by its name."""
-    [jar] = (broker_data.TARGET / "lib").glob("kafka-clients-*.jar")
+    [jar] = (broker_data.target(newest_harness) / "lib").glob("kafka-clients-*.jar")
     with zipfile.ZipFile(jar) as archive:
         texts = [
             archive.read(name).decode()
@@ -104,9 +105,9 @@ def span(text: str) -> range:
     return range(int(first), int(last if dash else first) + 1)
 
 
-def test_error_codes_are_kafkas(definitions: dict[str, Any]):  # noqa: ARG001
+def test_error_codes_are_kafkas(newest_harness: str, tmp_path: Path):
     """They are compared with `Errors` of the same jar."""
-    printed = broker_data.java("kafkalog.harness.ErrorCodes", cwd=broker_data.HERE)
+    printed = broker_data.java("kafkalog.harness.ErrorCodes", cwd=tmp_path, release=newest_harness)
     assert dict(line.split() for line in printed.splitlines()) == {
         one.name: str(one.value) for one in ErrorCode
     }

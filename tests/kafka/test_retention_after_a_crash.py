@@ -1,4 +1,4 @@
-"""What the time indexes of a killed broker say, compared with Kafka 4.3's storage classes."""
+"""What the time indexes of a killed broker say, compared with Kafka's storage classes."""
 
 from __future__ import annotations
 

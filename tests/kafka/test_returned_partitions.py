@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import state
 from tests.kafka.booted import Brokers, Staged, findings, life, require_growth, truths
-from tests.kafka.broker_data import HarnessError
+from tests.kafka.broker_data import RELEASE, HarnessError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_partitions_are_served_where_they_lie(
     staged = staged_sources(corpus_dir, tmp_path / "staged", 2)
     home = tmp_path / "home"
     shutil.copytree(staged.root, home / "log")  # the broker writes there
-    words = ("resurrect", home / "log", "--in-place", "--yes")
+    words = ("resurrect", home / "log", "--in-place", "--yes", "--kafka", RELEASE)
     rest = ("--properties-out", home / "server.properties", "--format", "ndjson")
     assert kafkalog(*words, "--backup", tmp_path / "b", *rest).status == 0
     properties = home / "log" / "meta.properties"

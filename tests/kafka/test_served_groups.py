@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.error_codes import ErrorCode
+from kafkalog.log.producers import EXPIRATION_MS
 from kafkalog.wire.server.model import Address
 from tests.kafkalog.wire.server.protocol import SECONDS_MAX, serving
 from tests.kafkalog.wire.server.wire import Wire
@@ -269,6 +270,76 @@ def test_the_offsets_of_the_log_are_those_of_a_broker(both: tuple[Address, Addre
     offsets = [len(one["topics"]) for one in told[0]["groups"]]
     assert len(offsets) >= 3
     assert sum(offsets) >= 4
+
+
+def test_all_groups_are_listed_with_the_types_that_a_broker_says(
+    both: tuple[Address, Address],
+) -> None:
+    told = []
+    for address in both:
+        with Wire(address) as wire:
+            groups = wire.tell("ListGroups", 5, statesFilter=[], typesFilter=[])["groups"]
+            told.append(_renamed([one for one in groups if "scene" not in one["groupId"]], {}))
+    assert told[0] == told[1]
+    assert len({one["groupType"] for one in told[0]}) >= 2
+
+
+def test_transactions_and_producers_are_those_of_a_broker(both: tuple[Address, Address]) -> None:
+    """The test compares all that a broker says of them after a start on the same files.
+
+    A start forgets producers that were idle for a day.
+    """
+    told = []
+    for address in both:
+        with Wire(address) as wire:
+            listed = wire.tell("ListTransactions", 2, stateFilters=[], producerIdFilters=[])
+            names = sorted(one["transactionalId"] for one in listed["transactionStates"])
+            described = wire.tell("DescribeTransactions", 0, transactionalIds=names)
+            topics = [
+                {"name": one["name"], "partitionIndexes": [
+                    partition["partitionIndex"] for partition in one["partitions"]
+                ]}
+                for one in wire.tell("Metadata", 12, topics=None)["topics"]
+                if not one["isInternal"]
+            ]  # fmt: skip
+            producers = wire.tell("DescribeProducers", 0, topics=topics)
+            for one in (one for topic in producers["topics"] for one in topic["partitions"]):
+                one["activeProducers"] = [
+                    producer for producer in one["activeProducers"] if not has_expired(producer)
+                ]
+            told.append(_renamed([listed, described, producers], {}))
+    assert told[0] == told[1]
+    text = str(told[0])
+    assert "'transactionState': 'Ongoing'" in text
+    assert text.count("'lastSequence'") >= 5
+
+
+def has_expired(producer: dict[str, Any]) -> bool:
+    idle_ms = time.time() * 1000 - producer["lastTimestamp"]
+    return producer["currentTxnStartOffset"] < 0 and idle_ms > EXPIRATION_MS
+
+
+def test_the_quorum_is_that_of_a_broker(both: tuple[Address, Address]) -> None:
+    """A start begins the next epoch, and appends to the metadata; controllers get a new port."""
+    told = []
+    for address in both:
+        with Wire(address) as wire:
+            asked = [{"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}]
+            answer = wire.tell("DescribeQuorum", 2, topics=asked)
+            [partition] = answer["topics"][0]["partitions"]
+            voters = [
+                (one["replicaId"], one["replicaDirectoryId"]) for one in partition["currentVoters"]
+            ]
+            nodes = [
+                (one["nodeId"], [(at["name"], at["host"]) for at in one["listeners"]])
+                for one in answer["nodes"]
+            ]
+            told.append((partition, [partition["leaderId"], voters, nodes]))
+    (kafka, found), (ours, expected) = told
+    assert found == expected
+    assert kafka["leaderEpoch"] == ours["leaderEpoch"] + 1
+    assert 0 < ours["highWatermark"] < kafka["highWatermark"]
+    assert [one["logEndOffset"] for one in ours["currentVoters"]] == [ours["highWatermark"]]
 
 
 def test_the_own_configs_of_topics_are_those_of_a_broker(both: tuple[Address, Address]) -> None:

@@ -1,4 +1,4 @@
-"""Malformed small files: Kafka 4.3's own classes and ours read the same entries or errors."""
+"""Malformed small files: Kafka's own classes and ours read the same entries or errors."""
 
 from __future__ import annotations
 

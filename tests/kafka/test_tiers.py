@@ -1,4 +1,4 @@
-"""Segments in remote storage, as Kafka 4.3 uploads them with `LocalTieredStorage`.
+"""Segments in remote storage, as Kafka uploads them with `LocalTieredStorage`.
 
 A broker uploads two topics (TieredBroker.java), and its clients record what is in them.
 """

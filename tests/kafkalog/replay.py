@@ -34,9 +34,14 @@ SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def predict_and_perform(
-    partition: Path, mode: StartMode, config: StartConfig, **options: Any
+    partition: Path, mode: StartMode, config: StartConfig, *, trims: bool = True, **options: Any
 ) -> PredictedStart:
-    """Predict the start of a copy, and perform it with the bytes that it gives."""
+    """Predict the start of a copy, and perform it with the bytes that it gives.
+
+    Args:
+        trims: whether the close cuts all indexes to whole entries, as it did up to Kafka 4.3; later
+            it does so for the active segment only.
+    """
     told: deque[tuple[str, bytes]] = deque()
     predicted = predict_start(
         str(partition), mode, config=config, tell=lambda *file: told.append(file), **options
@@ -45,7 +50,7 @@ def predict_and_perform(
         perform(partition, action, told)
     assert not told, "each file that is told of belongs to an action"
     if predicted.loaded is not None:
-        close(partition)
+        close(partition, "" if trims else name_of(predicted.loaded.segments[-1].base_offset, ""))
     return predicted
 
 
@@ -99,9 +104,9 @@ def remove_segment(partition: Path, base_offset: int) -> None:
         (partition / name_of(base_offset, suffix)).unlink(missing_ok=True)
 
 
-def close(partition: Path) -> None:
-    """Do what the shutdown after the start does: cut indexes to whole entries."""
-    for path in partition.iterdir():
+def close(partition: Path, prefix: str) -> None:
+    """Do what the shutdown after the start does: cut indexes of a name to whole entries."""
+    for path in partition.glob(f"{prefix}*"):
         size = ENTRY_SIZES.get(path.suffix)
         if size and path.stat().st_size % size:
             with path.open("r+b") as file:

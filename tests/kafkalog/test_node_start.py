@@ -146,3 +146,15 @@ def test_verify_and_recover_tell_the_same_start(
         if row["topic"] is not None and row["verdict"] in ("refuse", "stray", "truncate"):
             assert worst[row["path"]] == row["verdict"]
     assert summary["partitions_absent"] == len(state.created) * (state.error is None)
+
+
+def test_an_empty_snapshot_is_named(tmp_path: Path, kafkalog: Any) -> None:
+    """By whatever reads it: recovering the log, which torn batches call for, would not help."""
+    root = write_node(tmp_path / "node")
+    STATES["empty snapshot"].change(root)
+    [snapshot] = (one for one in root.rglob("*.checkpoint") if not one.stat().st_size)
+    for command, path in (("verify", root / "d1"), ("verify", snapshot), ("metadata", root / "d1")):
+        done = kafkalog(command, path)
+        said = done.stdout.decode() + done.stderr
+        assert (done.status, "kraft-snapshot-empty" in said) == (1, True), done
+        assert "torn-tail" not in said

@@ -376,12 +376,29 @@ def test_what_writes_is_refused(
 def test_other_stores_that_are_not_there(
     uri: str, shown: str, kafkalog: Callable[..., Any]
 ) -> None:
-    """They are reported as well."""
+    """They are reported as well, at once: a store that never answered is not asked again."""
     found = kafkalog("ls", uri.format("127.0.0.1:9"))
     assert found.status == UnreadableError.exit_code
+    assert found.stderr.startswith("error: path-unreadable\n")
     assert shown in found.stderr
     assert "c2VjcmV0" not in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_a_store_whose_name_is_not_resolved() -> None:
+    """As pyarrow says it of Google's without a network: looking for credentials takes one."""
+    said = (
+        "Could not create a OAuth2 access token to authenticate the request. "
+        "The underlying error message was: "
+        "PerformWork() - CURL error [6]=Could not resolve hostname"
+    )
+    error = OSError(
+        f"google::cloud::Status(UNAVAILABLE: {said} error_info={{reason=, metadata={{{said}}}}})"
+    )
+    found = object_clients.unreadable(error, "gs://bucket-6/x")
+    assert not isinstance(found, TemporaryError)
+    assert found.message == f"The object cannot be read: UNAVAILABLE: {said}."
+    assert found.hint is not None
 
 
 def test_without_pyarrow(kafkalog: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from formats.message_schema import UNKNOWN_TAGS, by_key, schema
+from formats.releases import Release, releases
 from kafkalog.errors import CorruptDataError
 from kafkalog.files.payloads.internal_topics import (
     Decoded,
@@ -24,15 +26,20 @@ from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.model import Batch, ControlRecord, Record, TimestampType
 from tests.sampling import examples
 
-# Made by running DumpLogSegments of Kafka 4.3.0, see the head of the file.
-LINES = [
-    tuple(line.split("\t"))
-    for line in Path(__file__).with_name("payload_lines.tsv").read_text("utf-8").splitlines()
-    if not line.startswith("#")
-]
+
+def lines_of(name: str) -> list[tuple[str, ...]]:
+    """Return what DumpLogSegments of a release printed, see the head of the file."""
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    return [tuple(line.split("\t")) for line in text.splitlines() if not line.startswith("#")]
+
+
+LINES = lines_of("payload_lines.tsv")
+NEWER, OLDER = releases()
+DIFFERENT = {line[:4]: line for line in lines_of("payload_lines-4.3.tsv")}
 PAYLOADS = [line for line in LINES if line[0] != "control"]
+OLD_PAYLOADS = [DIFFERENT.get(line[:4], line) for line in PAYLOADS]
 JSON_LINES = [
-    line
+    DIFFERENT.get(line[:4], line) if line[0] == "transaction-log" else line  # states as numbers
     for line in PAYLOADS
     if line[0] != "remote-log-metadata" and '"version":9' not in line[4]  # see below
 ]
@@ -70,10 +77,22 @@ def coordinator(kind: str, key_type: int, key: dict, version: int, value: dict |
 # --- equal to Kafka's tool
 
 
-@pytest.mark.parametrize("line", PAYLOADS)
-def test_payloads_print_like_kafkas_tool(line: tuple[str, ...]):
+@pytest.mark.parametrize(
+    ("release", "line"),
+    [*product([NEWER], PAYLOADS), *product([OLDER], OLD_PAYLOADS)],
+    ids=lambda one: getattr(one, "name", None),
+)
+def test_payloads_print_like_kafkas_tool(release: Release, line: tuple[str, ...]):
     """Every message family, including errors, byte for byte."""
-    assert kafka_text(PayloadKind(line[0]), recorded(line)) == line[4]
+    assert kafka_text(PayloadKind(line[0]), recorded(line), release) == line[4]
+
+
+def test_without_a_release_the_newest_tool_counts():
+    """What a line prints in only one release tells them apart."""
+    of_newest = [line for line in LINES if line[:4] in DIFFERENT]
+    assert len(of_newest) == len(DIFFERENT) > 20
+    for line in of_newest:
+        assert kafka_text(PayloadKind(line[0]), recorded(line)) == line[4]
 
 
 @pytest.mark.parametrize("line", CONTROLS)
@@ -126,7 +145,7 @@ DOCUMENTED = [
         }),
         (' key: {"type":"0","data":{"transactionalId":"tx"}} payload: {"version":"1","data":'
         '{"producerId":4001,"previousProducerId":4000,"nextProducerId":4002,"producerEpoch":3,'
-        '"nextProducerEpoch":0,"transactionTimeoutMs":60000,"transactionStatus":1,'
+        '"nextProducerEpoch":0,"transactionTimeoutMs":60000,"transactionStatus":"Ongoing",'
         '"transactionPartitions":[{"topic":"t","partitionIds":[0,1]}],'
         '"transactionLastUpdateTimestampMs":1000,"transactionStartTimestampMs":900,'
         '"clientTransactionVersion":2}}'),

@@ -251,6 +251,15 @@ def test_the_last_offsets_are_those_after_the_start(tmp_path: Path) -> None:
     assert lookup_special(UnifiedLog(str(path)), Special.LATEST).offset == 1
 
 
+def test_a_displaced_batch_is_not_behind_the_log_end(tmp_path: Path) -> None:
+    """A start after a clean shutdown takes the end of the last batch; this one is not the last."""
+    sound, displaced = (batch(offset, [record()]) for offset in (0, 1 << 20))
+    path = killed(tmp_path, sound, displaced, batch(2, [record()]))
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    assert show(open_partition(str(path))).difference is None
+    assert [offset for offset, *_ in rows(path)] == [0, 1, 2]
+
+
 def test_one_line_says_what_differs_in_many_partitions(corpus_dir: Path) -> None:
     """The line covers a whole log directory that was cut and flipped on purpose."""
     log_dir = open_path(str(corpus_dir / "kafka-4.3" / "crash-1-torn"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from docgen import output
 from kafkalog.node.unified_log import UnifiedLog
+from tests.builders import flip
 from tests.conftest import Result
 
 if TYPE_CHECKING:
@@ -96,3 +97,14 @@ def test_bad_targets(corpus_dir: Path, kafkalog: Run) -> None:
     assert kafkalog("audit-compaction", root / "after", "--cleaner-offset", "5").status == 2
     given = ("--cleaner-offset", "1000000")
     assert kafkalog("audit-compaction", root / "after" / "orders-0", *given).status == 2
+
+
+def test_a_displaced_batch(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
+    """No checksum covers its base offset, but a reader sees that it is wrong."""
+    place = tmp_path / "after"
+    shutil.copytree(corpus_dir / "compaction" / "binary_keys" / "after", place)
+    [log, *_] = sorted((place / "orders-0").glob("*.log"))
+    log.write_bytes(flip(log.read_bytes(), 17))
+    result = kafkalog("audit-compaction", place)
+    assert (result.status, "batch-offset-not-increasing" in result.stderr) == (6, True)
+    assert b"correctly compacted" not in result.stdout

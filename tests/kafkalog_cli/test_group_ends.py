@@ -239,5 +239,6 @@ def test_transactions_name_a_topic_that_cannot_be_read(unlucky: Path, kafkalog: 
     log.write_bytes(log.read_bytes() + opened)
     found = kafkalog("transactions", unlucky.parent, "--format", "ndjson")
     assert [one["first_offset"] for one in objects(found, "open_transaction")] == [10]
-    assert found.status == 1
-    assert f"warning: open transactions here are not shown: {unlucky}" in found.stderr
+    assert found.status == 3
+    assert f"note: open transactions here are not shown: {unlucky}" in found.stderr
+    assert f"error: path-unreadable\n× Input/output error.\n╰─> {unlucky}" in found.stderr

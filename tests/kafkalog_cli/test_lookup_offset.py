@@ -26,6 +26,8 @@ EPOCH_OFF_DISK = {
     ("latest", "kafka-2.8/v1"),
     # The broker was asked before two more starts, each of which began an epoch.
     ("latest", "kafka-4.3/interrupted-0-cleaned"),
+    # A log that was moved to another directory has no record of the last epoch.
+    ("latest", "kafka-4.4/jbod-restarted"),
 }
 
 

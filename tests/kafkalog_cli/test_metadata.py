@@ -108,6 +108,49 @@ def test_changes_have_the_record_that_made_them(log_dir: Path, kafkalog: Run) ->
     assert (again.status, again.stdout.decode()) == (0, "")
 
 
+def controller(node_id: int) -> bytes:
+    return value_of(
+        "RegisterControllerRecord", controllerId=node_id, incarnationId=TOPIC_ID,
+        zkMigrationReady=False, endPoints=[], features=[],
+    )  # fmt: skip
+
+
+def test_a_controller_goes_when_it_is_unregistered(tmp_path: Path, kafkalog: Run) -> None:
+    """One that was never registered goes without an objection, as in Kafka."""
+    gone, unknown = (value_of("UnregisterControllerRecord", controllerId=one) for one in (2, 9))
+    root = write(tmp_path / "log", [controller(1), controller(2), gone, unknown])
+    place = "/image/cluster/controllers"
+    result = kafkalog("metadata", root, place, "--format", "ndjson")
+    assert result.status == 0
+    assert [row["path"] for row in rows(result, "metadata_leaf")] == [f"{place}/1"]
+    assert library.metadata(root).image.refused == []
+    changes = kafkalog("metadata", root, "--diff", "2", "--format", "ndjson")
+    assert [
+        (one["change"], one["path"], one["offset"]) for one in rows(changes, "metadata_change")
+    ] == [("removed", f"{place}/2", 2)]
+    before = kafkalog("metadata", root, place, "--at", "2", "--format", "ndjson")
+    assert len(rows(before, "metadata_leaf")) == 2
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        (30, "4.3-IV0"),
+        (31, "4.4-IV0"),
+        (32, "4.4-IV1"),
+        (33, "4.4-IV2"),
+        (34, "4.5-IV0"),
+        (99, "99"),
+    ],
+)
+def test_levels_have_their_names(level: int, name: str, tmp_path: Path, kafkalog: Run) -> None:
+    """One that no release here knows stays a number."""
+    feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=level)
+    root = write(tmp_path / "log", [feature])
+    result = kafkalog("metadata", root, "/image/features/metadataVersion", "--cat")
+    assert result.stdout.decode() == f"Optional[{name}]\n"
+
+
 def test_a_new_topic_of_the_same_name_is_another_one(tmp_path: Path, kafkalog: Run) -> None:
     """The old topic's configs went with it; the id shows that the topic is new."""
     other = TOPIC_ID.replace("Q", "g")
@@ -152,6 +195,25 @@ def test_the_past_begins_with_the_oldest_snapshot(tmp_path: Path, kafkalog: Run)
         library.metadata(log_dir, at=Moment(partition=0, offset=3))
     since = library.metadata(log_dir, since=Moment(partition=0, offset=20))
     assert [(one.before, one.after, one.origin.offset) for one in since.changes] == [("5", "9", 34)]
+
+
+def test_the_snapshot_of_formatting_comes_before_all_records(tmp_path: Path, kafkalog: Run) -> None:
+    """Since 4.4 it holds the levels of features; it says when, although no log is below it."""
+    header = batch(
+        0, [record(0, bytes.fromhex("00000003"), bytes.fromhex("00000000018bcfe5680000"))],
+        attributes=0x20,
+    )  # fmt: skip
+    root = write(tmp_path / "log", [ORDERS])
+    level = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=33)
+    snapshot = root / "__cluster_metadata-0" / f"{0:020}-{0:010}.checkpoint"
+    snapshot.write_bytes(header + batch(1, [record(0, None, level)]))
+    result = kafkalog("metadata", root, "/image", "--at", "0", "--format", "ndjson")
+    assert {row["path"]: row["text"] for row in rows(result, "metadata_leaf")}.items() >= {
+        "/image/features/metadataVersion": "Optional[4.4-IV2]",
+        "/image/provenance": "offset -1, epoch 0, time 2023-11-14T22:13:20Z[UTC]",
+    }.items()
+    assert "/topics/" not in result.stdout.decode()
+    assert "orders" in kafkalog("metadata", root).stdout.decode()
 
 
 def test_before_its_first_record_the_metadata_are_empty(log_dir: Path, kafkalog: Run) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders import copy_tree, flip
-from tests.conftest import SCENARIOS, STATES_28, STATES_43, Result
+from tests.conftest import OF_KAFKA_4, SCENARIOS, STATES_28, Result
 from tests.sweeps import command_lines
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Run = Callable[..., Result]
 TREES = [
-    *(f"kafka-4.3/{name}" for name in STATES_43),
+    *("/".join(one) for one in OF_KAFKA_4),
     *(f"kafka-2.8/{name}" for name in STATES_28),
     *(f"lookup/{name}" for name in SCENARIOS),
     "recovery",

@@ -13,7 +13,7 @@ import kafkalog as library
 from docgen import output
 from docgen.pages import ROOT
 from kafkalog.files.log_dir import open_partition, open_path
-from tests.conftest import STATES_43, Result, State, state
+from tests.conftest import OF_KAFKA_4, Result, State, state
 from tests.nodes import METADATA, write_node
 
 if TYPE_CHECKING:
@@ -94,12 +94,16 @@ def test_every_state_has_a_verdict_for_every_segment(any_state: State, kafkalog:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", [name for name in STATES_43 if name not in NOT_AS_WRITTEN])
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [one for one in OF_KAFKA_4 if one[1] not in NOT_AS_WRITTEN],
+    ids=lambda word: word,
+)
 def test_a_replay_under_present_configs_gives_the_files(
-    name: str, corpus_dir: Path, kafkalog: Run
+    release: str, name: str, corpus_dir: Path, kafkalog: Run
 ) -> None:
     """A real broker rolled at the same offsets, and its closed indexes have the same size."""
-    found = state(corpus_dir, "kafka-4.3", name)
+    found = state(corpus_dir, release, name)
     compared = 0
     for log_dir in found.log_dirs:
         if not (log_dir / "__cluster_metadata-0").exists():

@@ -254,3 +254,19 @@ def test_nothing_is_said_of_what_is_in_it(
     assert f"{node}/d2/payments-0" in said
     for claim in ("create", "stray", "checkpoint-entry-left", "only in"):
         assert claim not in said, done
+
+
+def test_a_recovery_opens_each_log(log_dir: Path, kafkalog: Run):
+    """As a start of a broker does: it scans none of a cleanly closed log, but opens all segments.
+
+    Nothing is recovered then.
+    """
+    (log_dir / VICTIM / "00000000000000000060.log").touch()
+    assert kafkalog("recover", log_dir, "--assume-clean").status == 0
+    before = {path: path.read_bytes() for path in log_dir.glob("*-*/*")}
+    for more in ((), ("--in-place", "--yes")):
+        with pytest.MonkeyPatch.context() as patch:
+            failing(log_dir / VICTIM, patch)
+            done = kafkalog("recover", log_dir, "--assume-clean", "--format", "ndjson", *more)
+        assert (done.status, str(log_of(log_dir / VICTIM)) in done.stderr) == (3, True), done
+        assert {path: path.read_bytes() for path in log_dir.glob("*-*/*")} == before

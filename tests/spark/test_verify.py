@@ -10,7 +10,7 @@ import pytest
 from kafkalog.check import tasks
 from kafkalog.model import Level
 from kafkalog.spark.engine import SparkEngine
-from tests.conftest import STATES_28, STATES_43, State, state
+from tests.conftest import OF_KAFKA_4, STATES_28, State, state
 from tests.kafkalog.check.test_tasks import damages, make_partition
 from tests.kafkalog.check.twins_by_tasks import verdict
 from tests.sampling import new_seed, tries_everything
@@ -29,9 +29,8 @@ ON_SPARK = ("--engine", "spark", "--master", "local[2]")
 @pytest.fixture(scope="module")
 def shares(corpus_dir: Path) -> dict[Level, Sequence[State]]:
     """Assign states to levels: all to each, or one level per state by a seed, with a torn one."""
-    releases = {"kafka-4.3": STATES_43, "kafka-2.8": STATES_28}
-    states = [state(corpus_dir, release, name) for release, names in releases.items()
-              for name in names]  # fmt: skip
+    places = [*OF_KAFKA_4, *(("kafka-2.8", name) for name in STATES_28)]
+    states = [state(corpus_dir, *place) for place in places]
     if tries_everything():
         return dict.fromkeys(Level, states)
     seed = new_seed()

@@ -18,6 +18,7 @@ from formats.internal_topics import (
     kraft_value,
 )
 from formats.message_schema import by_key, message, schema_with_rest
+from formats.releases import newest
 from formats.trace import TracedField, Tracer
 from kafkalog.answers.anatomy.meanings import Said, time_of
 from kafkalog.answers.anatomy.model import Bytes, Stream
@@ -72,7 +73,7 @@ class Payload:
                 trace = replace(Tracer(schema, ELEMENTS_MAX).trace(stream), value=trace.value)
                 self._add(part, trace.fields)
             else:
-                self.error = "not decoded: Kafka 4.3 does not know this type or version"
+                self.error = _unknown("type or version")
         if trace.error is not None:
             self.error = f"not decoded: {reason(trace.error)}"
         end = self.fields[-1].end if self.fields else part.position
@@ -148,6 +149,10 @@ def payload_of(
     return found
 
 
+def _unknown(what: str) -> str:
+    return f"not decoded: Kafka {newest().name} does not know this {what}"
+
+
 def _read_control(found: Payload, space: Bytes, part: TracedField, key: bytes | None) -> None:
     if part.path[-1] == "key":
         value = found.read(space, part, ControlRecordKey)
@@ -159,7 +164,7 @@ def _read_control(found: Payload, space: Bytes, part: TracedField, key: bytes | 
     if schema is not None:
         found.read(space, part, schema)
     else:
-        found.error = "not decoded: Kafka 4.3 does not know this type"
+        found.error = _unknown("type")
         found.fields.append(replace(part, path=(*part.path, "message")))
 
 

@@ -264,7 +264,7 @@ def log_dir_table(report: Report) -> Table:
         ("Cluster", "cluster.id",
          lambda one: text_cell("–" if one.meta is None else one.meta.cluster_id, "k")),
         ("Shutdown", "Whether the broker was shut down cleanly",
-         lambda one: text_cell("clean" if one.clean_shutdown else "no mark of a clean shutdown")),
+         lambda one: text_cell(one.last_stop)),
         ("Partitions", "Partition directories", lambda one: number_cell(one.partition_count)),
         ("Size", "All files", lambda one: size_cell(one.size_bytes)),
     )  # fmt: skip

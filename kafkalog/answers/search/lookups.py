@@ -93,7 +93,8 @@ def look_up(
                 yield PartitionLookup(log.partition, found, control, reset_to)
                 damage |= log.damage
             # With a tier it would take the manifests of all segments to say what is left out.
-            if at_end and isolation != Isolation.LOG and log.partition.tier is None:
+            has_tier = log.partition.tier is not None or log.partition.packed
+            if at_end and isolation != Isolation.LOG and not has_tier:
                 hear(log.offsets.of_partition(isolation))
             for defect in damage.values():
                 hear(defect)

@@ -18,12 +18,21 @@ from kafkalog.answers.search.scanning import (
     plans_of,
     records_of,
 )
-from kafkalog.errors import DataError, GoneError, KafkaLogError, Listener, ShortageError, UsageError
+from kafkalog.errors import (
+    DataError,
+    GoneError,
+    KafkaLogError,
+    Listener,
+    ReplacedError,
+    ShortageError,
+    UsageError,
+)
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import some_of
-from kafkalog.log.defects import Events, Tolerant
-from kafkalog.model import Defect, LogView, Record, Replicas
+from kafkalog.log.defects import DELETED, Events, Tolerant, make_defect
+from kafkalog.log.living import TRIES_MAX, listed_now
+from kafkalog.model import Defect, LogView, Record, Replicas, Severity
 from kafkalog.node.state.transactions import owners
 from kafkalog.node.targets import open_targets
 from kafkalog.tables.model import Request, log_of
@@ -71,13 +80,20 @@ class Search:
     def logs(self) -> list[Target]:
         """The logs that are searched, by topic, partition and path."""
         with file_system.listings_held(one.path for one in self.targets):
-            return logs_of(
-                self.targets,
-                self.selection.view,
-                topics=self.topics,
-                replicas=self.replicas,
-                listener=self.listener,
-            )
+            return self._logs_of(self.targets, self.topics)
+
+    def _logs_of(
+        self,
+        targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+        topics: Collection[str] | None,
+    ) -> list[Target]:
+        return logs_of(
+            targets,
+            self.selection.view,
+            topics=topics,
+            replicas=self.replicas,
+            listener=self.listener,
+        )
 
     @cached_property
     def bulk(self) -> bool:
@@ -94,16 +110,38 @@ class Search:
         return self.in_each(found_in)
 
     def in_each(self, found_in: Callable[[Target], Iterator[T]]) -> Iterator[T]:
-        """Yield what is found in each log; what stops the work on one concerns only that one."""
+        """Yield what is found in each log; what stops the work on one concerns only that one.
+
+        If the topic was deleted and created again meanwhile, the new log is searched, too; a
+        warning says so if the old one had matches, since the answer then mixes two topics.
+        """
         for target in self.logs:
+            yield from self._contained(target, found_in)
+
+    def _contained(
+        self, target: Target, found_in: Callable[[Target], Iterator[T]], tries: int = TRIES_MAX
+    ) -> Iterator[T]:
+        has_found = False
+        try:
             try:
-                yield from found_in(target)
-            except ShortageError:
-                raise
-            except GoneError:
-                pass  # a broker has deleted it meanwhile
-            except KafkaLogError as error:
-                self.listener.hear(error)
+                for one in found_in(target):
+                    has_found = True
+                    yield one
+            except ReplacedError as error:
+                if not tries:
+                    raise
+                if has_found:
+                    defect = make_defect(DELETED, target.partition.path, error.message)
+                    self.listener.hear(replace(defect, severity=Severity.WARNING))
+                now = [listed_now(target.partition)]
+                for new in self._logs_of(now, None):
+                    yield from self._contained(new, found_in, tries - 1)
+        except ShortageError:
+            raise
+        except GoneError:
+            pass  # a broker has deleted it meanwhile
+        except KafkaLogError as error:
+            self.listener.hear(error)
 
     def _in(self, target: Target, wanted: Selection) -> Iterator[Found | Defect]:
         left, met = wanted.limit, Events()

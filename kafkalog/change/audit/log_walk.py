@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptDataError
 from kafkalog.files.payloads.control_records import control_record
 from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.order import batch_defects
 from kafkalog.log.batches.records import decode_records, hold_records, resolve_batch
 from kafkalog.log.defects import corrupt_data
 from kafkalog.log.producers import EXPIRATION_MS, AppendInfo, is_expired
@@ -122,7 +122,8 @@ def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
         below: leaves out the segments that begin at this offset or above.
 
     Raises:
-        CorruptDataError: a batch is damaged, or a message of magic 0 or 1 cannot be decoded.
+        CorruptDataError: a batch is damaged or out of place, or a message of magic 0 or 1 cannot be
+            decoded.
         LimitExceededError: such a message is too large when decompressed.
 
     Cost:
@@ -130,16 +131,11 @@ def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
     """
     for segment in segments_below(log, below):
         with log.open_segment(segment) as opened:
-            for found in scan_batches(opened.source, check_crc=True):
+            for found in opened.order().scan(0):
                 if isinstance(found, Defect):
                     raise corrupt_data(found)
-                if found.crc_valid is False:
-                    raise CorruptDataError(
-                        f"Batch at base offset {found.base_offset} does not match its checksum.",
-                        reference="batch-crc-mismatch",
-                        path=found.path,
-                        position=found.position,
-                    )
+                for defect in batch_defects(found):
+                    raise corrupt_data(defect)
                 yield Walked(resolve_batch(opened.source, found), opened.source, found)
 
 

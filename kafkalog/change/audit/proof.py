@@ -16,13 +16,14 @@ import numpy as np
 from formats import constants as c
 from kafkalog.change.audit.log_walk import Bounds, Transactions, segments_below
 from kafkalog.change.compaction.key_map import KeyMap, Keys
-from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.records import RECORDS_HELD_MAX
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.byte_kernels import hash_keys
 from kafkalog.log.columns.chunks import Chunk, ChunkReader, Rows, Workspace
 from kafkalog.log.columns.header_table import MARKER_TYPE, UNREADABLE, batch_at
 from kafkalog.log.columns.record_facts import markers_of_chunk
+from kafkalog.log.columns.scan_steps import in_order
+from kafkalog.model import Defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -179,11 +180,17 @@ def _content_ends(rows: Rows) -> Table:
 
 def _chunks(log: UnifiedLog, space: Workspace, below: int | None = None) -> Iterator[Chunk]:
     for segment in segments_below(log, below):
-        with Source(segment.log.path) as source:
+        with log.open_segment(segment) as opened:
+            source, order = opened.source, opened.order(check_crc=False)
             reader = ChunkReader(source, 0, source.size_bytes)
             for chunk in reader.chunks(space):
                 if (chunk.headers[k.MAGIC] < 2).any():
                     raise NotPlain
+                kept = in_order(order, chunk, chunk.count)
+                for position in chunk.headers[k.POSITION, kept:].tolist():
+                    found = order.at(position)
+                    if isinstance(found, Defect) or found.header_defect is not None:
+                        raise NotPlain
                 yield chunk
             if reader.position < reader.end:
                 raise NotPlain

@@ -155,6 +155,7 @@ _ASKED: Final = (
     "delete.retention.ms",
     "index.interval.bytes",
     "max.compaction.lag.ms",
+    "max.decompressed.message.bytes",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
     "producer.id.expiration.ms",
@@ -247,9 +248,11 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
         delete_retention_ms=configs.number("delete.retention.ms"),
         min_compaction_lag_ms=configs.number("min.compaction.lag.ms"),
         min_cleanable_dirty_ratio=ratio,
+        max_decompressed_message_bytes=configs.number("max.decompressed.message.bytes"),
         producer_id_expiration_ms=configs.number("producer.id.expiration.ms"),
         map_memory=request.map_memory,
         load_factor=request.load_factor,
+        keeps_end_of_round=configs.release.keeps_end_of_round,
     )
     # Kafka's Cleaner refuses such a map, too: a pass that maps no key would never get on.
     if config.keys_max == 0:

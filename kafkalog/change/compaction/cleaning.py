@@ -17,7 +17,7 @@ from kafkalog.change.compaction.offset_map import OffsetMap, build_map
 from kafkalog.change.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.check.checkpoints import EMPTY_BATCH, why_not_rewritten
 from kafkalog.io.codecs import compress, crc32c
-from kafkalog.log.batches.records import decode_records, hold_records
+from kafkalog.log.batches.records import decode_records, hold_records, stated_sizes
 from kafkalog.model import AbortedTransaction, Batch, Record, TimestampType
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ class CleaningPass:
         self._log = log
         self._producers = producers
         self._upper = cleanable.first_uncleanable_offset
+        self._kept_end = self._upper if config.keeps_end_of_round else log.high_watermark
         self._progress = progress
         self._transactions = transactions or TransactionState()
 
@@ -274,9 +275,8 @@ class Pass(CleaningPass):
         if batch.is_control:
             drop_all = is_discardable and horizon is not None and horizon <= self._now_ms
         # As RETAIN_EMPTY in Cleaner.cleanInto: the sequence of a live producer guards against
-        # duplicates, and the last offset of the round (since 3.9, KAFKA-17076) tells where the log
-        # ended.
-        stays_empty = self._is_last_of_producer(batch) or batch.next_offset == self._upper
+        # duplicates, and the last offset (KAFKA-17076) tells where the log ended.
+        stays_empty = self._is_last_of_producer(batch) or batch.next_offset == self._kept_end
         records = 0
         kept: list[Record] = []
         dropped = Counter[Dropped]()
@@ -284,6 +284,8 @@ class Pass(CleaningPass):
             records = sum(1 for _ in decode_records(source, batch))
             dropped[Dropped.MARKER if batch.is_control else Dropped.ABORTED] = records
         else:
+            if batch.compression and self.config.measures_records:
+                self.tally.note_refusal(self._why_too_large(source, batch))
             held = hold_records(source, batch)
             records = len(held)
             for record in held:
@@ -335,6 +337,14 @@ class Pass(CleaningPass):
             why_not_rewritten(batch, ((record.offset, record.timestamp) for record in kept))
         )
         return rewritten(batch, kept, horizon)
+
+    def _why_too_large(self, source: Source, batch: Batch) -> str | None:
+        limit = self.config.max_decompressed_message_bytes
+        size = next((one for one in stated_sizes(source, batch) if one > limit), None)
+        if size is None:
+            return None
+        words = f"Invalid record size: {size} exceeds the configured maximum record size of {limit}"
+        return f"{words} (batch at offset {batch.base_offset})"
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
         last = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None

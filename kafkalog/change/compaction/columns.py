@@ -224,7 +224,7 @@ class ColumnPass(CleaningPass):
         has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
         is_over = has_horizon & (headers[k.BASE_TIMESTAMP] <= self._rule.now_ms)
         drop_all = discardable & (~is_control | is_over)
-        stays = headers[k.LAST_OFFSET] + 1 == self._upper
+        stays = headers[k.LAST_OFFSET] + 1 == self._kept_end
         for producer_id in self._producers.keys() & set(headers[k.PRODUCER_ID].tolist()):
             last, own = self._producers[producer_id], headers[k.PRODUCER_ID] == producer_id
             if last.last_data_offset is not None:

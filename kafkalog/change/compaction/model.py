@@ -10,6 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
+from formats.constants import INT32_MAX
 from formats.late_classes import dataclass
 from kafkalog.errors import CorruptDataError
 from kafkalog.log.defects import corrupt_data
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes of a slot in Kafka's offset map: an MD5 digest and an offset."""
+_DECOMPRESSED_MAX: Final = INT32_MAX - 8
+"""The largest array of a JVM, and so the default of `max.decompressed.message.bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,11 @@ class CompactionConfig:
         delete_retention_ms: `delete.retention.ms` of the topic.
         min_compaction_lag_ms: `min.compaction.lag.ms` of the topic.
         min_cleanable_dirty_ratio: `min.cleanable.dirty.ratio` of the topic.
+        max_decompressed_message_bytes: `max.decompressed.message.bytes` of the topic.
         producer_id_expiration_ms: `producer.id.expiration.ms` of the broker.
         map_memory: bytes of the offset map, 24 per slot; None for as many as are needed.
         load_factor: `log.cleaner.io.buffer.load.factor`, how far the map is filled.
+        keeps_end_of_round: as in `Release`.
     """
 
     segment_bytes: int = 1 << 30
@@ -49,9 +54,16 @@ class CompactionConfig:
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
     min_cleanable_dirty_ratio: float = 0.5
+    max_decompressed_message_bytes: int = _DECOMPRESSED_MAX
     producer_id_expiration_ms: int = EXPIRATION_MS
     map_memory: int | None = None
     load_factor: float = 0.9
+    keeps_end_of_round: bool = False
+
+    @property
+    def measures_records(self) -> bool:
+        """Whether the cleaner may refuse records for their size, so that it has to be looked at."""
+        return self.max_decompressed_message_bytes < _DECOMPRESSED_MAX
 
     @property
     def keys_max(self) -> int | None:

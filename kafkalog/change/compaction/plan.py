@@ -59,7 +59,8 @@ class SoundLog:
 
     Attributes:
         producers: the active producers at the log end, by producer id.
-        suits_kernels: whether everything cleanable is of magic 2, in batches that the kernels take.
+        suits_kernels: whether everything cleanable is of magic 2, in batches that the kernels take,
+            and no record has to be measured, which they cannot.
     """
 
     producers: Mapping[int, LastRecord]
@@ -157,7 +158,8 @@ def require_sound(
             hint="--allow-old-formats converts them, as a broker's cleaner does.",
         )
     producers = {state.producer_id: LastRecord.of(state) for state in loaded.producers}
-    return SoundLog(producers, suits_kernels=old is None and not watch.has_huge)
+    is_plain = old is None and not (watch.has_huge or config.measures_records)
+    return SoundLog(producers, suits_kernels=is_plain)
 
 
 def _index_sizes(partition: PartitionDir) -> list[int]:

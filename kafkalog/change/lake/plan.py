@@ -190,7 +190,9 @@ _PLAN = Fields(
                 {
                     "number": Number(),
                     "file": Text(),
-                    "splits": Items(schema_of(Split, optional=("looks_for_gap",)), count_min=1),
+                    "splits": Items(
+                        schema_of(Split, optional=("looks_for_gap", "log_dirs")), count_min=1
+                    ),
                 }
             )
         ),

@@ -213,11 +213,11 @@ def contents_of(partition: PartitionDir) -> dict[str, Content]:
 
 
 def whole_entries(contents: dict[str, Content]) -> dict[str, Content]:
-    """Return the files with indexes cut to whole entries, as the next shutdown would."""
+    """Return the files with indexes cut to whole entries, as a shutdown of Kafka 4.3 does."""
     found = dict(contents)
     for name, content in contents.items():
         for suffix, size in _ENTRY_SIZES.items():
-            # AbstractIndex cuts them when it is closed; an index that is not opened keeps them.
+            # AbstractIndex cut them when it was closed; later releases do so for active segments.
             rest = content.size_bytes % size if name.endswith(suffix) else 0
             if rest:
                 found[name] = dataclasses.replace(content, end=content.end - rest)

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from formats.file_names import DirectoryState, segment_file
+from formats.file_names import DirectoryState, FileKind, segment_file
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.change.journal.log_dir_files import has_mark
 from kafkalog.change.repair.model import (
@@ -72,6 +72,7 @@ def plan_recovery(
     Cost:
         That of `predict_start`.
     """
+    _require_readable(partition)
     config = with_clock(config or usual_config(partition))
     told = _Differences(partition)
     start = recovery_start(partition, mode, config, hosting=hosting, tell=told, progress=progress)
@@ -122,6 +123,13 @@ def plan_recovery(
         return plan
     marked = predict_start(partition, StartMode.CLEAN, config=config, hosting=hosting)
     return dataclasses.replace(plan, while_marked=marked)
+
+
+def _require_readable(partition: PartitionDir) -> None:
+    """Raise `UnreadableError` if a log cannot be opened: a start opens each, and scans few."""
+    for entry in partition.live(FileKind.LOG):
+        with Source(entry.path):
+            pass
 
 
 def _identified(predicted: PredictedStart, topic_id: str | None) -> PredictedStart:

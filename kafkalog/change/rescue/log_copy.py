@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import numpy as np
 
 from formats import constants as c
-from formats.file_names import FileKind, FileState, partition_of, segment_file_name
+from formats.file_names import (
+    FileKind,
+    FileState,
+    copied_by_rsync,
+    partition_of,
+    segment_file_name,
+)
 from kafkalog.change.rescue.model import CopiedRange, LostRange, Row, SalvagedSegment
 from kafkalog.change.rescue.pieces import (
     BASE_OFFSET,
@@ -97,7 +103,8 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
 
     After an interrupted swap, these are the logs that a broker's start would find once the swap is
     completed; if there are none, the `.deleted` logs, else the `.cleaned` ones. A single file
-    counts regardless of its suffix.
+    counts regardless of its suffix. Where a log is missing that rsync did not finish, this is what
+    rsync has copied of it.
     """
     logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
     # A log that was named by itself is its partition's only file: nothing beside it says what to
@@ -117,6 +124,14 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
                 found = {one.name.name: one for one in logs if one.name.state == state}
         logs = list(found.values())
     listed = [SourceLog(log.path, log.name.offset or 0, log.size_bytes, log.end) for log in logs]
+    known = {log.base_offset for log in listed}
+    for entry in partition.files:
+        copied = copied_by_rsync(entry.name.name)
+        if copied is None or (copied.kind, copied.state) != (FileKind.LOG, FileState.LIVE):
+            continue
+        if copied.offset not in known and entry.error is None:
+            known.add(copied.offset or 0)
+            listed.append(SourceLog(entry.path, copied.offset or 0, entry.size_bytes))
     return sorted(listed, key=lambda log: log.base_offset)
 
 
@@ -288,6 +303,7 @@ class LogCopy:
             size_bytes=size,
             size_copied=self._written - self._filled,
             size_lost=size - self._written + self._filled,
+            size_lent=self._filled,
             batches=self._batches,
             records=self._records,
             # With zeros in place of unreadable bytes it would not be that of the file.

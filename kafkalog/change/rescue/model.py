@@ -98,6 +98,7 @@ class SalvagedSegment:
         partition: None if the directory's name has none.
         base_offset: in the file's name.
         size_bytes: of the source's log.
+        size_lent: copied from other copies.
         batches, records: copied.
         crc: of the source's log; None unless it was read whole.
         crc_copied: of the new log.
@@ -111,6 +112,7 @@ class SalvagedSegment:
     size_bytes: int
     size_copied: int
     size_lost: int
+    size_lent: int
     batches: int
     records: int
     crc: int | None
@@ -182,6 +184,7 @@ class SalvageSummary:
         destination: as given.
         segments: logs.
         size_bytes: of the source's logs.
+        size_lent: copied from other copies.
         batches, records: copied.
         lost_ranges: without preallocated zeros, and what copies have.
         offsets_lost: in ranges with known ends; some may never have had a record, as after
@@ -189,7 +192,7 @@ class SalvageSummary:
         batches_corrected: with a corrected header.
         records_skipped: in logs that others have replaced.
         files: by fate.
-        findings: of `verify` about the result, except notes.
+        findings: of `verify` about the result, except notes; and gaps in the source.
         partitions_failed: not copied because the work failed.
         left_over_removed: the leftover of a killed run was removed.
     """
@@ -201,6 +204,7 @@ class SalvageSummary:
     size_bytes: int = 0
     size_copied: int = 0
     size_lost: int = 0
+    size_lent: int = 0
     batches: int = 0
     records: int = 0
     lost_ranges: int = 0
@@ -221,6 +225,7 @@ class SalvageSummary:
                 self.size_bytes += row.size_bytes
                 self.size_copied += row.size_copied
                 self.size_lost += row.size_lost
+                self.size_lent += row.size_lent
                 self.batches += row.batches
                 self.records += row.records
             case LostRange() if not (row.is_padding or row.lent):

@@ -19,6 +19,7 @@ from kafkalog.change.rescue.log_copy import (
 )
 from kafkalog.change.rescue.model import Fate, Row, SalvagedFile, SalvagedPartition, SalvagedSegment
 from kafkalog.change.rescue.pieces import Bounds
+from kafkalog.check.segments import missing_offsets
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.files.log_dir import FileEntry, PartitionDir, open_partition
 from kafkalog.files.text_files import READERS, checkpoint_text, noted_epoch, read_leader_epochs
@@ -89,6 +90,7 @@ class PartitionCopy:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
         self._copies = Copies(copies, LogView.FILES, _lineage(self.log)) if copies else None
+        self._has_gap = False  # between segments, without damage that explains it
         self._directory = directory
         self._tell = tell
         self._progress = progress
@@ -111,6 +113,10 @@ class PartitionCopy:
         if self._directory is not None:
             self._directory.make(self._place.log)
         first, end_offset = self._copy_logs(logs, epochs)
+        if self._has_gap:
+            for defect in missing_offsets(self.partition, self.partition.segments):
+                if defect.severity != Severity.NOTE:
+                    self._tell(defect)
         known: list[EpochEntry] = []
         for entry in self.partition.files:
             if entry.name.kind == FileKind.LEADER_EPOCH_CHECKPOINT:
@@ -188,6 +194,7 @@ class PartitionCopy:
                 self._copies,
             )  # fmt: skip
             segment = copy.run(epochs)
+            self._has_gap |= copy.next_offset < (next_base or 0) and not copy.ends_in_loss
             # Empty logs before one with batches stay, so that the order of segments is that of the
             # source.
             if segment.batches:

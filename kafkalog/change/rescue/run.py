@@ -45,6 +45,7 @@ from kafkalog.errors import (
     CorruptDataError,
     DataError,
     KafkaLogError,
+    OffsetsMissingError,
     UnwritableError,
     UsageError,
     contained,
@@ -181,13 +182,15 @@ def findings(
 ) -> Iterator[Defect]:
     """Yield what `verify` reports about the new log at level deep, except notes.
 
+    Missing offsets are left out: the source's gaps and the lost ranges account for them.
+
     A log with a hole can have findings that follow from the hole, such as a transaction whose
     marker is lost. They are reported under the final names, in the directory
     as given.
     """
     run = Verification(Level.DEEP, progress)
     for defect in run.verify(open_path(directory.place(place))):
-        if defect.severity != Severity.NOTE:
+        if defect.severity != Severity.NOTE and defect.reference != OffsetsMissingError.reference:
             relative = os.path.relpath(defect.path, directory.building)
             yield replace(defect, path=os.path.join(directory.given, relative))
 

@@ -76,7 +76,8 @@ def resurrect(
     Raises:
         NotFoundError: there is no partition.
         UsageError: an option makes no sense, or the destination lies inside a source.
-        RefusedError: partitions are missing, or it is not clear which copy counts.
+        RefusedError: partitions are missing, it is not clear which copy counts, or the metadata are
+            of a later Kafka than the one that is to start.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
         PartlyDoneError: all is there, but for `properties_out`.
         UnsupportedError: the metadata are of a later Kafka.
@@ -188,7 +189,8 @@ def resurrect_in_place(
         NotFoundError: there is no partition.
         UsageError: an option makes no sense, or `backup` is missing.
         RefusedError: partitions are missing, or something would be lost or keeps a broker from
-            starting: directories that are stray or moving, unfinished cleanings.
+            starting: directories that are stray or moving, unfinished cleanings, metadata of a
+            later Kafka than the one that is to start.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
         PartlyDoneError: it failed after the first change.
         UnsupportedError: the metadata are of a later Kafka.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.releases import newest
 from kafkalog.change.journal.log_dir_files import has_mark
 from kafkalog.change.resurrection.choice import NEW
 from kafkalog.change.resurrection.model import ResurrectOptions, Retention
@@ -60,7 +61,7 @@ class Home:
                              hint="Give the log directory of a broker that is down.")  # fmt: skip
         path = os.path.join(log_dir, file_names.META_PROPERTIES)
         found = read_meta_properties(path)
-        images = source_images([target], options.as_of_metadata, takes_damage=False)
+        images = source_images([target], options.as_of_metadata, newest(), takes_damage=False)
         if not images or found.node_id is None:
             raise NotFoundError(
                 "There is no metadata log here.",

@@ -26,6 +26,7 @@ from kafkalog.change.resurrection.choice import choose
 from kafkalog.change.resurrection.model import THERE, LeftOutDirectory, ResurrectOptions
 from kafkalog.change.resurrection.partition import judge
 from kafkalog.change.resurrection.requirements import (
+    release_for,
     require_meaning,
     require_read_back,
     require_sense,
@@ -159,7 +160,9 @@ def _resurrected(
     # A start finishes these deletions; nothing else is made of them.
     target = replace(whole, partitions=tuple(one for one in whole.partitions if one not in deleted))
     _require_own(target, options)
-    images = source_images([target], options.as_of_metadata, takes_damage=False)
+    images = source_images(
+        [target], options.as_of_metadata, release_for(options), takes_damage=False
+    )
     chosen = choose([target], images, options)
     if chosen.left_out:
         one = chosen.left_out[0]

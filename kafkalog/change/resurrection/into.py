@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS
+from formats.releases import newest
 from kafkalog.change.journal.requirements import require_own_checkpoints
 from kafkalog.change.resurrection.choice import choose
 from kafkalog.change.resurrection.home import Home
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from kafkalog.io.storage import Step
     from kafkalog.node.targets import Target
 
-_MEANINGLESS: Final = ("node_id", "cluster_id", "missing", "salvage", "properties_out")
+_MEANINGLESS: Final = ("node_id", "cluster_id", "missing", "salvage", "properties_out", "kafka")
 
 
 def run_into(
@@ -75,7 +76,7 @@ def run_into(
             if other != place:
                 held.enter_context(LogDirLock(other))
         home = Home.of(log_dir, options)
-        images = source_images(targets, None, takes_damage=True)
+        images = source_images(targets, None, newest(), takes_damage=True)
         chosen = choose(targets, images, replace(options, missing=Missing.EMPTY))
         chosen.topics = [one for one in chosen.topics if one.partitions]
         if not chosen.topics:

@@ -62,6 +62,7 @@ class ResurrectOptions:
         prefer: below these paths copies are taken first.
         salvage: whether damaged partitions are salvaged instead of refused.
         properties_out: where else the properties of the broker are written.
+        kafka: the release that is to start, 4.3 say; None for the newest.
     """
 
     node_id: int = 1
@@ -77,6 +78,7 @@ class ResurrectOptions:
     prefer: tuple[str, ...] = ()
     salvage: bool = False
     properties_out: str | None = None
+    kafka: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,7 @@ class ResurrectSummary:
 
     Attributes:
         destination: as given.
+        kafka: the release that starts on it; empty with `--into`.
         metadata_version: feature level.
         metadata_from: log directories.
         partitions: missing ones included.
@@ -235,6 +238,7 @@ class ResurrectSummary:
     cluster_id: str = ""
     directory_id: str = ""
     node_id: int = 1
+    kafka: str = ""
     metadata_version: int = 0
     metadata_from: tuple[str, ...] = ()
     topics: int = 0

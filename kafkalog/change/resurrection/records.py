@@ -1,9 +1,12 @@
 """The metadata of the new cluster as records: features, topics, partitions, configs and the rest.
 
-Follows `ActivationRecordsGenerator` of Kafka 4.3, which appends the records of a
-`bootstrap.checkpoint` to an empty metadata log. Without the feature `eligible.leader.replicas`, and
-with a leader in each record, all partitions are led as soon as the broker is registered; with the
-feature, its first registration empties each ISR.
+Follows `ActivationRecordsGenerator` of Kafka 4.4 and 4.3, which appends the records of a
+`bootstrap.checkpoint` to an empty metadata log. `kafka-storage format` of 4.4 writes a snapshot at
+offset 0 in its place, which 4.4 reads first. It is not written here: 4.3 passes over it, begins
+with empty metadata, and makes each partition a stray.
+
+Without the feature `eligible.leader.replicas`, and with a leader in each record, all partitions are
+led as soon as the broker is registered; with the feature, its first registration empties each ISR.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.releases import METADATA_VERSION, releases
+from formats.releases import METADATA_VERSION
 from formats.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafkalog.change.resurrection.model import MetadataRecord, Missing, Retention
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
@@ -20,6 +23,7 @@ from kafkalog.node.cluster_image.model import BROKER, TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from formats.releases import Release
     from kafkalog.change.resurrection.choice import TopicChoice
     from kafkalog.change.resurrection.model import ResurrectOptions
     from kafkalog.change.resurrection.partition import Judged
@@ -57,14 +61,16 @@ _KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 REMOTE: Final = "remote.storage.enable"
 
 
-def feature_records(images: Sequence[SourceImage], count: int) -> Iterator[MetadataRecord]:
+def feature_records(
+    images: Sequence[SourceImage], count: int, release: Release
+) -> Iterator[MetadataRecord]:
     """Yield the features of the newest metadata; those of a new cluster without any.
 
     Args:
         images: the metadata, newest first.
         count: how many other records there are.
+        release: the one that is to start.
     """
-    release = releases()[-1]
     level, evidence = release.metadata_version, f"what Kafka {release.name} formats"
     levels = {
         name: one.default for name, one in release.features.items() if name not in _NOT_WRITTEN

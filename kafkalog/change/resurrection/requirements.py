@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import parse_file_name
+from formats.releases import newest, releases
 from kafkalog.change.resurrection.choice import NEW
 from kafkalog.change.resurrection.model import Copy, ResurrectOptions
 from kafkalog.errors import CorruptDataError, UsageError
@@ -19,6 +20,7 @@ from kafkalog.node.cluster_image import ImageReader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from formats.releases import Release
     from kafkalog.change.resurrection.choice import Chosen
 
 _NODE_MAX: Final = (1 << 31) - 1
@@ -29,12 +31,25 @@ def require_sense(destination: str, options: ResurrectOptions) -> None:
     if not 0 <= options.node_id <= _NODE_MAX:
         raise UsageError(f"{options.node_id} is not a node id.", hint="A node id is 0 or above.")
     require_ids(options)
+    release_for(options)
     if "," in os.path.realpath(destination):
         raise UsageError(
             "Kafka takes a comma in log.dirs for the end of a path.",
             path=destination,
             hint="Choose a directory without one.",
         )
+
+
+def release_for(options: ResurrectOptions) -> Release:
+    """Return the release that is to start; raise `UsageError` if kafkalog does not know it."""
+    if options.kafka is None:
+        return newest()
+    for one in releases():
+        if one.name == options.kafka:
+            return one
+    known = " or ".join(one.name for one in releases())
+    raise UsageError(f"{options.kafka!r} is not a release that --kafka takes.",
+                     hint=f"It takes {known}.")  # fmt: skip
 
 
 def require_meaning(options: ResurrectOptions, meaningless: Iterable[str], mode: str) -> None:

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.releases import releases
 from formats.topic_names import TRANSACTION_STATE
 from kafkalog.change.rescue.model import manifest_object as salvage_object
 from kafkalog.change.resurrection.choice import NEW, choose, losers_of
@@ -33,7 +32,12 @@ from kafkalog.change.resurrection.records import (
     producer_ids_record,
     topic_records,
 )
-from kafkalog.change.resurrection.requirements import require_read_back, require_room, require_sense
+from kafkalog.change.resurrection.requirements import (
+    release_for,
+    require_read_back,
+    require_room,
+    require_sense,
+)
 from kafkalog.change.resurrection.sources import (
     OldCheckpoints,
     log_dirs_of,
@@ -83,7 +87,9 @@ def run_resurrection(
     with _told_if_done(lambda: directory), ExitStack() as held:
         for log_dir in log_dirs:
             held.enter_context(LogDirLock(log_dir))
-        images = source_images(targets, options.as_of_metadata, takes_damage=options.salvage)
+        images = source_images(
+            targets, options.as_of_metadata, release_for(options), takes_damage=options.salvage
+        )
         chosen = choose(targets, images, options)
         if not any(one.partitions for one in chosen.topics):
             raise NotFoundError(
@@ -137,6 +143,7 @@ class Resurrection:
         progress: Callable[[int], None] | None,
     ) -> None:
         log_dir = os.path.join(os.path.realpath(destination), LOG_ROOT)
+        self._release = release_for(options)
         self.summary = ResurrectSummary(
             destination,
             directory is None,
@@ -144,6 +151,7 @@ class Resurrection:
             cluster_id=_id_or_new(options.cluster_id),
             directory_id=new_id(),
             node_id=options.node_id,
+            kafka=self._release.name,
             metadata_from=tuple(one.path for one in images),
             left_over_removed=directory is not None and directory.left_over_removed,
         )
@@ -179,7 +187,7 @@ class Resurrection:
             self._topic(topic, judged, configs, replaced)
             records += topic_records(
                 topic, judged, configs, self._options, self.summary.directory_id,
-                level=level or releases()[-1].metadata_version,
+                level=level or self._release.metadata_version,
             )  # fmt: skip
         records += other_records(self._images)
         self._finish(chosen, records)
@@ -329,7 +337,7 @@ class Resurrection:
         options, summary = self._options, self.summary
         # A transactional id that has not produced yet has its producer id in no partition's log.
         self._read_transactions(chosen)
-        records = list(feature_records(self._images, len(others)))
+        records = list(feature_records(self._images, len(others), self._release))
         summary.metadata_version = records[0].fields["featureLevel"]
         ids = producer_ids_record(self._largest_producer, self._images, options.node_id)
         if ids is not None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind, partition_of
-from formats.releases import metadata_levels, releases
+from formats.releases import METADATA_VERSION, metadata_levels, releases
 from kafkalog.errors import (
     CorruptDataError,
     DataError,
     KafkaLogError,
     NotFoundError,
+    RefusedError,
     UnreadableError,
     UnsupportedDataError,
     UsageError,
@@ -22,6 +23,7 @@ from kafkalog.files.log_dir import FileEntry, LogDirListing, Target, open_path
 from kafkalog.files.text_files import read_offset_checkpoint
 from kafkalog.files.tiers import is_remote
 from kafkalog.io.paths import file_system, uris
+from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog.node.cluster_image.reader import metadata_partition
 from kafkalog.node.identity import cluster_id_of
@@ -33,6 +35,7 @@ from kafkalog.node.view import show_now
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from formats.releases import Release
     from kafkalog.change.resurrection.choice import Candidate
     from kafkalog.files.log_dir import AnyPath
     from kafkalog.node.cluster_image import ClusterImage
@@ -115,24 +118,26 @@ def log_dirs_of(targets: Sequence[Target], as_of: str | None) -> list[str]:
 
 
 def source_images(
-    targets: Sequence[Target], as_of: str | None, *, takes_damage: bool
+    targets: Sequence[Target], as_of: str | None, release: Release, *, takes_damage: bool
 ) -> list[SourceImage]:
     """Return the newest metadata of each cluster, the newest of all first.
 
     Args:
         as_of: the log directory whose metadata log counts alone; None for all sources.
+        release: the one that is to start on them.
         takes_damage: whether what can be read of a damaged metadata log will do.
 
     Raises:
         NotFoundError: `as_of` has no metadata log.
         CorruptDataError: a cluster's metadata can only be read with damage.
-        UnsupportedDataError: they are of a later Kafka.
+        RefusedError: they are of a later Kafka than the release.
+        UnsupportedDataError: they are of a later Kafka than kafkalog knows.
     """
     if as_of is not None:
         opened = open_path(as_of)
         if not isinstance(opened, LogDirListing) or metadata_partition(opened) is None:
             raise NotFoundError("There is no metadata log here.", path=as_of)
-        return [_image(opened, takes_damage=takes_damage)]
+        return [_image(opened, release, takes_damage=takes_damage)]
     newest: dict[str | None, SourceImage] = {}
     errors: dict[str | None, KafkaLogError] = {}
     for target in targets:
@@ -140,7 +145,7 @@ def source_images(
             continue
         cluster = cluster_id_of(target.path)
         try:
-            found = _image(target, takes_damage=takes_damage)
+            found = _image(target, release, takes_damage=takes_damage)
         except CorruptDataError as error:
             errors[cluster] = error
             continue
@@ -154,7 +159,7 @@ def source_images(
     return sorted(newest.values(), key=lambda one: one.order, reverse=True)
 
 
-def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
+def _image(log_dir: LogDirListing, release: Release, *, takes_damage: bool) -> SourceImage:
     found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.FILES))
     image = found.image
     if image.damage and not takes_damage:
@@ -166,15 +171,39 @@ def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
             hint="Give another broker's log directory, --as-of-metadata, or --salvage to take what "
             "can be read.",
         )
-    version, known = image.metadata_version or 0, releases()[-1]
-    if version > known.metadata_version or image.unknown:
-        name = metadata_levels().get(version)
-        raise UnsupportedDataError(
-            f"The metadata are of a later Kafka: metadata.version is {version}"
-            f"{f' ({name})' if name else ''}, Kafka {known.name} knows {known.metadata_version}.",
-            path=found.path,
-        )
+    _require_known(image, release, found.path)
     return SourceImage(log_dir.path, cluster_id_of(log_dir.path), image)
+
+
+def _require_known(image: ClusterImage, release: Release, path: str) -> None:
+    """Raise unless a release starts on metadata with the levels and records of an image."""
+    if image.unknown:
+        raise UnsupportedDataError(
+            f"The metadata are of a later Kafka: {counted(image.unknown, 'record')} of unknown "
+            "types.", path=path,
+        )  # fmt: skip
+    levels = {METADATA_VERSION: image.metadata_version or 0, **image.features}
+    above = [name for name, level in levels.items() if level > _newest(release, name)]
+    if not above:
+        return
+    name, level = above[0], levels[above[0]]
+    level_name = metadata_levels().get(level) if name == METADATA_VERSION else None
+    message = (
+        f"The metadata are of a later Kafka: {name} is {level}"
+        f"{f' ({level_name})' if level_name else ''}, Kafka {release.name} knows "
+        f"{_newest(release, name) or 'no such feature'}."
+    )
+    for one in reversed(releases()):
+        if all(level <= _newest(one, name) for name, level in levels.items()):
+            hint = f"Kafka {one.name} starts on them: --kafka {one.name}. No feature is downgraded."
+            raise RefusedError(message, path=path, hint=hint)
+    raise UnsupportedDataError(message, path=path)
+
+
+def _newest(release: Release, feature: str) -> int:
+    """Return the largest level of a feature that a release starts with; 0 if it knows none."""
+    levels = release.features.get(feature)
+    return 0 if levels is None else levels.newest
 
 
 class OldCheckpoints:

@@ -118,6 +118,7 @@ class Policy:
         is_tiered: whether only uploaded segments are deleted.
         remote_end: where the log in remote storage ends; None if that is not known.
         inert: why no policy is run at all, None if they are.
+        highest_remote_is_local: as in `Release`.
     """
 
     deletes: bool = True
@@ -126,6 +127,7 @@ class Policy:
     is_tiered: bool = False
     remote_end: int | None = None
     inert: Reason | None = None
+    highest_remote_is_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,6 +282,7 @@ def judge_partition(
         total = Policy(
             retention_ms=configs.number("retention.ms"),
             retention_bytes=configs.number("retention.bytes"),
+            highest_remote_is_local=configs.release.highest_remote_is_local,
         )
         remote = judge_remote(
             partition.tier,

@@ -220,13 +220,14 @@ def judge_remote(tier: Tier, lineage: Epochs, log: LogFacts, policy: Policy, now
     """
     lineage = cut_from_start(lineage, log.log_start_offset)
     highest = tier.segments.highest_offset(lineage, log.log_end_offset)
+    first_local = highest if policy.highest_remote_is_local else highest + 1
     before = RemoteLog(
         segments=tier.segments,
         lineage=lineage,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
-        local_bytes=sum(one.size_bytes for one in log.segments if one.base_offset >= highest),
+        local_bytes=sum(one.size_bytes for one in log.segments if one.base_offset >= first_local),
         gone=frozenset(i for i, one in tier.segments.items() if one.state == DELETE_FINISHED),
     )
     remote = before = before.starting_at(_first_listed(before, log))

@@ -1,7 +1,7 @@
 """Decodes records of Kafka's internal topics: as values, and as Kafka's dump tool prints them.
 
 Follows `DumpLogSegments` and its message parsers, `CoordinatorRecordSerde` and
-`AbstractApiMessageSerde` of Kafka 4.3. Control records (`control_record`, `control_text`) are read
+`AbstractApiMessageSerde` of Kafka 4.4. Control records (`control_record`, `control_text`) are read
 in `kafkalog.files.payloads.control_records`.
 """
 
@@ -16,11 +16,13 @@ from formats.internal_topics import FRAME_VERSION, CoordinatorKey, CoordinatorVa
 from formats.late_classes import dataclass
 from formats.message_schema import AS_KAFKA, MessageError, by_key, schema_with_rest
 from formats.primitives import UnsignedVarint
+from formats.releases import newest
 from kafkalog.errors import CorruptDataError
 from kafkalog.files.payloads.control_records import control_record, control_text
 from kafkalog.files.payloads.java_text import java_json
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.payloads.message_text import (
+    TRANSACTION_STATES,
     JsonObject,
     has_struct,
     message_json,
@@ -29,6 +31,7 @@ from kafkalog.files.payloads.message_text import (
 
 if TYPE_CHECKING:
     from formats.message_table import Message
+    from formats.releases import Release
     from kafkalog.model import Record
 
 __all__ = ["Decoded", "control_record", "control_text", "decode", "kafka_text"]
@@ -67,7 +70,7 @@ class _PayloadError(Exception):
 
 
 class _UnknownTypeError(_PayloadError):
-    """A record type that Kafka 4.3 does not know."""
+    """A record type that the release does not know."""
 
 
 def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) -> Decoded:
@@ -90,14 +93,20 @@ def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) 
         return Decoded(key, None, str(error))
 
 
-def kafka_text(kind: PayloadKind, record: Record) -> str:
-    """Return what `kafka-dump-log.sh` 4.3 prints after a record's metadata, decoded as `kind`.
+def kafka_text(kind: PayloadKind, record: Record, release: Release | None = None) -> str:
+    """Return what `kafka-dump-log.sh` prints after a record's metadata, decoded as `kind`.
+
+    Args:
+        kind: the topic for whose records it is taken.
+        record: the record.
+        release: of the tool; None for the newest.
 
     Raises:
         CorruptDataError: a coordinator record has no key, which ends Kafka's tool.
     """
+    release = release or newest()
     if kind is PayloadKind.CLUSTER_METADATA:
-        return _cluster_metadata_text(record)
+        return _cluster_metadata_text(record, release)
     if kind is PayloadKind.REMOTE_LOG_METADATA:
         return _remote_log_metadata_text(record)
     if record.key is None:
@@ -109,36 +118,49 @@ def kafka_text(kind: PayloadKind, record: Record) -> str:
             position=record.batch.position,
         )
     try:
-        record_type, key = _coordinator_key(kind, record.key, AS_KAFKA)
-        value = _coordinator_value(kind, record_type, record.value, AS_KAFKA)
+        record_type, key = _coordinator_key(kind, record.key, AS_KAFKA, release.name)
+        value = _coordinator_value(kind, record_type, record.value, AS_KAFKA, release.name)
     except _UnknownTypeError as error:
         return f" key: {error} at offset {record.offset}, skipping."
     except _PayloadError as error:
         return f" key: Error at offset {record.offset}, skipping. {error}"
+    if value and kind is PayloadKind.TRANSACTION_LOG and release.names_transaction_states:
+        value["data"]["transactionStatus"] = _state_name(value["data"]["transactionStatus"])
     payload = "<DELETE>" if value is None else java_json(value)
     # Without quotes: Kafka does not print it as JSON.
     return f" key: {java_json(key)} payload: {payload}"
 
 
-def _coordinator_key(kind: PayloadKind, data: bytes, options: _Options) -> tuple[int, JsonObject]:
+def _state_name(status: int) -> str:
+    known = 0 <= status < len(TRANSACTION_STATES)
+    return TRANSACTION_STATES[status] if known else str(status)
+
+
+def _coordinator_key(
+    kind: PayloadKind, data: bytes, options: _Options, release: str | None = None
+) -> tuple[int, JsonObject]:
     """Return record type and key, as `CoordinatorRecordSerde.deserialize` reads them."""
     try:
         frame = CoordinatorKey.parse(data)
     except ConstructError as error:
         raise _PayloadError("Could not read version from key's buffer.") from error
-    found = by_key(kind, frame.type, "key")
+    found = by_key(kind, frame.type, "key", release)
     if found is None:
         raise _UnknownTypeError(f"Unknown record type {frame.type}")
     what = f"version {frame.type} from key's"
-    fields = _coordinator_fields(found, 0, frame.message, options, what)
+    fields = _coordinator_fields(found, 0, frame.message, options, what, release)
     return frame.type, {"type": str(frame.type), "data": message_json(found, 0, fields)}
 
 
 def _coordinator_value(
-    kind: PayloadKind, record_type: int, data: bytes | None, options: _Options
+    kind: PayloadKind,
+    record_type: int,
+    data: bytes | None,
+    options: _Options,
+    release: str | None = None,
 ) -> JsonObject | None:
     """Return the value that belongs to a key of `record_type`, None for a tombstone."""
-    found = by_key(kind, record_type, "value")
+    found = by_key(kind, record_type, "value", release)
     if data is None or found is None:
         return None
     try:
@@ -149,15 +171,15 @@ def _coordinator_value(
     if version not in found.versions:
         raise _PayloadError(f"Found an unknown record version {version} for {record_type} type")
     what = f"version {version} from value's"
-    fields = _coordinator_fields(found, version, frame.message, options, what)
+    fields = _coordinator_fields(found, version, frame.message, options, what, release)
     return {"version": str(version), "data": message_json(found, version, fields)}
 
 
 def _coordinator_fields(
-    found: Message, version: int, data: bytes, options: _Options, what: str
+    found: Message, version: int, data: bytes, options: _Options, what: str, release: str | None
 ) -> dict[str, Any]:
     try:
-        parsed = schema_with_rest(found.name, version).parse(data, **options)
+        parsed = schema_with_rest(found.name, version, release).parse(data, **options)
     except ConstructError as error:
         reason = _java_reason(error)
         message = f"Could not read record with {what} buffer due to: {reason}."
@@ -173,7 +195,7 @@ def _java_reason(error: ConstructError) -> str:
 
 
 def _metadata(
-    kind: PayloadKind, data: bytes | None, options: _Options
+    kind: PayloadKind, data: bytes | None, options: _Options, release: str | None = None
 ) -> tuple[Message, int, dict[str, Any]]:
     """Return message, stored version and fields of a framed record, as `AbstractApiMessageSerde`.
 
@@ -193,19 +215,19 @@ def _metadata(
             f"{frame_version}(only frame version {FRAME_VERSION} is supported)"
         )
     api_key, version = _read_short(stream, "type"), _read_short(stream, "version")
-    found = by_key(kind, api_key)
+    found = by_key(kind, api_key, release=release)
     if found is None:
         raise _PayloadError(
             "org.apache.kafka.common.errors.UnsupportedVersionException: "
             f"Unknown metadata id {api_key}"
         )
-    newest = found.versions[-1]
-    codec = schema_with_rest(found.name, min(max(version, 0), newest))
+    last = found.versions[-1]
+    codec = schema_with_rest(found.name, min(max(version, 0), last), release)
     try:
         parsed = codec.parse(stream.read(), **options)
     except ConstructError as error:
         raise _PayloadError(f"Failed to deserialize record with type {api_key}") from error
-    if version > newest and has_struct(parsed.fields):
+    if version > last and has_struct(parsed.fields):
         raise _PayloadError(f"Failed to deserialize record with type {api_key}")
     if parsed.rest:
         raise _PayloadError(f"Found {len(parsed.rest)} byte(s) of garbage after {api_key}")
@@ -231,9 +253,9 @@ def _metadata_json(found: Message, version: int, fields: dict[str, Any]) -> Json
     return {"type": found.enum_name, "version": version, "data": shown}
 
 
-def _cluster_metadata_text(record: Record) -> str:
+def _cluster_metadata_text(record: Record, release: Release) -> str:
     try:
-        found = _metadata(PayloadKind.CLUSTER_METADATA, record.value, AS_KAFKA)
+        found = _metadata(PayloadKind.CLUSTER_METADATA, record.value, AS_KAFKA, release.name)
         payload = _metadata_json(*found)
     except _PayloadError as error:
         return f" payload: Error at {record.offset}, skipping. {error}"

@@ -112,6 +112,10 @@ def _is_default(field: Field, value: Any) -> bool:
     )
 
 
+TRANSACTION_STATES: Final = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
 SEGMENT_STATES: Final = (
     "COPY_SEGMENT_STARTED",
     "COPY_SEGMENT_FINISHED",

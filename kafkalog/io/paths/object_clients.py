@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REQUESTS_MAX: Final = 64
 """How many requests are in progress at the same time."""
 _CONNECT_TIMEOUT_S: Final = 5.0
-_RETRIED_FOR_S: Final = 15
+_RETRIED_FOR_S: Final = 5
 _S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
 _S3_WRITING: Final = ("allow_bucket_creation", "allow_bucket_deletion")
 

@@ -35,7 +35,8 @@ _BUSY: Final = re.compile(
     re.IGNORECASE,
 )
 _UNREACHABLE: Final = re.compile(
-    r"NETWORK_CONNECTION|curlCode: \d+|couldn'?t connect|connection (was )?reset|empty reply",
+    r"NETWORK_CONNECTION|curlCode: \d+|CURL error \[\d+\]|couldn'?t connect"
+    r"|connection (was )?reset|empty reply",
     re.IGNORECASE,
 )
 

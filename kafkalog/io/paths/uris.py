@@ -50,6 +50,8 @@ def words_of(error: Exception, uri: str) -> str:
     from urllib.parse import unquote, urlsplit
 
     text = " ".join(str(error).split()).replace(uri, without_credentials(uri))
+    # After that, Google's library repeats the message.
+    text = text.partition(" error_info={")[0].removeprefix("google::cloud::Status(")
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -18,7 +18,7 @@ from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.io.codecs import DECOMPRESSED_SIZE_MAX, crc32, decompress
 from kafkalog.io.paths.reading_errors import reason
 from kafkalog.io.wording import counted
-from kafkalog.log.batches.sound_records import record_at
+from kafkalog.log.batches.sound_records import record_at, sizes_in
 from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
 
 if TYPE_CHECKING:
@@ -100,6 +100,24 @@ def resolve_batch(
         first = record.offset if not count else first
         count += 1
     return dataclasses.replace(batch, base_offset=first, count=count)
+
+
+def stated_sizes(source: Readable, batch: Batch) -> Iterator[int]:
+    """Yield the size that each record of a sound compressed batch states: that of its fields.
+
+    For magic 0 and 1 it is that of an inner message. Raises as `decode_records`.
+    """
+    if batch.magic >= 2:
+        size = batch.size_bytes - c.RECORD_BATCH_OVERHEAD
+        body = source.read(batch.position + c.RECORD_BATCH_OVERHEAD, size)
+        yield from sizes_in(_decompress(batch, body, DECOMPRESSED_SIZE_MAX))
+        return
+    from formats.record_batch import Message
+
+    body = source.read(batch.position, batch.size_bytes)
+    wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
+    for message in _inner_messages(batch, _decompress(batch, wrapper.value, DECOMPRESSED_SIZE_MAX)):
+        yield message.size
 
 
 def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:

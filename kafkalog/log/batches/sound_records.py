@@ -7,9 +7,12 @@ of Kafka 4.3.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.model import Header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Fields = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 """What a record holds: timestamp delta, offset delta, key, value and headers."""
@@ -49,6 +52,15 @@ def record_at(data: bytes, position: int, headers_max: int) -> tuple[Fields, int
     if position != end or end > len(data):  # a field may have run past either
         return None
     return (timestamp_delta, offset_delta, key, value, tuple(headers)), end
+
+
+def sizes_in(data: bytes) -> Iterator[int]:
+    """Yield the size of each of the records, as it says before its fields."""
+    position = 0
+    while position < len(data):
+        size, position = _number(data, position, _INT)
+        yield size
+        position += size
 
 
 def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:

@@ -71,4 +71,4 @@ def is_recovered(log: UnifiedLog, opened: OpenSegment) -> bool:
     if loaded is not None and opened.time_index is None:
         base = opened.segment.base_offset
         return any(one.max_timestamp >= 0 for one in loaded.segments if one.base_offset == base)
-    return opened.segment.is_active and not log.was_closed
+    return opened.segment.is_active and not log.has_closed_indexes

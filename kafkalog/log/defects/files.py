@@ -24,7 +24,7 @@ _FILES: Final = (
     Reference("file-malformed", _D, "A small text file cannot be read.",
               "The broker does not start.", "Restore it from a replica or a backup.",
               arises="The machine stopped before the file was written; somebody edited it.",
-              example="Version 9 is unknown to Kafka 4.3."),
+              example="Version 9 is unknown to Kafka."),
     Reference("file-unreadable", _D, "A file or directory cannot be read.",
               "The log directory goes offline.", "Check permissions and the disk.",
               arises="Missing permissions, a bad sector, a dangling link, a directory in place of "
@@ -94,6 +94,12 @@ _FILES: Final = (
               "Entries that contradict later ones are dropped; a negative number keeps the broker "
               "from starting.", _RESTORE_EPOCHS, arises="The disk or an editor changed it.",
               command=_RUN_DUMP),
+    Reference("kraft-snapshot-empty", _D, "A snapshot of the cluster's metadata has no batch.",
+              "A broker does not start if it is the newest.",
+              "Copy `__cluster_metadata-0`, then delete the snapshot: the broker starts from the "
+              "one before it. If that, or the log after it, is gone, take both from another node.",
+              arises="The machine stopped before the bytes were on the disk.",
+              command=_RUN_RECOVER),
     Reference("bytes-unreadable", _D, "Some bytes of a file cannot be read from the disk.",
               "The first such error takes the log directory offline, with all its partitions.",
               "Let the broker fetch the replica from another one. If there is none, image the "

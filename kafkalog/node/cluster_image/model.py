@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 TORN_TAIL: Final = "torn-tail"
+SNAPSHOT_EMPTY: Final = "kraft-snapshot-empty"
 # Ids of `ConfigResource.Type`.
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -232,11 +233,11 @@ class ClusterImage:
 
     @property
     def damage(self) -> list[Defect]:
-        """What could not be read, but for the incomplete batch that a killed broker leaves."""
+        """What could not be read, but for what a killed broker leaves incomplete."""
         return [
             one
             for one in self.defects
-            if one.severity != Severity.NOTE and one.reference != TORN_TAIL
+            if one.severity != Severity.NOTE and one.reference not in (TORN_TAIL, SNAPSHOT_EMPTY)
         ]
 
     @property

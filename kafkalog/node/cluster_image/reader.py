@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.file_names import DirectoryState, FileKind
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
+from kafkalog.files.payloads.control_records import control_record
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.io.jit import fast_path
@@ -21,7 +23,7 @@ from kafkalog.log.batches.selection import (
 )
 from kafkalog.log.defects import make_defect
 from kafkalog.model import Batch, Defect, Record
-from kafkalog.node.cluster_image.model import ClusterImage, Provenance, Source
+from kafkalog.node.cluster_image.model import SNAPSHOT_EMPTY, ClusterImage, Provenance, Source
 from kafkalog.node.cluster_image.replay import MetadataTransactions
 from kafkalog.node.cluster_image.replay import replay as apply_record
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 # All but frame version 1, type 20 (no-op) and 21 (ZooKeeper migration): most records of a log are
 # no-ops.
 _WANTED: Final = re.compile(rb"\A(?!\x01[\x14\x15])")
+_VOTERS: Final = 6
+"""Of `ControlRecordType`."""
 
 
 class ImageReader:
@@ -47,6 +51,7 @@ class ImageReader:
 
     Attributes:
         image: as of the last offset asked for.
+        voters: of the quorum, as the last record of them has them; None if there was none.
         start: the offset after the snapshot that the image began with; 0 without one.
     """
 
@@ -58,6 +63,7 @@ class ImageReader:
         self._transactions = MetadataTransactions[tuple[str, dict[str, Any], Source]]()
         self._passed_over: list[Defect] = []
         self.image = ClusterImage()
+        self.voters: list[dict[str, Any]] | None = None
         self.start = 0
         self._reached = 0
         self._begun = 0
@@ -86,18 +92,17 @@ class ImageReader:
                 self.image.defects[:0] = self._passed_over
                 return
             self._passed_over += self.image.defects
-        self.image, self.start, self._reached = ClusterImage(), 0, 0
+        self.image, self.start, self._reached, self.voters = ClusterImage(), 0, 0, None
         self.image.defects += self._passed_over
 
     def begin_with(self, snapshot: FileEntry, to_offset: int | None = None) -> None:
         """Apply a snapshot, whatever it is like; all of it, or up to an offset in it, exclusive."""
         end = snapshot.name.offset or 0
-        self.image, self.start, self._reached = ClusterImage(), end, end
+        self.image, self.start, self._reached, self.voters = ClusterImage(), end, end, None
         self.image.snapshot = snapshot.name.name
         # Even one of an empty cluster begins with a header, in a batch of its own.
         if not self._apply(snapshot, Selection(to_offset=to_offset), snapshot.name.name):
-            detail = "The snapshot has no whole batch."
-            self.image.defects.append(make_defect("torn-tail", snapshot.path, detail))
+            self.image.defects.append(empty_snapshot(snapshot.path))
 
     def advance(self, to_offset: int | None = None) -> None:
         """Apply the log up to an offset, exclusive; None for all of it."""
@@ -115,7 +120,9 @@ class ImageReader:
                 is_read = True
                 if isinstance(item, Defect):
                     self.image.defects.append(item)
-                elif not item.batch.is_control:
+                elif item.batch.is_control:
+                    self._take_control(item)
+                else:
                     self._take(item, snapshot)
         except DataError as error:
             self.image.defects.append(
@@ -123,6 +130,13 @@ class ImageReader:
             )
             return True
         return is_read
+
+    def _take_control(self, record: Record) -> None:
+        with suppress(DataError):  # reported where the log is checked
+            control = control_record(record)
+            if control.type_id == _VOTERS and control.fields is not None:
+                voters: Any = control.fields["voters"]
+                self.voters = voters
 
     def _take(self, record: Record, snapshot: str | None) -> None:
         value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
@@ -176,17 +190,19 @@ def read_image(directory: PartitionDir) -> ClusterImage | None:
     Records that cannot be read are skipped: the checks of batches report them.
 
     Returns:
-        The image, or None if the log is empty, or starts neither at offset 0 nor at a snapshot.
+        The image, or None if there is neither a log nor a snapshot, or if the log starts neither
+        at offset 0 nor at a snapshot.
 
     Cost:
         Decodes the newest snapshot and the log after it: with Kafka's defaults at most an hour or
         20 MB of records.
     """
-    if not directory.segments:
+    segments = directory.segments
+    if not segments and not directory.live(FileKind.KRAFT_SNAPSHOT):
         return None
     reader = ImageReader(directory)
     reader.begin()
-    if directory.segments[0].base_offset > reader.start:
+    if segments and segments[0].base_offset > reader.start:
         return None
     reader.advance()
     return reader.image
@@ -209,3 +225,8 @@ def _items(
             yield content
         else:
             yield from content
+
+
+def empty_snapshot(path: str) -> Defect:
+    """Return the defect of a snapshot without any batch."""
+    return make_defect(SNAPSHOT_EMPTY, path, "The snapshot has no batch.")

@@ -1,8 +1,8 @@
 """Applies the records of the metadata log to an image.
 
 Follows `MetadataDelta` and the deltas of its parts, `PartitionRegistration.merge` and
-`MetadataBatchLoader` of Kafka 4.3. Where Kafka throws, the record is refused and the image stays
-as it is. Configs that Kafka 4.3 does not know are kept; Kafka drops them.
+`MetadataBatchLoader` of Kafka 4.4. Where Kafka throws, the record is refused and the image stays
+as it is. Configs that Kafka does not know are kept; it drops them.
 """
 
 from __future__ import annotations
@@ -269,6 +269,11 @@ def _register_controller(image: ClusterImage, data: Data) -> Keys:
     yield "controller", data["controllerId"]
 
 
+def _unregister_controller(image: ClusterImage, data: Data) -> Keys:
+    image.controllers.pop(data["controllerId"], None)
+    yield "controller", data["controllerId"]
+
+
 def _endpoints(data: Data) -> dict[str, Endpoint]:
     return {
         one["name"]: Endpoint(one["name"], one["securityProtocol"], one["host"], one["port"])
@@ -414,6 +419,7 @@ _CHANGES: Final[dict[str, Callable[[ClusterImage, Data], Keys]]] = {
     "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": _remove_acl,
     "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": _remove_scram,
     "REGISTER_CONTROLLER_RECORD": _register_controller,
+    "UNREGISTER_CONTROLLER_RECORD": _unregister_controller,
     "REMOVE_DELEGATION_TOKEN_RECORD": _remove_token,
     "CLEAR_ELR_RECORD": _clear_elr,
 }

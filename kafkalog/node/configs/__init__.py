@@ -11,6 +11,14 @@ from kafkalog.node.configs.sources import (
     ConfigValue,
     LogDirConfigs,
     TopicConfigs,
+    home_of,
 )
 
-__all__ = ["ConfigSources", "ConfigValue", "ConfigsAround", "LogDirConfigs", "TopicConfigs"]
+__all__ = [
+    "ConfigSources",
+    "ConfigValue",
+    "ConfigsAround",
+    "LogDirConfigs",
+    "TopicConfigs",
+    "home_of",
+]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names, topic_names
 from formats.file_names import parse_directory_name
 from formats.late_classes import dataclass
+from formats.releases import newest
 from kafkalog.errors import (
     CorruptDataError,
     DataError,
@@ -26,7 +27,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.files.log_dir import open_partition
-from kafkalog.files.text_files import read_meta_properties
+from kafkalog.files.text_files import properties_of, read_meta_properties
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import read_file
 from kafkalog.node.configs.definitions import (
@@ -37,10 +38,12 @@ from kafkalog.node.configs.definitions import (
     names_of,
     parse_value,
 )
+from kafkalog.node.identity import release_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from formats.releases import Release
     from kafkalog.model import Defect
 
 
@@ -62,12 +65,14 @@ class MetadataConfigs:
         defects: damage on the way; anything after it may be missing.
         unknown: number of records that could not be read because this program is too old.
         known_from: the offset before which nothing is known, since no snapshot has it.
+        release: the release of the node that has them.
     """
 
     settings: dict[tuple[int, str], dict[str, Setting]] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
     unknown: int = 0
     known_from: int = 0
+    release: Release = field(default_factory=newest)
 
     def of_topic(self, topic: str) -> dict[str, Setting]:
         """Return the topic's own configs."""
@@ -114,7 +119,9 @@ def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
         }
         for resource, configs in image.configs.items()
     }
-    return MetadataConfigs(settings, image.defects, image.unknown, known_from)
+    node = properties_of(log_dir)
+    release = release_of_node(image, None if node is None else node.node_id)
+    return MetadataConfigs(settings, image.defects, image.unknown, known_from, release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +200,14 @@ class TopicConfigs:
 
     Args:
         layers: the settings of each source, highest precedence first.
+
+    Attributes:
+        release: the release of Kafka that follows them.
     """
 
-    def __init__(self, layers: Iterable[_Layer]) -> None:
+    def __init__(self, layers: Iterable[_Layer], release: Release) -> None:
         self._layers = tuple(layers)
+        self.release = release
 
     def __getitem__(self, name: str) -> ConfigValue:
         """Return the config of that name, with its source.
@@ -322,20 +333,23 @@ class ConfigsAround:
         """Return the configs around a partition's path."""
         log_dir = os.path.dirname(file_system.absolute(partition))
         if log_dir not in self._homes:
-            self._homes[log_dir] = self._home_of(log_dir)
+            self._homes[log_dir] = home_of(log_dir, self._log_dirs)
         home = self._homes[log_dir]
         if home not in self._known:
             self._known[home] = self._sources.in_log_dir(home)
         return self._known[home]
 
-    def _home_of(self, log_dir: str) -> str:
-        if self._log_dirs in ((), (log_dir,)) or _has_metadata(log_dir):
-            return log_dir
-        node = _node_of(log_dir)
-        if node is None:
-            return log_dir
-        others = (one for one in self._log_dirs if _has_metadata(one) and _node_of(one) == node)
-        return next(others, log_dir)
+
+def home_of(log_dir: str, log_dirs: Iterable[str]) -> str:
+    """Return which of some log directories has the metadata log of a directory's node.
+
+    It is the directory itself if it has one, or if none of the others has it.
+    """
+    others = [one for one in map(file_system.absolute, log_dirs) if one != log_dir]
+    if not others or _has_metadata(log_dir) or (node := _node_of(log_dir)) is None:
+        return log_dir
+    homes = (one for one in others if _has_metadata(one) and _node_of(one) == node)
+    return next(homes, log_dir)
 
 
 def _has_metadata(log_dir: str) -> bool:
@@ -344,11 +358,10 @@ def _has_metadata(log_dir: str) -> bool:
 
 def _node_of(log_dir: str) -> tuple[str, int] | None:
     """Return the cluster and the node that a log directory names; None if it does not."""
-    with suppress(DataError):
-        found = read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
-        if found.cluster_id is not None and found.node_id is not None:
-            return found.cluster_id, found.node_id
-    return None
+    found = properties_of(log_dir)
+    if found is None or found.cluster_id is None or found.node_id is None:
+        return None
+    return found.cluster_id, found.node_id
 
 
 class LogDirConfigs:
@@ -411,7 +424,8 @@ class LogDirConfigs:
         of_topic = _Layer(own, is_of_topic=True)
         # A broker takes a topic's own config first, then dynamic ones, then its file.
         others = [_Layer(one) for one in (dynamic, self._properties, implied)]
-        return TopicConfigs([_Layer(self._given), of_topic, *others])
+        release = newest() if self.metadata is None else self.metadata.release
+        return TopicConfigs([_Layer(self._given), of_topic, *others], release)
 
 
 def _named(settings: Mapping[str, Setting]) -> dict[str, Setting]:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from formats.constants import INT64_MAX
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.files.payloads.java_text import java_lines
 from kafkalog.files.text_files import NoTopicIdError, java_number, read_topic_id
 from kafkalog.io.paths.source import Source, read_file
 from kafkalog.io.wording import counted
+from kafkalog.node.identity import is_formatted_only, release_around
 from kafkalog.node.recovery.model import (
     Action,
     RemoveFile,
@@ -30,6 +32,7 @@ from kafkalog.node.recovery.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from formats.releases import Release
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import ProducerState
 
@@ -68,11 +71,18 @@ class Directory:
     Args:
         partition: the directory on disk.
         tell: called with the name and bytes of each file that would be written; may be None.
+
+    Attributes:
+        is_metadata: whether it is KRaft's own log, whose indexes each start rebuilds.
+        is_formatted_only: whether no start has made a segment yet.
     """
 
     def __init__(
         self, partition: PartitionDir, tell: Callable[[str, bytes], None] | None = None
     ) -> None:
+        self._partition = partition
+        self.is_metadata = partition.topic == CLUSTER_METADATA
+        self.is_formatted_only = is_formatted_only(partition)
         self.actions: list[Action] = []
         self.producer_snapshots: dict[str, tuple[ProducerState, ...]] = {}
         self._tell = tell
@@ -85,6 +95,11 @@ class Directory:
             # the log.
             if entry.error is None
         }
+
+    @property
+    def release(self) -> Release:
+        """The release of Kafka that starts on it."""
+        return release_around(self._partition)
 
     def __contains__(self, name: str) -> bool:
         return name in self.contents
@@ -214,7 +229,7 @@ def checkpoint_lines(
     # An empty file has no entries (CheckpointFile.read), and so has one with a version alone,
     # below.
     if java_number(version, 32) != _VERSION:
-        raise _io_error(name, "the first line is not a version that Kafka 4.3 knows")
+        raise _io_error(name, "the first line is not a version that Kafka knows")
     second = next(lines, None)
     if second is None:
         return

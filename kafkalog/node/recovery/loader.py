@@ -351,7 +351,8 @@ class Loader:
         segment = SegmentState(self.directory, base_offset, self.config, Content(None, 0, 0, b""))
         for suffix in (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX):
             self.directory.contents[segment.name(suffix)] = Content(None, 0, 0, b"")
-        self.directory.actions.append(CreateSegment(base_offset, "no segment is left"))
+        is_first = self.directory.is_formatted_only
+        self.directory.actions.append(CreateSegment(base_offset, "no segment is left", is_first))
         self.segments[base_offset] = segment
 
     def _delete(self, segments: list[SegmentState], why: str) -> None:

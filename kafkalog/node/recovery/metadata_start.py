@@ -80,7 +80,8 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
         image = best
     else:
         image = _read_image(directory, newest, to_offset, None if is_emptied else log)
-    if newest is not None and image.metadata_version is None:
+    # The one that formatting writes may hold voters only: the levels are in a file of their own.
+    if newest is not None and _end_of(newest) and image.metadata_version is None:
         words = f"Unknown metadata version for FeaturesImage: {newest.name.name} is not whole"
         return StartedMetadata(refusal=("IllegalStateException", words, None))
     return StartedMetadata(image)

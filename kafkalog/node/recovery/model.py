@@ -124,7 +124,8 @@ class TruncateLog:
 class RebuildIndexes:
     """The indexes of a segment are rebuilt; the counts are those of the new indexes.
 
-    `changed` names the files whose bytes will differ from those on disk (zero padding aside).
+    `changed` names the files whose bytes will differ from those on disk (zero padding aside);
+    `routine` if none of them is missing, and every start rebuilds them, even sound ones.
     """
 
     base_offset: int
@@ -133,6 +134,7 @@ class RebuildIndexes:
     transaction_index_entries: int
     changed: tuple[str, ...]
     why: str
+    routine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +149,11 @@ class DeleteSegment:
 
 @dataclass(frozen=True, slots=True)
 class CreateSegment:
-    """An empty segment is created, because no other is left."""
+    """An empty segment is created, because no other is there; `routine` if none ever was."""
 
     base_offset: int
     why: str
+    routine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +294,7 @@ class PredictedStart:
         return tuple(
             action.base_offset
             for action in self.actions
-            if isinstance(action, RebuildIndexes) and action.changed
+            if isinstance(action, RebuildIndexes) and action.changed and not action.routine
         )
 
     @property
@@ -317,8 +320,8 @@ class PredictedStart:
         return tuple(
             action
             for action in self.actions
-            if isinstance(action, RenameFile | CreateSegment)
-            or (isinstance(action, RemoveFile | WriteFile) and not action.routine)
+            if isinstance(action, RenameFile)
+            or (isinstance(action, RemoveFile | WriteFile | CreateSegment) and not action.routine)
         )
 
 

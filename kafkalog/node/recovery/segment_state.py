@@ -175,18 +175,26 @@ class SegmentState:
             ):
                 entry = source.read_exactly(position, ABORTED_TRANSACTION.struct.size)
                 fields = ABORTED_TRANSACTION.struct.unpack(entry)
-                version = fields[0] >> 8  # AbortedTxn reads only the high byte of the two
-                if version > 0:
-                    raise StartRefusedError(
-                        "KafkaException",
-                        f"Unexpected aborted transaction version {version} in transaction index "
-                        f"{self.name(file_names.TRANSACTION_INDEX)}, current version is 0",
-                    )
+                self._check_version(fields[0])
                 # TransactionIndex.sanityCheck: CorruptIndexException, which is caught and answered
                 # by a rebuild.
                 if fields[3] < self.base_offset:
                     return False
         return True
+
+    def _check_version(self, stored: int) -> None:
+        """Raise `StartRefusedError` if Kafka does not know the version of an entry."""
+        if not stored:
+            return
+        is_whole = self.directory.release.reads_aborted_versions_whole
+        version = stored if is_whole else stored >> 8
+        if is_whole or version > 0:
+            known = "supported version range is 0 to 0" if is_whole else "current version is 0"
+            raise StartRefusedError(
+                "KafkaException",
+                f"Unexpected aborted transaction version {version} in transaction index "
+                f"{self.name(file_names.TRANSACTION_INDEX)}, {known}",
+            )
 
     def set_max_timestamp(self, largest: tuple[int, int]) -> None:
         """Set the largest timestamp and its offset, as a scan found them."""
@@ -278,6 +286,7 @@ class SegmentState:
             for suffix, data in new.items()
             if not _is_same(self.directory.contents.get(self.name(suffix)), data)
         )
+        are_there = all(name in self.directory for name in changed)
         self.directory.actions.append(
             RebuildIndexes(
                 self.base_offset,
@@ -286,6 +295,7 @@ class SegmentState:
                 len(aborted or b"") // ABORTED_TRANSACTION.struct.size,
                 changed,
                 why,
+                routine=self.directory.is_metadata and are_there,
             )
         )
         for suffix, data in new.items():

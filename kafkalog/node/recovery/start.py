@@ -19,7 +19,7 @@ from kafkalog.files.log_dir import open_partition
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.io.wording import counted
-from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.order import Order
 from kafkalog.model import Batch, present_ms
 from kafkalog.node.recovery.directory import Directory, check_partition_metadata
 from kafkalog.node.recovery.loader import Loader
@@ -294,7 +294,8 @@ class StartInProgress:
 
     def _prediction(self, loaded: LoadedLog | None, notes: list[str]) -> PredictedStart:
         directory = self._directory
-        if file_names.PARTITION_METADATA not in directory and self._hosting is None:
+        may_be_stray = self._hosting is None and self.partition.topic != CLUSTER_METADATA
+        if may_be_stray and file_names.PARTITION_METADATA not in directory:
             notes.append(NO_TOPIC_ID)
         assumptions = list(self._around.assumptions)
         is_rebuilt = any(isinstance(action, RebuildIndexes) for action in directory.actions)
@@ -445,7 +446,7 @@ def _notes(loader: Loader) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Batches behind the log end: the active segment, their position, the log end, their size."""
+    """What is behind the log end: the segment, the position there, the offset, and how much."""
 
     path: str
     base_offset: int
@@ -464,16 +465,15 @@ def behind_the_end(predicted: PredictedStart) -> Behind | None:
     if active.path is None:
         return None
     with Source(active.path) as source:
-        found = [
-            one
-            for one in scan_batches(source, active.start, active.start + active.size_bytes)
-            if isinstance(one, Batch) and one.last_offset >= end
-        ]
-    if not found:
-        return None
-    records, size = sum(max(one.count, 0) for one in found), sum(one.size_bytes for one in found)
-    place = active.path, active.base_offset, found[0].position
-    return Behind(*place, end, records, size)
+        limit = active.start + active.size_bytes
+        order = Order(source, limit, active.base_offset, None, check_crc=False)
+        position, records, size = active.start, 0, 0
+        for one in order.scan(active.start):
+            if isinstance(one, Batch) and one.last_offset < end:
+                position, records, size = one.end_position, 0, 0
+            elif isinstance(one, Batch):
+                records, size = records + max(one.count, 0), size + one.size_bytes
+    return Behind(active.path, active.base_offset, position, end, records, size) if size else None
 
 
 _INTERVAL = "index.interval.bytes"

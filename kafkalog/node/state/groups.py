@@ -66,11 +66,14 @@ class _Kind(NamedTuple):
     stable: int
 
 
+_SHARE: Final = _Kind("share", "11", "10", "12", "14", 0)
 _KINDS: Final = (
     _Kind("consumer", "3", "5", "6", "8", 0),
-    _Kind("share", "11", "10", "12", "14", 0),
+    _SHARE,
     _Kind("streams", "17", "19", "20", "22", 1),
 )
+_FIRST_EPOCH: Final = {"epoch": 1}
+"""Of a share group that never had a member: an administrator set its offsets."""
 _STREAMS_TOPOLOGY: Final = "23"
 _SHARE_PARTITIONS: Final = "15"
 
@@ -348,6 +351,8 @@ class _Records:
         """Return the group; None if all of its records are gone."""
         offsets = GroupOffsets(name, records, self.offsets)
         kind = next((kind for kind in _KINDS if kind.group in self.records), None)
+        if kind is None and _SHARE_PARTITIONS in self.records:
+            kind = _SHARE
         if kind is not None:
             state, epoch, protocol, members = self._modern(kind, names)
             shown = kind.name
@@ -390,7 +395,7 @@ class _Records:
     def _modern(
         self, kind: _Kind, names: _TopicNames
     ) -> tuple[str, int, str | None, tuple[Member, ...]]:
-        _, value = self.records[kind.group][-1]
+        _, value = self.records.get(kind.group, [({}, _FIRST_EPOCH)])[-1]
         current = {key["memberId"]: value for key, value in self.records.get(kind.current, [])}
         members = tuple(
             Member(

@@ -17,6 +17,7 @@ from formats.topic_names import TRANSACTION_STATE
 from kafkalog.errors import DataError, GoneError, KafkaLogError, NotFoundError
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
+from kafkalog.files.payloads.message_text import TRANSACTION_STATES
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
 from kafkalog.log.living import answered, listed_now
@@ -43,10 +44,6 @@ TIMEOUT_MS: Final = 900_000
 """Default of `transaction.max.timeout.ms`."""
 _GRACE_MS: Final = 300_000
 """What `find-hanging` adds to it."""
-_STATES: Final = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
-    "PrepareEpochFence",
-)  # fmt: skip
 _PREPARED: Final = {"PrepareCommit", "PrepareAbort"}
 _EPOCH_IS_RAISED: Final = 2
 _OVER: Final = {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
@@ -189,20 +186,10 @@ def read_transactions(
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
         UnsupportedError: pyarrow is missing.
     """
-    topic = internal_topic(TRANSACTION_STATE, targets)
-    found = Transactions({}, topic)
-    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
-    for number, log in latest_logs(*read):
-        found.cut += log.cut
-        records: dict[bytes, Latest | None] = dict(log.records.latest())
-        for key in {*records, *log.newer}:
-            latest = records.get(key)
-            if key in log.newer or (latest is not None and latest.value is not None):
-                known = _transactional_id(key, latest, number, log)
-                if known is None:
-                    found.undecoded += 1
-                else:
-                    found.ids[known.name] = known
+    found = read_transactional_ids(
+        targets, at=at, defects=defects, progress=progress, failed=failed
+    )
+    topic = found.topic
     owners = {one.producer_id: one for one in found.ids.values() if one.state != _UNKNOWN}
     for partition in _data_partitions(targets):
         try:
@@ -233,6 +220,53 @@ def read_transactions(
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     return found
+
+
+def read_transactional_ids(
+    targets: Sequence[Target],
+    *,
+    at: Moment | None = None,
+    defects: Callable[[Defect], object] | None = None,
+    progress: Callable[[int], None] | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
+) -> Transactions:
+    """Read the transactional ids, not the data; arguments as for `read_transactions`.
+
+    Raises:
+        UnsupportedError: pyarrow is missing.
+    """
+    topic = internal_topic(TRANSACTION_STATE, targets)
+    found = Transactions({}, topic)
+    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
+    for number, log in latest_logs(*read):
+        found.cut += log.cut
+        records: dict[bytes, Latest | None] = dict(log.records.latest())
+        for key in {*records, *log.newer}:
+            latest = records.get(key)
+            if key in log.newer or (latest is not None and latest.value is not None):
+                known = _transactional_id(key, latest, number, log)
+                if known is None:
+                    found.undecoded += 1
+                else:
+                    found.ids[known.name] = known
+    return found
+
+
+def matching(ids: Sequence[TransactionalId], pattern: str) -> list[TransactionalId]:
+    """Return the transactional ids whose whole name matches a regular expression of RE2.
+
+    As in a broker: it takes time linear in the names, whatever the pattern, unlike `re`.
+
+    Raises:
+        ValueError: the pattern is malformed.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pc.match_substring_regex(pa.array([""]), pattern)  # without what is put around it below
+    names = pa.array([one.name for one in ids], pa.string())
+    matches = pc.match_substring_regex(names, rf"\A(?:{pattern})\z").to_pylist()
+    return [one for one, is_match in zip(ids, matches, strict=True) if is_match]
 
 
 def _producers_of(
@@ -344,7 +378,9 @@ def _transactional_id(
         name,
         value["producerId"],
         value["producerEpoch"],
-        _STATES[status] if 0 <= status < len(_STATES) else f"{_UNKNOWN}({status})",
+        TRANSACTION_STATES[status]
+        if 0 <= status < len(TRANSACTION_STATES)
+        else f"{_UNKNOWN}({status})",
         value["transactionTimeoutMs"],
         value["transactionStartTimestampMs"],
         value["transactionLastUpdateTimestampMs"],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.wire.server.connection import NO_ANSWER
-from kafkalog.wire.server.model import Api
+from kafkalog.wire.server.model import NODE_ID, Api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -14,23 +14,30 @@ if TYPE_CHECKING:
     from kafkalog.wire.server.model import Client, Fields, Handler
 
 _REFUSED: Final = ErrorCode.POLICY_VIOLATION
+_NAMES_NODE: Final = 5
+"""From this version of ApiVersions on, clients say which node of which cluster they expect."""
+_NO_NODE: Final = -1
 
 
-def api_table(offered: Iterable[Api]) -> dict[int, Api]:
+def api_table(cluster_id: str, offered: Iterable[Api]) -> dict[int, Api]:
     table = {api.key: api for api in offered}
     for name in REFUSALS:
         api = Api(name, _refuse(name))
         table.setdefault(api.key, api)
-    versions = Api("ApiVersions", _api_versions(table))
+    versions = Api("ApiVersions", _api_versions(table, cluster_id))
     table[versions.key] = versions
     return dict(sorted(table.items()))
 
 
-def _api_versions(table: Mapping[int, Api]) -> Handler:
+def _api_versions(table: Mapping[int, Api], cluster_id: str) -> Handler:
     async def answer(request: Fields, version: int, client: Client) -> Fields:
         if version >= 3:
             name, release = request["clientSoftwareName"], request["clientSoftwareVersion"]
             client.software = f"{name} {release}"
+        if version >= _NAMES_NODE:
+            error = _node_error(request["clusterId"], request["nodeId"], cluster_id)
+            if error:
+                return {"errorCode": error, "apiKeys": []}
         return {"errorCode": ErrorCode.NONE, "apiKeys": [
             {"apiKey": api.key, "minVersion": api.versions.start,
              "maxVersion": api.versions.stop - 1}
@@ -38,6 +45,15 @@ def _api_versions(table: Mapping[int, Api]) -> Handler:
         ]}  # fmt: skip
 
     return answer
+
+
+def _node_error(wanted: str | None, node_id: int, cluster_id: str) -> ErrorCode:
+    """Return what is wrong with the node of a cluster that a client expects here (KIP-1242)."""
+    if (wanted is None) != (node_id == _NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    if wanted is not None and (wanted, node_id) != (cluster_id, NODE_ID):
+        return ErrorCode.REBOOTSTRAP_REQUIRED
+    return ErrorCode.NONE
 
 
 def _refuse(name: str) -> Handler:

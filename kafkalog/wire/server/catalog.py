@@ -244,7 +244,7 @@ class Catalog:
     ) -> None:
         """Do what many partitions will be asked for, if they are in a store: its answers take long.
 
-        Whoever asks then has the answer at once, or meets the error.
+        A later question then has its answer at once, or meets the error.
 
         Args:
             work: keeps what it finds; called in several threads.

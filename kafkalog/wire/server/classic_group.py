@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Respond = Callable[[Fields], None]
 """Answers a request, at once or when the group is so far."""
 
+CLASSIC: Final = "classic"
+SHARE: Final = "share"
 MEMBER_OVERHEAD: Final = 1024
 """What a member costs in memory besides its texts and bytes."""
 
@@ -125,6 +127,7 @@ class ClassicGroup:
         generation: counts rebalances.
         state, previous_state: its state, and the one before.
         protocol_type: what its members share; None if it never had any.
+        kind: its type in the log; a member makes it `classic`.
         protocol_name: the protocol that its members agreed on.
         leader: id of the member that assigns.
         members: by id, in the order in which they came.
@@ -139,6 +142,7 @@ class ClassicGroup:
     state: State = State.EMPTY
     previous_state: State = State.EMPTY
     protocol_type: str | None = None
+    kind: str = CLASSIC
     protocol_name: str | None = None
     leader: str | None = None
     members: dict[str, GroupMember] = field(default_factory=dict)
@@ -202,7 +206,7 @@ class ClassicGroup:
         self.pending_syncs.discard(member_id)
 
     def replace_static(self, instance_id: str, new_id: str) -> GroupMember:
-        """Give a static member a new id; whoever waits under the old one is fenced."""
+        """Give a static member a new id; requests that wait under the old one are fenced."""
         old_id = self.static_members[instance_id]
         member = self.members.pop(old_id)
         code = ErrorCode.FENCED_INSTANCE_ID

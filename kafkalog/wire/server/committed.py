@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, Self
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError, LimitExceededError, Note, NotFoundError
 from kafkalog.node.state.coordinators import partition_for
-from kafkalog.wire.server.classic_group import RequestError
+from kafkalog.wire.server.classic_group import CLASSIC, RequestError
+from kafkalog.wire.server.groups import Past
 from kafkalog.wire.server.model import Commit, Committed
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ _COMMITS_SIZE_MAX: Final = 64 << 20
 _COMMIT_OVERHEAD: Final = 300
 _PATIENCE_SECONDS: Final = 20
 """A request waits so long for the log of the groups to be read; then its client is to try again."""
-_SHARE: Final = "share"
 
 
 class CommittedOffsets:
@@ -109,14 +109,13 @@ class CommittedOffsets:
 
     def names(self) -> Iterable[str]:
         """Return the names of all groups that have offsets, or are in the log."""
-        in_log = () if self._log is None else self._log.groups.values()
-        return {*self._here, *(one.name for one in in_log if one.kind != _SHARE)}
+        return {*self._here, *(() if self._log is None else self._log.groups)}
 
-    def recall(self, name: str) -> tuple[int, str | None] | None:
+    def recall(self, name: str) -> Past | None:
         found = None if self._log is None else self._log.groups.get(name)
-        if found is not None and found.kind != _SHARE:
-            return max(found.epoch, 0), found.protocol_type or None
-        return (0, None) if name in self._here else None
+        if found is not None:
+            return Past(max(found.epoch, 0), found.protocol_type or None, found.kind)
+        return Past(0, None, CLASSIC) if name in self._here else None
 
     def is_unreadable(self, group: str) -> bool:
         """Return whether the log of the group's coordinator is there, but cannot all be read."""

@@ -1,7 +1,7 @@
 """Where connections come in: counted from the moment they are accepted.
 
-Whoever has not said anything yet, or not who they are, goes first when there are too many: sockets
-that are only opened keep nobody out.
+When there are too many, a connection that has not sent a request or not authenticated is closed
+first: sockets that are only opened keep nobody out.
 """
 
 from __future__ import annotations

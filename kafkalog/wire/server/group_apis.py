@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.node.targets import open_targets
-from kafkalog.wire.server.classic_group import RequestError, join_response, sync_response
+from kafkalog.wire.server.classic_group import (
+    SHARE,
+    RequestError,
+    join_response,
+    sync_response,
+)
 from kafkalog.wire.server.committed import METADATA_SIZE_MAX, CommittedOffsets
 from kafkalog.wire.server.groups import Caller, GroupCoordinator
 from kafkalog.wire.server.model import Api, Commit
@@ -29,7 +34,6 @@ _TOPIC_IDS: Final = 10
 _GROUP_NOT_FOUND: Final = 6
 """From this version of DescribeGroups on, a missing group is an error, and no dead group."""
 _DEAD: Final = "Dead"
-_TYPE: Final = "classic"
 _NOT_ASKED: Final = -(1 << 31)  # `Integer.MIN_VALUE`
 _READ_AND_DESCRIBE: Final = 1 << 3 | 1 << 8
 """Codes of `AclOperation` as bits."""
@@ -110,13 +114,15 @@ class GroupApis:
                    "protocolType": "", "protocolData": "", "members": [],
                    "authorizedOperations": operations}  # fmt: skip
             group = None if code else self._coordinator.find(name)
-            if group is not None:
+            is_share = group is not None and group.kind == SHARE
+            if group is not None and not is_share:
                 one |= group.described()
             elif not code:
                 one["groupState"] = _DEAD
                 if version >= _GROUP_NOT_FOUND:
                     one["errorCode"] = ErrorCode.GROUP_ID_NOT_FOUND
-                    one["errorMessage"] = f"Group {name} not found."
+                    why = "is not a classic group" if is_share else "not found"
+                    one["errorMessage"] = f"Group {name} {why}."
             found.append(one)
         return {"throttleTimeMs": 0, "groups": found}
 
@@ -129,10 +135,10 @@ class GroupApis:
                 "groupId": one.name,
                 "protocolType": one.protocol_type or "",
                 "groupState": str(one.state),
-                "groupType": _TYPE,
+                "groupType": one.kind,
             }
             for one in (() if code else self._coordinator.all())
-            if (not states or one.state.lower() in states) and (not types or _TYPE in types)
+            if (not states or one.state.lower() in states) and (not types or one.kind in types)
         ]
         return {"throttleTimeMs": 0, "errorCode": code, "groups": found}
 
@@ -263,7 +269,7 @@ def _fetched(index: int, commit: Commit | None, error: ErrorCode) -> Fields:
 
 
 def _later() -> tuple[asyncio.Future[Fields], Callable[[Fields], None]]:
-    """Return an answer to wait for, and what gives it; whoever has gone by then is not told."""
+    """Return an answer to wait for, and what gives it, which does nothing once nobody waits."""
     answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
 
     def respond(response: Fields) -> None:

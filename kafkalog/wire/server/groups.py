@@ -7,10 +7,12 @@ limited in all that clients can make it hold. It knows no clock: timers are give
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from formats.error_codes import ErrorCode
 from kafkalog.wire.server.classic_group import (
+    CLASSIC,
+    SHARE,
     ClassicGroup,
     GroupMember,
     RequestError,
@@ -35,11 +37,19 @@ _MEMBERS_LEAVE: Final = 3
 """From this version of LeaveGroup on, it names several members."""
 
 
+class Past(NamedTuple):
+    """What is known of a group that nobody has joined here; attributes as of `ClassicGroup`."""
+
+    generation: int
+    protocol_type: str | None
+    kind: str
+
+
 class Known(Protocol):
     """The groups that have committed offsets, or are in the log."""
 
-    def recall(self, name: str) -> tuple[int, str | None] | None:
-        """Return the generation and protocol type of a group, None if nothing is known of it."""
+    def recall(self, name: str) -> Past | None:
+        """Return what is known of a group, None if nothing is."""
 
     def names(self) -> Iterable[str]:
         """Return the names of all groups that are known."""
@@ -81,7 +91,7 @@ class GroupCoordinator:
         if group is not None:
             return group
         past = self._known.recall(name)
-        return None if past is None else ClassicGroup(name, past[0], protocol_type=past[1])
+        return None if past is None else ClassicGroup(name, **past._asdict())
 
     def _required(self, name: str) -> ClassicGroup:
         if not name:
@@ -106,6 +116,8 @@ class GroupCoordinator:
             group = self.find(name)
             if group is None and member_id:
                 raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if group is not None and group.kind == SHARE:
+                raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             group = self._keep(group or ClassicGroup(name))
             if not self._accepts(group, member_id, request):
                 if member_id in group.members:
@@ -133,6 +145,7 @@ class GroupCoordinator:
             if len(self._rebalances.groups) >= self._limits.groups:
                 raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         self._rebalances.groups[group.name] = group
+        group.kind = CLASSIC
         return group
 
     def _forget(self, name: str) -> None:
@@ -222,7 +235,7 @@ class GroupCoordinator:
         member.protocols = protocols_of(request)
         member.rebalance_timeout_ms = request["rebalanceTimeoutMs"]
         member.session_timeout_ms = request["sessionTimeoutMs"]
-        # Whoever waits already has gone: a client asks once more on another connection.
+        # A client that asks once more, on another connection, no longer waits on the first one.
         member.answer_join(join_response(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
         member.join = respond
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from formats.error_codes import ErrorCode
 from formats.file_names import LOG, is_topic
 from kafkalog.io.paths.retry import tried
-from kafkalog.wire.server.model import NODE_ID, Api
+from kafkalog.wire.server.model import NO_ID, NODE_ID, Api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.wire.server.catalog import Catalog, ServedPartition, Topic
     from kafkalog.wire.server.model import Address, Client, Fields
 
-_NO_ID: Final = "A" * 22  # `Uuid.ZERO_UUID`
 _NO_NODE: Final = -1
 _WITH_IDS: Final = 12  # the first version that asks by id
 _READ_ONLY_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # READ, DESCRIBE, DESCRIBE_CONFIGS
@@ -72,7 +71,7 @@ class Metadata:
         found: list[Topic | Fields] = []
         # One that is named twice is answered once, and names are passed over if there is an id.
         named = dict.fromkeys((one["name"], one["topicId"]) for one in wanted)
-        by_id = dict.fromkeys((None, topic_id) for _, topic_id in named if topic_id != _NO_ID)
+        by_id = dict.fromkeys((None, topic_id) for _, topic_id in named if topic_id != NO_ID)
         for name, topic_id in by_id or named:
             if name is None:
                 topic = self._catalog.topic_by_id(topic_id)
@@ -169,7 +168,7 @@ class Metadata:
             if topic is None:
                 if not is_all:
                     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    topics.append({"errorCode": error, "name": name, "topicId": _NO_ID})
+                    topics.append({"errorCode": error, "name": name, "topicId": NO_ID})
                 continue
             first = cursor["partitionIndex"] if name == cursor["topicName"] else 0
             indexes = [index for index in topic.partitions if index >= first]
@@ -222,7 +221,7 @@ class Metadata:
 
 def _error_of(wanted: Sequence[Fields], version: int) -> ErrorCode:
     without_name = any(one["name"] is None for one in wanted)
-    has_ids = any(one["topicId"] != _NO_ID for one in wanted)
+    has_ids = any(one["topicId"] != NO_ID for one in wanted)
     if version < _WITH_IDS and (without_name or has_ids):
         return ErrorCode.INVALID_REQUEST
     if without_name and not has_ids:

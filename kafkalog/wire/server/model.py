@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NODE_ID: Final = 0
 """The only broker there is."""
+NO_ID: Final = "A" * 22
+"""`Uuid.ZERO_UUID`."""
 
 Fields = dict[str, Any]
 """A request, a response or a part of one, by the names of `formats/requests.txt`."""

@@ -30,8 +30,10 @@ from kafkalog.wire.server.meter import Meter, Metered, PrometheusMeter
 from kafkalog.wire.server.model import Address, Api, ServeListener, ServeOptions
 from kafkalog.wire.server.offsets import Offsets
 from kafkalog.wire.server.pace import Pace
+from kafkalog.wire.server.quorum import QuorumApi
 from kafkalog.wire.server.room import STRANGERS_SIZE, Room
 from kafkalog.wire.server.security import SaslPlain, tls_context
+from kafkalog.wire.server.transactions import TransactionApis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,11 +118,13 @@ class Server:
         if advertised is None:
             advertised = Address(_reachable(host), self.address.port)
         self.advertised = advertised
-        self._apis = api_table([
+        self._apis = api_table(self.catalog.cluster_id, [
             *Metadata(self.catalog, advertised).apis(),
             *Offsets(self.catalog).apis(),
             *Fetch(self.catalog, advertised, self.options, self._reached).apis(),
             *groups.apis(),
+            *TransactionApis(self.catalog, self.listener, follow=options.follow).apis(),
+            *QuorumApi(self.catalog, self.listener).apis(),
             Api("DescribeConfigs", self._describe_configs),
             *([] if self._guard is None else self._guard.apis()),
         ])  # fmt: skip
@@ -129,7 +133,7 @@ class Server:
             what = counted(self.catalog.left_out, "internal partition")
             self.listener.hear(Note(f"{what} left out; --internal includes them"))
         if options.is_open_to_others:
-            words = f"Whoever reaches {self.address} can read everything"
+            words = f"Anyone who can connect to {self.address} can read everything"
             self.listener.hear(Note(f"{words}: there is no TLS and no SASL.", is_warning=True))
         self.listener.started(advertised)
 

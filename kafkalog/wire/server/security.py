@@ -105,7 +105,7 @@ class SaslPlain:
         return _failed(ErrorCode.NONE, None)
 
     def _user(self, message: bytes) -> str | None:
-        """Return the user who has proved who they are; takes as long whoever it is."""
+        """Return the user if the password is right; takes the same time for every user."""
         parts = message.split(b"\0")
         given_id, user, password = ("", "", "")
         if len(parts) == 3:  # as RFC 4616 has it

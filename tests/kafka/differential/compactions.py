@@ -40,7 +40,7 @@ def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
             return outcome
         start = made["log"]["logStartOffset"]
         images.date(partition, writer.now_ms, rng)
-        this = drawn_round(rng, writer, made["log"], partition)
+        this = drawn_round(rng, writer, made["log"], partition, oracle.release)
         before = place / f"before-{number}"
         shutil.copytree(root, before)
         answer = oracle.ask("compact", str(partition), *this.words())

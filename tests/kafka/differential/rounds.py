@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
+    from formats.releases import Release
     from kafkalog.node.configs import TopicConfigs
     from kafkalog.node.unified_log import OpenTransaction
     from tests.kafka.differential.logs import LogWriter
@@ -27,6 +28,7 @@ DAY_MS = 86_400_000
 class Round:
     """One cleaning: the clock and what else decides the result."""
 
+    release: Release
     config: dict[str, str]
     now_ms: int
     high_watermark: int
@@ -57,12 +59,15 @@ class Round:
             min_compaction_lag_ms=int(self.config["min.compaction.lag.ms"]),
             map_memory=self.slots * SLOT_SIZE,
             load_factor=self.load_factor,
+            keeps_end_of_round=self.release.keeps_end_of_round,
         )
 
     def topic_configs(self, log_dir: Path) -> TopicConfigs:
         """Return the configs for our driver; producers expire only if configured."""
         given = self.config | {"producer.id.expiration.ms": str(DAY_MS)}
-        return ConfigSources(given).in_log_dir(str(log_dir)).of_topic("orders")
+        found = ConfigSources(given).in_log_dir(str(log_dir)).of_topic("orders")
+        found.release = self.release
+        return found
 
     def request(self) -> CompactionRequest:
         """Return the request for our driver."""
@@ -103,7 +108,7 @@ def drawn_config(rng: random.Random, *, is_legacy: bool) -> dict[str, str]:
 
 
 def drawn_round(
-    rng: random.Random, writer: LogWriter, log: dict[str, Any], partition: Path
+    rng: random.Random, writer: LogWriter, log: dict[str, Any], partition: Path, release: Release
 ) -> Round:
     """Draw when and how a log is cleaned next; `log` is Kafka's description of it."""
     config = dict(writer.config)
@@ -120,6 +125,7 @@ def drawn_round(
     if not set(_open_at(partition, watermark)) <= set(_open_at(partition, end)):
         watermark = end
     return Round(
+        release,
         config,
         writer.now_ms + rng.choice((0, 1000, retention, retention + 1, 3 * retention)),
         watermark,

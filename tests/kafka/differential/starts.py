@@ -37,18 +37,19 @@ class Start:
     recovery_point: int
     log_start: int = 0
 
-    def words(self) -> list[str]:
-        """Return the command for KafkaOracle."""
-        words = ["load", str(self.kafkas), "--recovery-point", str(self.recovery_point)]
+    def _words(self) -> list[str]:
+        words = ["--recovery-point", str(self.recovery_point)]
         words += ["--log-start", str(self.log_start), "--now", str(NOW_MS), *config_words(CONFIG)]
         return [*words, "--clean"] if self.mode == StartMode.CLEAN else words
 
-    def compare(self, answer: dict[str, Any], outcome: Outcome, what: str) -> None:
+    def compare(self, oracle: Oracle, outcome: Outcome, what: str) -> None:
         """Predict the start, perform it, and compare the result with Kafka's."""
+        answer = oracle.ask("load", str(self.kafkas), *self._words())
         predicted = replay.predict_and_perform(
             self.ours,
             self.mode,
             START_CONFIG,
+            trims=oracle.release.trims_metadata_indexes,
             recovery_point=self.recovery_point,
             log_start_checkpoint=self.log_start,
         )
@@ -73,7 +74,7 @@ def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
             shutil.copytree(partition, copy)
         point = 0 if mode == StartMode.FULL else recovery_point
         start = Start(ours, kafkas, mode, point, log_start)
-        start.compare(oracle.ask(*start.words()), outcome, ", ".join(damage.words))
+        start.compare(oracle, outcome, ", ".join(damage.words))
     return outcome
 
 

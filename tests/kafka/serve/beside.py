@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.wire.server.model import Address
+from tests.kafka import broker_data
 from tests.kafka.booted import Life
 from tests.kafka.serve.drawn_requests import Log
 from tests.kafkalog.wire.server.wire import Wire
@@ -59,7 +60,7 @@ _NOT_TOLD: Final = -(1 << 31)
 def kafka_home(gathered: Gathered, home: Path) -> list[Path]:
     """Lay out a home for a broker; return its log directories with the copies."""
     command = [sys.executable, "-m", "kafkalog_cli", "resurrect", *gathered.log_dirs,
-               "--to", home, "--salvage"]  # fmt: skip
+               "--to", home, "--salvage", "--kafka", broker_data.RELEASE]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr  # two logs are damaged inside
     for path in (home / "log").iterdir():

@@ -142,7 +142,7 @@ def _foreign(directory: str, *command: str) -> Callable[..., Iterator[dict[str, 
 
 
 READERS: Final = (
-    Reader("java", _java("classic"), software="apache-kafka-java 4.3"),
+    Reader("java", _java("classic"), software=f"apache-kafka-java {broker_data.RELEASE}"),
     Reader("java-consumer-protocol", _java("consumer")),
     Reader("java-3.9", _java("classic", "lib-3.9"), software="apache-kafka-java 3.9"),
     Reader("kcat", kcat, ("offset", "timestamp", "key", "value"), software="librdkafka"),

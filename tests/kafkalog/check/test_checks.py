@@ -372,6 +372,7 @@ MADE_IN = {
     "cleaner-stuck": "kafka/test_given_up_partitions.py",
     "deleted-while-reading": "kafkalog/tables/test_other_disks.py",
     "check-failed": "kafkalog/check/test_contained.py",
+    "kraft-snapshot-empty": "kafkalog/test_node_start.py",
     "owner-differs": "kafkalog/check/test_owners.py",
     "partition-absent": "kafkalog/test_node_start.py",
     "read-from-copy": "kafkalog/tables/test_merging.py",

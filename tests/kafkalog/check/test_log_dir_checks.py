@@ -313,6 +313,15 @@ def test_log_directories_of_a_broker_fit_together(
     assert reference in names(one, other)
 
 
+def test_a_contradiction_is_reported_once(corpus_dir: Path, tmp_path: Path):
+    """Each directory has the metadata that say so."""
+    copies = [tmp_path / name for name in "ab"]
+    for copy in copies:
+        copy_tree(corpus_dir / "kafka-4.3" / "default-config-clean", copy)
+    replaced("meta.properties", "node.id=1", "node.id=2")(copies[1])
+    assert names(*copies).count("log-dir-of-other-broker") == 1
+
+
 def test_a_future_replica_is_at_home_where_its_partition_is(corpus_dir: Path, tmp_path: Path):
     """A move between directories is in progress; alone, a future replica has nothing to replace."""
     one, other = jbod(corpus_dir, tmp_path)

@@ -20,6 +20,7 @@ from tests.kafkalog.change.repair.test_recover import files
 from tests.kafkalog.node.configs.test_metadata_configs import config, topic
 from tests.kafkalog.node.configs.test_metadata_configs import log_dir as write_metadata
 from tests.kafkalog.test_recovery import PARTITION, Scenario, scenarios
+from tests.metadata_logs import value_of
 from tests.sampling import sampled
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["scenarios"]
 
 CONFIGURED = [
+    value_of("FeatureLevelRecord", name="metadata.version", featureLevel=30),
     topic("orders", b"T" * 16),
     config("index.interval.bytes", "200", "orders"),
     config("segment.index.bytes", "65536", "orders"),
@@ -45,6 +47,8 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 EXCLUDED = {
     "nothing, tidy and rebuild": "told apart by whether an index changes, which hangs on the "
     "topic's index.interval.bytes: 200 in these logs, Kafka's default to who is not told",
+    "txnindex_version_7": "nothing says that 4.3 starts on it, and later releases refuse it; "
+    "test_releases has both",
     "duplicated_content": "its offsets go back, noticed where an index entry is due: as above",
     "size_huge": "its records_lost: Kafka's count ends at the wrong length, ours finds the batches "
     "behind it",
@@ -118,7 +122,8 @@ def test_what_is_predicted_is_what_kafkas_loader_did(
         found = [row for row in rows(result) if row["type"] == "next_start" and row["topic"]]
         row = found[0] if found else {"verdict": "nothing", "detail": "nothing", "records_lost": 0}
         verdicts.add(row["verdict"])
-        if scenario.name != "duplicated_content" and differs(scenario, mode, row):
+        is_compared = scenario.name not in ("duplicated_content", "txnindex_version_7")
+        if is_compared and differs(scenario, mode, row):
             wrong[scenario.name] = row["detail"], scenario.facts["modes"][mode].get("error")
         if row["verdict"] == "refuse" or row["records_lost"]:
             assert result.status == 1, scenario.name

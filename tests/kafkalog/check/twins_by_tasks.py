@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.tasks import ReadOptions, WalkedByTasks
 from kafkalog.check.verify import Verification
-from kafkalog.files.log_dir import open_path
 from kafkalog.io.engine import LocalEngine
+from kafkalog.node.targets import open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -51,7 +51,7 @@ def verdict(
     split_bytes: int = 1,
 ) -> Verdict:
     """Return everything that a run reports, with pieces as small as the offset indexes allow."""
-    targets = [open_path(str(path)) for path in paths]
+    targets = open_targets(map(str, paths))
     schedule = Schedule(targets, level, sample=sample)
     with (
         nullcontext()

@@ -63,6 +63,7 @@ def test_no_wanted_row_is_left_out(any_state: State) -> None:
 
 
 @pytest.mark.sampled(3)
+@pytest.mark.filterwarnings("ignore:records below the log start offset left out")
 def test_a_time_to_begin_at_is_that_of_a_consumer_that_seeks(any_state: State) -> None:
     """With rising timestamps, that is the first record at or after the time.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,19 +14,19 @@ import kafkalog as library
 from kafkalog.answers.search.following import follow
 from kafkalog.answers.search.run import Search, latest
 from kafkalog.answers.search.scanning import records_of
-from kafkalog.errors import UnreadableError, UsageError
+from kafkalog.errors import KafkaLogError, UnreadableError, UsageError
 from kafkalog.files.log_dir import open_path
 from kafkalog.log.batches.selection import Selection, planned_records
 from kafkalog.log.defects import Events
-from kafkalog.model import Defect, Record
+from kafkalog.model import Defect, Record, Severity
 from kafkalog.node.reader import plan_reading
 from kafkalog.node.targets import open_targets
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.conftest import state
+from tests.kafkalog.test_living_logs import moving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from kafkalog.answers.search.scanning import Found
 
@@ -168,6 +169,26 @@ def test_a_log_that_cannot_be_read_does_not_end_the_search(
     assert [error.path for error in events.heard if isinstance(error, UnreadableError)] == [
         str(tmp_path / "b-0")
     ]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_topic_created_again_is_searched(tmp_path: Path, begins: bool) -> None:
+    """A warning says that the answer mixes two topics, unless nothing of the old one was read."""
+    old, place = moving(tmp_path)
+    events = Events()
+    search = Search(open_targets([tmp_path / "one", tmp_path / "other"]), Selection(),
+                    listener=events)  # fmt: skip
+    found = search.found() if search.logs else iter(())
+    offsets = [one.record.offset for _, one in zip(range(begins), found, strict=False)
+               if not isinstance(one, Defect)]  # fmt: skip
+    Path(old.path).rename(tmp_path / "gone")
+    write_log(place, batch(7, [record(0), record(1)]))
+    (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {'B' * 21}A")
+    offsets += [one.record.offset for one in found if not isinstance(one, Defect)]
+    assert offsets == ([0, 7, 8] if begins else [7, 8])
+    told = [(one.reference, one.severity) for one in events.heard if isinstance(one, Defect)]
+    assert told == ([("deleted-while-reading", Severity.WARNING)] if begins else [])
+    assert not [one for one in events.heard if isinstance(one, KafkaLogError)]
 
 
 def test_new_records_are_found_as_they_come(tmp_path: Path) -> None:

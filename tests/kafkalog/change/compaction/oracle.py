@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from formats.releases import release_of
 from kafkalog.change.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.change.journal.run import Run
 from kafkalog.files.log_dir import open_partition
@@ -68,6 +69,7 @@ class Cleaning:
         """Return the partition with the scenario's configs; the others are Kafka's defaults."""
         configs = self.facts["config"]
         topic = ConfigSources(configs).in_log_dir(str(log_dir)).of_topic("orders")
+        topic.release = release_of(30)  # 4.3: no metadata log says so here
         return find_candidate(open_partition(str(log_dir / PARTITION)), topic, request)
 
     def compact(

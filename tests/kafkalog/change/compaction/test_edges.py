@@ -84,6 +84,47 @@ def test_a_pass_over_a_clean_log_does_nothing(tmp_path: Path) -> None:
     assert (cleanable.cleanable_bytes, cleaning.end_offset, cleaning.groups()) == (0, 0, [])
 
 
+@pytest.mark.parametrize("by_kernels", [False, True])
+@pytest.mark.parametrize(("keeps_end", "high_watermark", "left"), [
+    (True, 5, [0, 2]), (False, 5, [0]), (False, 3, [0, 2]), (True, 3, [0, 2]),
+])  # fmt: skip
+def test_a_batch_stays_at_an_end_without_records(
+    tmp_path: Path, keeps_end: bool, high_watermark: int, left: list[int], by_kernels: bool
+) -> None:
+    """That of the round up to Kafka 4.3, that at the high watermark since 4.4."""
+    partition = tmp_path / "orders-0"
+    write(partition, 0, keyed(0, b"one"), keyed(1, b"none"), batch(2, [record()]))
+    write(partition, 3, keyed(3, b"none"), keyed(4, b"last"))
+    log = UnifiedLog(str(partition), high_watermark=high_watermark)
+    config = CompactionConfig(keeps_end_of_round=keeps_end)
+    cleanable = find_cleanable(log, config, LATER_MS, None)
+    kind = columns.ColumnPass if by_kernels else Pass
+    cleaning = kind(log, config, LATER_MS, cleanable, {})
+    [group] = cleaning.groups()
+    new = tmp_path / "new.log"
+    new.write_bytes(b"".join(bytes(one) for one in cleaning.clean(group)))
+    assert [header[0] for header, _ in contents(new) if header[0] != 1] == left
+
+
+@pytest.mark.parametrize("codec", [c.NONE, c.GZIP, c.ZSTD])
+def test_the_cleaner_refuses_a_record_that_is_too_large(tmp_path: Path, codec: int) -> None:
+    """Its fields count, and only of compressed batches; the compaction goes on."""
+    partition = tmp_path / "orders-0"
+    body = record(key=b"one", value=b"v" * 89) + record(1, key=b"two")
+    body = compress(body, codec) if codec else body
+    write(partition, 0, batch(0, payload=body, count=2, last_delta=1, attributes=codec))
+    write(partition, 2, keyed(2, b"one"))
+    said = []
+    for limit in (98, 99):
+        given = {"cleanup.policy": "compact", "max.decompressed.message.bytes": str(limit)}
+        configs = ConfigSources(given).in_log_dir(str(tmp_path)).of_topic("orders")
+        request = CompactionRequest(LATER_MS, high_watermark="end")
+        candidate = find_candidate(open_partition(str(partition)), configs, request)
+        said.append(compact_partition(candidate, request).tally.cleaner_gives_up)
+    words = "Invalid record size: 99 exceeds the configured maximum record size of 98"
+    assert said == [f"{words} (batch at offset 0)" if codec else None, None]
+
+
 def test_a_record_of_time_zero_is_old(tmp_path: Path) -> None:
     """Its entry in the time index is all zeros: the index was trimmed, so the entry counts."""
     partition = tmp_path / "orders-0"

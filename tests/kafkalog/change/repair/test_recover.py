@@ -38,7 +38,7 @@ RESTLESS = {
 
 def recovered(scenario: Scenario, mode: StartMode, target: Path) -> Path | None:
     """Recover a copy in place; return the partition, None if a broker could not load it."""
-    partition = scenario.copy(target)
+    partition = scenario.copy_of_4_3(target)
     plan = plan_recovery(open_partition(str(partition)), mode, CONFIG)
     if not plan.is_loadable:
         return None
@@ -88,7 +88,7 @@ def test_the_plan_of_what_is_repaired_says_how_kafka_fails(
 ) -> None:
     """Without a recovery, a start on the directory would fail."""
     for scenario in scenarios:
-        plan = plan_recovery(open_partition(str(scenario.copy(tmp_path))), mode, CONFIG)
+        plan = plan_recovery(open_partition(str(scenario.copy_of_4_3(tmp_path))), mode, CONFIG)
         error = scenario.facts["modes"][mode].get("error")
         got = plan.refusal and plan.refusal.error
         assert got == (error and error.rpartition(".")[2]), scenario.name

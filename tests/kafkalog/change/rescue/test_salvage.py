@@ -305,6 +305,42 @@ def test_several_copies_make_one_log(tmp_path: Path, kafkalog: Any) -> None:
         written = (target / "log" / "orders-0").glob("*.log")
         lines = b"".join(log.read_bytes() for log in sorted(written))
         assert lines == b"".join((sound / name).read_bytes() for name in names)
+        [summary] = rows(manifest_of(target), "salvage_summary")
+        assert summary["size_copied"] + summary["size_lent"] == len(lines)
         shutil.rmtree(target)
     refused = kafkalog("salvage", places[0], places[2], "--to", tmp_path / "made")
     assert refused.status == 2, refused
+
+
+def test_a_missing_segment_is_a_loss(tmp_path: Path, kafkalog: Any) -> None:
+    """Also in a dry run, which verifies no result."""
+    source = shutil.copytree(ROOT / "examples" / "log-dir" / "orders-0", tmp_path / "orders-0")
+    first, missing, last, *_ = sorted(source.glob("*.log"))
+    missing.unlink()
+    told = f"Offsets {int(missing.stem)} to {int(last.stem) - 1} are missing."
+    assert first.exists()
+    for more in (["--dry-run"], []):
+        done = kafkalog("salvage", source, "--to", tmp_path / "made", *more)
+        assert done.status == 1, done
+        assert done.stdout.count(told.encode()) == 1
+        assert b"no record is lost" not in done.stdout
+
+
+def test_what_rsync_has_copied_of_a_segment_is_salvaged(tmp_path: Path, kafkalog: Any) -> None:
+    """It was stopped in a batch; what follows up to the next segment is lost."""
+    source = shutil.copytree(ROOT / "examples" / "log-dir" / "orders-0", tmp_path / "orders-0")
+    _, log, last, *_ = sorted(source.glob("*.log"))
+    data = log.read_bytes()
+    position, size = frames(data)[3]
+    part = log.with_name(f".{log.name}.aB3dE6")
+    part.write_bytes(data[: position + size // 2])
+    log.unlink()
+    following = int.from_bytes(data[position : position + 8], "big")
+    for more in (["--dry-run"], []):
+        done = kafkalog("salvage", source, "--to", tmp_path / "made", *more, "--format", "ndjson")
+        assert done.status == 1, done
+        [lost] = rows([json.loads(line) for line in done.stdout.splitlines()], "lost_range")
+        assert (lost["path"], lost["position"], lost["size"]) == (str(part), position, size // 2)
+        assert (lost["first_offset"], lost["last_offset"]) == (following, int(last.stem) - 1)
+    new = tmp_path / "made" / "log" / "orders-0" / log.name
+    assert new.read_bytes() == data[:position]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.files import text_files as tf
+from kafkalog.node.cluster_image.snapshot import snapshot_batches
 from kafkalog.node.state.metadata import metadata
 from tests.builders import flip
 from tests.kafkalog.change.resurrection.test_into import files
@@ -110,8 +111,10 @@ def test_undo_restores_every_byte(
 
 
 def test_a_metadata_log_is_read_and_emptied(tmp_path: Path, kafkalog: Any) -> None:
-    """KRaft only reads `bootstrap.checkpoint` if its log is empty."""
+    """KRaft only reads `bootstrap.checkpoint` if its log is empty, and 4.4 a snapshot before it."""
     log_dir = of_a_cluster(tmp_path)
+    formatted = f"{0:020}-{0:010}.checkpoint"
+    (log_dir / "__cluster_metadata-0" / formatted).write_bytes(b"".join(snapshot_batches([], 0)))
     assert in_place(kafkalog, log_dir, "--cluster-id", "new").status == 0
     assert list((log_dir / "__cluster_metadata-0").iterdir()) == []
     assert metadata(log_dir / "bootstrap.checkpoint").image.topics == {"t": TOPIC_ID}
@@ -175,7 +178,7 @@ def deleted_topic(root: Path) -> None:
 
 
 def later(root: Path) -> None:
-    feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=31)
+    feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=33)
     write_metadata(of_a_cluster(root), feature)
 
 
@@ -209,7 +212,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
     "backup taken": (full_backup, (), 4, "The directory is not empty"),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "bad epochs": (bad_epochs, (), 6, "The second line says 7 entries; the file has 0."),
-    "later": (later, NEW, 5, "metadata.version is 31"),
+    "downgrade": (later, (*NEW, "--kafka", "4.3"), 4, "metadata.version is 33"),
     "empty": (empty, (), 3, "No partition is found."),
     "topic": (copied, ("--topic", "t"), 2, "--topic and --in-place exclude each other."),
     "rename": (copied, ("--rename", "t=v"), 2, "--rename and --in-place exclude each other."),

@@ -237,6 +237,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "two places": (plain, ("--to", "{root}/out"), 2, "Give either --to DIR, --into LOG_DIR or"),
     "yes": (plain, ("--yes",), 2, "--yes and --backup are for --in-place."),
     "node": (plain, ("--node-id", "2"), 2, "--node-id and --into exclude each other."),
+    "kafka": (plain, ("--kafka", "4.3"), 2, "--kafka and --into exclude each other."),
     "salvage": (plain, ("--salvage",), 2, "--salvage and --into exclude each other."),
 }  # fmt: skip
 

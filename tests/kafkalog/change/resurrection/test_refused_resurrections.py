@@ -49,10 +49,23 @@ def a_device(root: Path) -> None:
     log.symlink_to("/dev/zero")
 
 
-def later_metadata(root: Path) -> None:
+def with_levels(**levels: int) -> Callable[[Path], None]:
+    """Return what makes a log directory with features, named without `.version`."""
+
+    def prepare(root: Path) -> None:
+        plain(root)
+        features = (
+            value_of("FeatureLevelRecord", name=f"{name}.version", featureLevel=level)
+            for name, level in levels.items()
+        )
+        write_metadata(root / "a", *features, *topic("t", TOPIC_ID, 1))
+
+    return prepare
+
+
+def unknown_record(root: Path) -> None:
     plain(root)
-    feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=31)
-    write_metadata(root / "a", feature)
+    write_metadata(root / "a", *topic("t", TOPIC_ID, 1), b"\1\x7f\0")
 
 
 def damaged(root: Path) -> None:
@@ -107,7 +120,16 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "no such path": (lambda _: None, (), 3, "No such file or directory"),
     "taken": (a_file_at_the_destination, (), 4, "It exists, and is not an empty directory."),
     "a device": (a_device, (), 3, "This is a device, not a regular file."),
-    "later Kafka": (later_metadata, (), 5, "metadata.version is 31 (4.4-IV0), Kafka 4.3 knows 30"),
+    "later Kafka": (with_levels(metadata=34), (), 5,
+                    "metadata.version is 34 (4.5-IV0), Kafka 4.4 knows 33."),
+    "unknown feature": (with_levels(metadata=33, cloud=1), (), 5,
+                        "cloud.version is 1, Kafka 4.4 knows no such feature."),
+    "unknown record": (unknown_record, (), 5, "later Kafka: 1 record of unknown types."),
+    "downgrade": (with_levels(metadata=33), ("--kafka", "4.3"), 4,
+                  "metadata.version is 33 (4.4-IV2), Kafka 4.3 knows 30."),
+    "downgrade of a feature": (with_levels(metadata=30, share=2), ("--kafka", "4.3"), 4,
+                               "share.version is 2, Kafka 4.3 knows 1."),
+    "unknown release": (plain, ("--kafka", "3.9"), 2, "'3.9' is not a release that --kafka takes."),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "magic 3": (magic_3, (), 6, "The partition is damaged:"),
     "damaged metadata": (damaged_metadata, (), 6, "The metadata log is damaged"),
@@ -129,7 +151,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "no node": (plain, ("--node-id", "-1"), 2, "-1 is not a node id."),
     "no metadata": (plain, ("--as-of-metadata", "{root}/a"), 3, "There is no metadata log here."),
     "no choice": (plain, ("--missing", "zero"), 2, "--missing"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -161,6 +183,14 @@ def test_what_is_refused(case: str, tmp_path: Path, kafkalog: Any) -> None:
     assert (done.status, words in done.stderr) == (status, True), done.stderr
     assert "Traceback" not in done.stderr
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_refused_downgrade_names_the_release_that_starts(tmp_path: Path, kafkalog: Any) -> None:
+    with_levels(metadata=33)(tmp_path)
+    words = ("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q")
+    done = kafkalog(*words, "--kafka", "4.3")
+    assert "Kafka 4.4 starts on them: --kafka 4.4." in done.stderr
+    assert kafkalog(*words, "--kafka", "4.4").status == 0
 
 
 def test_a_file_is_no_source(tmp_path: Path, kafkalog: Any) -> None:

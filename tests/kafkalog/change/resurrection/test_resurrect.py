@@ -207,7 +207,6 @@ def test_without_a_metadata_log_the_directories_say_it(tmp_path: Path) -> None:
     assert image.configs[2, "__consumer_offsets"]["cleanup.policy"] == "compact"
     assert "retention.ms" not in image.configs[2, "__consumer_offsets"]
     assert image.partition(TOPIC_ID, 0).leader_epoch == 5
-    assert image.metadata_version == 30
     assert "eligible.leader.replicas.version" not in image.features
     assert summary.next_producer_id == 1000  # the next full block after 41
     properties = tf.read_properties(str(to / "server.properties"))
@@ -222,6 +221,39 @@ def test_without_a_metadata_log_the_directories_say_it(tmp_path: Path) -> None:
     assert found["log-start"] == {("t", 0): 2}
     assert found["replication"]["t", 0] == 5
     assert found["recovery-point"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "level", "share"), [(None, 33, 2), ("4.4", 33, 2), ("4.3", 30, 1)]
+)
+def test_without_a_metadata_log_features_are_those_of_the_release(
+    tmp_path: Path, kafka: str | None, level: int, share: int
+) -> None:
+    """They are the levels of a new cluster, with one exception: `records.py` has the reason."""
+    make(tmp_path / "a", "t-0", log_of(5))
+    summary = run(tmp_path / "a", to=tmp_path / "out", kafka=kafka)
+    image = metadata(tmp_path / "out" / "log" / "bootstrap.checkpoint").image
+    assert (image.metadata_version, image.features) == (
+        level,
+        {"group.version": 1, "share.version": share, "streams.version": 1,
+         "transaction.version": 2},
+    )  # fmt: skip
+    assert (summary.kafka, summary.metadata_version) == (kafka or "4.4", level)
+
+
+@pytest.mark.parametrize("kafka", ["4.4", "4.3"])
+def test_levels_of_the_source_are_kept(tmp_path: Path, kafka: str) -> None:
+    """A later release does not upgrade features: what a cluster wrote by one cannot go back."""
+    make(tmp_path / "a", "t-0", log_of(5))
+    levels = {"metadata.version": 25, "group.version": 1, "transaction.version": 1}
+    features = (
+        value_of("FeatureLevelRecord", name=name, featureLevel=level)
+        for name, level in levels.items()
+    )
+    write_metadata(tmp_path / "a", *features, *topic("t", TOPIC_ID, 1))
+    run(tmp_path / "a", to=tmp_path / "out", kafka=kafka)
+    image = metadata(tmp_path / "out" / "log" / "bootstrap.checkpoint").image
+    assert {"metadata.version": image.metadata_version, **image.features} == levels
 
 
 def test_the_latest_leader_epoch_beats_the_longest_log(tmp_path: Path) -> None:

@@ -52,3 +52,16 @@ def test_each_segment_goes_when_a_walk_reaches_it() -> None:
             assert verdict.blocked_by == (Blocker.SEGMENT if is_old else None)
             held += is_held
     assert held > 50
+
+
+def test_which_segments_only_the_local_log_has() -> None:
+    """The one that begins with the highest remote offset counts for 4.3, and not for 4.4."""
+    segments = RemoteSegments({"id-0": RemoteSegment(0, 10, ((0, 0),), 100, max_timestamp=1)})
+    tier = Tier((), None, 11, lambda local: local, "tier", segments, {})
+    local = tuple(SegmentFacts(base, size, 99) for base, size in ((0, 1), (10, 20), (11, 400)))
+    log = LogFacts(local, 0, 12, 12)
+    found = [
+        judge_remote(tier, ((0, 0),), log, Policy(highest_remote_is_local=is_local), 0).local_bytes
+        for is_local in (True, False)
+    ]
+    assert found == [420, 400]

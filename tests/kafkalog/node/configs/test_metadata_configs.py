@@ -11,7 +11,7 @@ from kafkalog.node.configs import ConfigSources
 from kafkalog.node.configs.definitions import DEFINITIONS
 from kafkalog.node.configs.sources import Setting, read_metadata_configs
 from tests.builders import batch, flip, record
-from tests.conftest import STATES_43, state
+from tests.conftest import OF_KAFKA_4, STATES_43, state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,10 +144,16 @@ def test_a_log_directory_without_metadata_has_none(tmp_path: Path) -> None:
 ELSEWHERE = {"interrupted-0-cleaned", "jbod-live", "jbod-restarted"}
 
 
-@pytest.mark.parametrize("name", [name for name in STATES_43 if name not in ELSEWHERE])
-def test_configs_are_those_a_broker_described(name: str, corpus_dir: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [one for one in OF_KAFKA_4 if one[1] not in (*ELSEWHERE, "features-4.4-killed")],
+    ids=lambda word: word,
+)
+def test_configs_are_those_a_broker_described(
+    release: str, name: str, corpus_dir: Path, tmp_path: Path
+) -> None:
     """Every config that a real broker described, from its properties and its metadata log."""
-    found = state(corpus_dir, "kafka-4.3", name)
+    found = state(corpus_dir, release, name)
     facts = json.loads((found.expected / "state.json").read_text())
     properties = tmp_path / "server.properties"
     lines = [f"{key}={value}\n" for key, value in facts.get("brokerProperties", {}).items()]

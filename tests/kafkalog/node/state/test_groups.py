@@ -1,7 +1,8 @@
-"""What the library's `groups` does about damage."""
+"""The library's `groups`: damage, and a share group that has had no member."""
 
 from __future__ import annotations
 
+import base64
 import struct
 from typing import TYPE_CHECKING
 
@@ -43,3 +44,15 @@ def test_the_first_defect_is_raised_without_a_listener(damaged: Path) -> None:
     """Groups that lack commits never look complete."""
     with pytest.raises(CorruptDataError):
         kafkalog.groups(damaged)
+
+
+def test_offsets_alone_make_a_share_group(tmp_path: Path) -> None:
+    """A broker of 4.4 wrote this when an administrator set the offsets of a new share group.
+
+    Its coordinator says Share, Empty and epoch 1, and has no other record of the group.
+    """
+    value = base64.b64decode("AAABAipSCdZ7c02uje0qnB/BilUHb3JkZXJzAgAAAAAAAQA=")
+    key = b"\0\x0f\0\6shared"
+    write_log(tmp_path / "__consumer_offsets-0", batch(0, [record(0, key, value)]))
+    group = kafkalog.groups(tmp_path).groups["shared"]
+    assert (group.kind, group.state, group.epoch) == ("share", "Empty", 1)

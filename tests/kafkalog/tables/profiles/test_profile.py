@@ -15,7 +15,7 @@ from kafkalog.tables.profiles.model import KEY_SIZE_MAX, bytes_of, text_of
 from kafkalog.tables.profiles.part import BUCKETS_MAX, Histogram
 from kafkalog.tables.profiles.run import profile_logs, profile_table
 from tests.builders import batch, flip, record, write_log
-from tests.conftest import STATES_43, state
+from tests.conftest import OF_KAFKA_4, state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +45,10 @@ def identity(noted: Any) -> str:
 
 
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize("name", STATES_43)
-def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, name: str) -> None:
+@pytest.mark.parametrize(("release", "name"), OF_KAFKA_4, ids=lambda word: word)
+def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, release: str, name: str) -> None:
     """Records, sizes, nulls, offsets, times and keys, with the work in many small pieces."""
-    one = state(corpus_dir, "kafka-4.3", name)
+    one = state(corpus_dir, release, name)
     for partition in one.partitions():
         noted = one.expected / "records" / f"{partition.name}.ndjson"
         if not noted.exists():

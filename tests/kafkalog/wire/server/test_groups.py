@@ -15,6 +15,7 @@ import pytest
 from formats.error_codes import ErrorCode
 from kafkalog.wire.server.classic_group import RequestError, State
 from kafkalog.wire.server.groups import Caller, GroupCoordinator
+from kafkalog.wire.server.groups import Past as Known
 from kafkalog.wire.server.rebalances import Limits
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ class Clock:
 class Past:
     """What the log holds about groups."""
 
-    def __init__(self, **known: tuple[int, str | None]) -> None:
+    def __init__(self, **known: Known) -> None:
         self.known = known
 
-    def recall(self, name: str) -> tuple[int, str | None] | None:
+    def recall(self, name: str) -> Known | None:
         return self.known.get(name)
 
     def names(self) -> list[str]:
@@ -311,7 +312,7 @@ def test_who_waits_for_an_assignment_is_told_of_the_next_rebalance() -> None:
 
 
 def test_commits_are_for_members_and_for_empty_groups() -> None:
-    room = Room(Past(old=(7, "consumer")))
+    room = Room(Past(old=Known(7, "consumer", "classic")))
 
     def code(group: str, member: str = "", generation: int = -1, version: int = 9) -> ErrorCode:
         request = {"groupId": group, "memberId": member, "groupInstanceId": None,
@@ -337,12 +338,28 @@ def test_commits_are_for_members_and_for_empty_groups() -> None:
 
 
 def test_a_group_of_the_log_goes_on_with_its_generation() -> None:
-    room = Room(Past(g=(7, "consumer")))
+    room = Room(Past(g=Known(7, "consumer", "classic")))
     assert [one.described()["groupState"] for one in room.groups.all()] == ["Empty"]
     member = room.id()
     joined = room.join(member)
     room.clock.pass_ms(3_000)
     assert joined[0]["generationId"] == 8
+
+
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+def test_a_member_makes_a_group_of_a_new_protocol_classic(kind: str) -> None:
+    """A broker lets classic members join it once it is empty."""
+    room = Room(Past(g=Known(7, "consumer", kind)))
+    assert [one.kind for one in room.groups.all()] == [kind]
+    room.id()
+    assert [one.kind for one in room.groups.all()] == ["classic"]
+
+
+def test_nobody_joins_a_share_group() -> None:
+    room = Room(Past(g=Known(7, "share", "share")))
+    [answer] = room.join()
+    assert answer["errorCode"] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert [one.kind for one in room.groups.all()] == ["share"]
 
 
 def test_members_are_limited() -> None:

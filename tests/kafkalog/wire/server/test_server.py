@@ -48,7 +48,7 @@ def client(served: Serving) -> Iterator[Connected]:
 
 
 def test_versions_are_those_of_the_table(client: Connected):
-    """ApiVersions returns the versions of Kafka 4.3's table."""
+    """ApiVersions returns the versions of Kafka 4.4's table."""
     answer = client.ask("ApiVersions", 3, {"clientSoftwareName": "t", "clientSoftwareVersion": "1"})
     offered = {one["apiKey"]: range(one["minVersion"], one["maxVersion"] + 1)
                for one in answer["apiKeys"]}  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_newer_client_learns_the_versions(client: Connected):
     client.send(struct.pack(">ihhi", 10, 18, 99, 7) + b"\xff\xff")
     answer = client.receive()
     assert answer is not None
-    assert struct.unpack(">ihi hhh", answer) == (7, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
+    assert struct.unpack(">ihi hhh", answer) == (7, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 5)
 
 
 @pytest.mark.parametrize("version", [0, 1, 5, 9, 12, 13])

@@ -16,8 +16,8 @@ import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.metadata.MetadataJsonConverters;
 import org.apache.kafka.common.metadata.MetadataRecordType;
 import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
+import org.apache.kafka.metadata.util.BatchFileWriter;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 import java.io.BufferedReader;
@@ -132,9 +132,9 @@ public final class BrokerCommands {
                 server.awaitShutdown();
                 return Map.of();
             case "checkpoint":
-                return records(new BootstrapDirectory(name).read());
+                return records(OfRelease.bootstrap(name));
             case "write-checkpoint":
-                new BootstrapDirectory(name).writeBinaryFile(metadata(words.get(2)));
+                write(Path.of(name, "bootstrap.checkpoint"), words.get(2));
                 return Map.of();
             case "shell":
                 return Map.of("tree", MetadataTrees.shell(name));
@@ -250,13 +250,14 @@ public final class BrokerCommands {
         return found;
     }
 
-    private static BootstrapMetadata metadata(JsonNode records) {
-        List<ApiMessageAndVersion> found = new ArrayList<>();
-        for (JsonNode one : records) {
-            short type = MetadataRecordType.valueOf(one.get("type").asText()).id();
-            short version = (short) one.get("version").asInt();
-            found.add(new ApiMessageAndVersion(MetadataJsonConverters.readJson(one.get("data"), type, version), version));
+    private static void write(Path file, JsonNode records) throws Exception {
+        Files.delete(file);
+        try (BatchFileWriter writer = BatchFileWriter.open(file)) {
+            for (JsonNode one : records) {
+                short type = MetadataRecordType.valueOf(one.get("type").asText()).id();
+                short version = (short) one.get("version").asInt();
+                writer.append(new ApiMessageAndVersion(MetadataJsonConverters.readJson(one.get("data"), type, version), version));
+            }
         }
-        return BootstrapMetadata.fromRecords(found, "a test");
     }
 }

@@ -3,7 +3,8 @@ package kafkalog.harness;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
-import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*; // 4.4 moved some of them here
 import org.apache.kafka.tools.DumpLogSegments;
 
 import java.io.BufferedReader;

@@ -7,9 +7,9 @@ import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.record.internal.FileLogInputStream.FileChannelRecordBatch;
 import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.Record;
-import org.apache.kafka.common.utils.BufferSupplier;
+import org.apache.kafka.common.utils.*;
 import org.apache.kafka.common.utils.LogContext;
-import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.internals.*; // 4.4 moved some of them here
 import org.apache.kafka.image.MetadataDelta;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.MetadataProvenance;
@@ -118,7 +118,7 @@ public final class MetadataTrees {
         MetadataImage[] image = {MetadataImage.EMPTY};
         var loader = new MetadataBatchLoader(
             new LogContext(), Time.SYSTEM, fault(), (delta, next, manifest) -> image[0] = next, (type, name) -> true);
-        long start = 0;
+        long start = -1;
         for (OffsetAndEpoch id : snapshots(directory))
             if (id.offset() <= end && id.offset() > start) {
                 image[0] = snapshot(directory, id);

@@ -1,0 +1,22 @@
+package kafkalog.harness;
+
+import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+
+import java.nio.file.Path;
+
+/** The calls that differ between releases, for Kafka 4.4. */
+public final class OfRelease {
+    private OfRelease() { }
+
+    /** Closes a log as `LogManager` does when the broker stops. */
+    public static void close(UnifiedLog log) {
+        log.prepareActiveSegmentForClose();
+        log.close();
+    }
+
+    /** The records of `bootstrap.checkpoint` in a directory. */
+    static BootstrapMetadata bootstrap(String directory) {
+        return BootstrapMetadata.fromDirectory(Path.of(directory));
+    }
+}
