@@ -2,7 +2,7 @@
 
 The construct schemas, `struct` formats, numpy dtypes and field positions all derive from these.
 Numbers are big-endian. Follows `DefaultRecordBatch`, `LegacyRecord`, `Records`, `OffsetIndex`,
-`TimeIndex`, `AbortedTxn` and `ProducerSnapshot.json` of Kafka 4.3.
+`TimeIndex`, `AbortedTxn` and `ProducerSnapshot.json` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The error codes of Kafka's protocol: `org.apache.kafka.common.protocol.Errors` of Kafka 4.3."""
+"""The error codes of Kafka's protocol: `org.apache.kafka.common.protocol.Errors`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Follows `LogFileUtils`, `LogManager`, `LocalLog.parseTopicPartitionName`, `Snapshots`,
 `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, `PartitionMetadataFile`,
 `CleanShutdownFileHandler`, `MetaPropertiesEnsemble`, `RemoteIndexCache` and the file sets of
-`LocalTieredStorage` of Kafka 4.3, with the leftovers of older releases. Kafkalog's own names among
+`LocalTieredStorage` of Kafka, with the leftovers of older releases. Kafkalog's own names among
 them are here too.
 """
 

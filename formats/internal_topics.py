@@ -2,9 +2,9 @@
 
 Follows `CoordinatorRecordSerde` (`__consumer_offsets`, `__transaction_state`,
 `__share_group_state`) and `AbstractApiMessageSerde` (`__cluster_metadata`, `__remote_log_metadata`)
-of Kafka 4.3. The messages themselves are in `formats.message_schema`.
+of Kafka. The messages themselves are in `formats.message_schema`.
 
-Follows `ControlRecordType`, `EndTransactionMarker` and `ControlRecordUtils` of Kafka 4.3: fields
+Follows `ControlRecordType`, `EndTransactionMarker` and `ControlRecordUtils` of Kafka: fields
 after the known ones are ignored there and kept here as `rest`.
 """
 

@@ -1,6 +1,6 @@
 """The encoding of Kafka's generated messages: schemas of `messages.txt` and `requests.txt`.
 
-Follows `MessageDataGenerator`, `ByteBufferAccessor` and `Readable` of Kafka 4.3: what they accept
+Follows `MessageDataGenerator`, `ByteBufferAccessor` and `Readable` of Kafka: what they accept
 is accepted, and the texts of their exceptions are the reasons of `MessageError`.
 
 A parsed message is a dict in the order of the definition, by the names that Kafka's tools print:

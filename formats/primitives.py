@@ -1,6 +1,6 @@
 """The encodings of numbers, strings and arrays that all of Kafka's formats are made of.
 
-Follows `ByteUtils` (variable-length integers) and the message protocol's README of Kafka 4.3.
+Follows `ByteUtils` (variable-length integers) and the message protocol's README of Kafka.
 Variable-length integers are read as Kafka reads them: at most 5 or 10 bytes, bits that do not fit
 are dropped, and overlong forms are accepted (and built back in their shortest form).
 """

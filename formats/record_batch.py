@@ -1,6 +1,6 @@
 """What a log consists of: record batches of magic 2 and their records, messages of magic 0 and 1.
 
-Follows Kafka 4.3. Magic 2: `DefaultRecordBatch`, and `DefaultRecord.readFrom`, its full parser (the
+Follows Kafka. Magic 2: `DefaultRecordBatch`, and `DefaultRecord.readFrom`, its full parser (the
 one that keeps key and value). In a batch, the records stay payload bytes, because they may be
 compressed; `Record` is the schema of one of them. Magic 0 and 1: `LegacyRecord` and
 `AbstractLegacyRecordBatch`, where every magic but 0 has the layout of magic 1. The value of a

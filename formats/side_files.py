@@ -1,6 +1,6 @@
 """The binary files next to a log, one schema each: its indexes and its snapshots.
 
-Follows Kafka 4.3: `OffsetIndex` and `TimeIndex`, where the zero padding of an open file is parsed
+Follows Kafka: `OffsetIndex` and `TimeIndex`, where the zero padding of an open file is parsed
 as entries, as Kafka does; `TransactionIndex` and `AbortedTxn`; `ProducerStateManager` and
 `ProducerSnapshot.json` (version 1). Kafka 3.7: `RemoteLogMetadataSnapshotFile`, each entry of
 which holds a record of `__remote_log_metadata`.

@@ -1,6 +1,6 @@
 r"""The text files of log directories and partitions, one schema each: checkpoints, ids, the quorum.
 
-Follows Kafka 4.3; any text round-trips exactly, unless a file says otherwise below.
+Follows Kafka; any text round-trips exactly, unless a file says otherwise below.
 
 - Checkpoints (`CheckpointFile`): the offset checkpoints of a log directory, and
   leader-epoch-checkpoint. A version, a count and one entry per line, kept as lines of fields.

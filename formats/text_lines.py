@@ -1,6 +1,6 @@
 """How the text files of log directories and partitions divide into lines, and lines into fields.
 
-Follows `BufferedReader.readLine`, `CheckpointFile` and `PartitionMetadataFile` of Kafka 4.3. The
+Follows `BufferedReader.readLine`, `CheckpointFile` and `PartitionMetadataFile` of Kafka. The
 schemas of `formats.text_files` rest on it; what only reads such a file needs no schema.
 """
 

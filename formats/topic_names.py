@@ -1,6 +1,6 @@
 """The names of Kafka's own topics.
 
-Follows `Topic` and `TopicBasedRemoteLogMetadataManagerConfig` of Kafka 4.3.
+Follows `Topic` and `TopicBasedRemoteLogMetadataManagerConfig` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks transaction indexes against the aborted transactions in the log.
 
 Follows `ProducerStateManager.lastStableOffset`, `TransactionIndex` and, for what compaction leaves,
-`CleanedTransactionMetadata` of Kafka 4.3.
+`CleanedTransactionMetadata` of Kafka.
 """
 
 from __future__ import annotations

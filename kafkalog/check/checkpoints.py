@@ -49,7 +49,7 @@ ENDS_READING: Final = frozenset(
 )
 """References of the damage on which the cleaner throws. A wrong checksum is not among them: the
 cleaner does not verify checksums, and rewrites the batch with a right one. Follows
-`MemoryRecordsBuilder`, `ByteBufferLogInputStream` and `DefaultRecordBatch` of Kafka 4.3. A batch of
+`MemoryRecordsBuilder`, `ByteBufferLogInputStream` and `DefaultRecordBatch` of Kafka. A batch of
 magic 2 that keeps all its records is copied regardless of their content; a batch that is rewritten
 must pass the checks of a leader's append. A full offset map is not a failure: the cleaner makes
 another pass.

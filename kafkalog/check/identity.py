@@ -1,6 +1,6 @@
 """The identity of log directories: ids of brokers, directories and topics against each other.
 
-Follows `MetaPropertiesEnsemble`, `LogManager` and `UnifiedLog` of Kafka 4.3. The cluster metadata
+Follows `MetaPropertiesEnsemble`, `LogManager` and `UnifiedLog` of Kafka. The cluster metadata
 in one node's `__cluster_metadata-0` is evidence about every given log directory.
 """
 

@@ -1,6 +1,6 @@
 """Invariants of an index file alone: it exists, its size, and the order of its entries.
 
-Follows the `sanityCheck` methods of `OffsetIndex`, `TimeIndex` and `TransactionIndex` of Kafka 4.3
+Follows the `sanityCheck` methods of `OffsetIndex`, `TimeIndex` and `TransactionIndex` of Kafka
 and goes beyond them.
 """
 

@@ -1,6 +1,6 @@
 """Invariants of `leader-epoch-checkpoint` against the batches of its partition.
 
-Follows `LeaderEpochFileCache` and `UnifiedLog` of Kafka 4.3: an epoch is written to the file, and
+Follows `LeaderEpochFileCache` and `UnifiedLog` of Kafka: an epoch is written to the file, and
 synced, before its first batch is appended, so the file never lacks an epoch of a batch. It may have
 epochs without batches: the leader appended nothing, or compaction removed its batches.
 """

@@ -1,7 +1,7 @@
 """Checks of small files, second copies, leftovers and unknown names in log directories.
 
 Follows `CheckpointFile`, `PartitionMetadataFile`, `PropertiesUtils`, `CleanShutdownFileHandler`,
-`FileQuorumStateStore`, `LogManager.loadLog`, `LogLoader` and `LogFileUtils` of Kafka 4.3. Their
+`FileQuorumStateStore`, `LogManager.loadLog`, `LogLoader` and `LogFileUtils` of Kafka. Their
 readers accept more than their writers write; such a difference is a note.
 """
 

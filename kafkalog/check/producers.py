@@ -1,7 +1,7 @@
 """Checks of producers: epochs, sequences, coordinators, and transactions without an end.
 
 All checks share one replay of the producers' batches. Follows `ProducerStateManager` and
-`ProducerAppendInfo` of Kafka 4.3, with the rules of a leader's append. A leader accepts any
+`ProducerAppendInfo` of Kafka, with the rules of a leader's append. A leader accepts any
 sequence from a producer that it has forgotten, but clients do not make use of that.
 
 Only brokers' clocks count as time: the timestamps of markers, and those of LogAppendTime.

@@ -1,6 +1,6 @@
 """The copies of a partition against each other, up to the offset that all of them have.
 
-Follows `Partition`, `ReplicaFetcherThread`, KIP-101 and KIP-279 as of Kafka 4.3: below the high
+Follows `Partition`, `ReplicaFetcherThread`, KIP-101 and KIP-279 as of Kafka: below the high
 watermark every replica has the leader's batches byte for byte, because followers append what they
 fetched. Above it a replica may have batches that no leader has any more. Each replica compacts and
 deletes independently. A backup counts as another broker's replica.

@@ -1,7 +1,7 @@
 """Offsets within and across segments: they rise, none is missing; no file lacks its segment.
 
 No checksum covers base offsets. Follows `UnifiedLog.append`, which assigns offsets without gaps,
-and `LogLoader.loadSegmentFiles` of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a
+and `LogLoader.loadSegmentFiles` of Kafka. Only the cleaner makes gaps; a replica that copies a
 compacted log has them too.
 """
 

@@ -1,7 +1,7 @@
 """Producer snapshots against the producer states derived from the log.
 
 A snapshot may lack producers that had expired. It may know what the log has lost: batches that
-compaction or retention removed. Follows `ProducerStateManager` of Kafka 4.3.
+compaction or retention removed. Follows `ProducerStateManager` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Offset, time and transaction indexes: entries and binary search, read straight from the file.
 
-Follows `AbstractIndex`, `OffsetIndex`, `TimeIndex` and `TransactionIndex` of Kafka 4.3, except that
+Follows `AbstractIndex`, `OffsetIndex`, `TimeIndex` and `TransactionIndex` of Kafka, except that
 the zero padding of a preallocated index is distinguished from its entries, which Kafka does not do.
 """
 

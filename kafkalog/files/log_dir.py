@@ -1,6 +1,6 @@
 """Log directories, partition directories and segments as they are on disk, in any state.
 
-Follows `LogManager`, `LogLoader` and `LogSegments` of Kafka 4.3 in which files belong together.
+Follows `LogManager`, `LogLoader` and `LogSegments` of Kafka in which files belong together.
 Listing never fails because of one odd entry: an entry that cannot be read is listed with its error.
 """
 

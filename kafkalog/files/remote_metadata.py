@@ -1,7 +1,7 @@
 """What the records of `__remote_log_metadata` say of a partition's segments in remote storage.
 
 Follows `RemotePartitionMetadataStore`, `RemoteLogMetadataCache`, `RemoteLogLeaderEpochState`,
-`RemoteLogSegmentState` and `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` of Kafka 4.3.
+`RemoteLogSegmentState` and `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The small files of a log directory: checkpoints, and the ids of directory, topic and quorum.
 
-Follows Kafka 4.3. `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile`: the
+Follows Kafka. `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile`: the
 same files are accepted and the same ones rejected. `MetaProperties`, `PartitionMetadataFile`,
 `CleanShutdownFileHandler` and `FileQuorumStateStore`.
 """

@@ -1,6 +1,6 @@
 """Detect whether a broker is running on a log directory, without taking its lock.
 
-Follows `FileLock` of Kafka 4.3: an exclusive lock of POSIX on `.lock`.
+Follows `FileLock` of Kafka: an exclusive lock of POSIX on `.lock`.
 """
 
 from __future__ import annotations

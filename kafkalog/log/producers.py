@@ -1,6 +1,6 @@
 """Producers of a partition: how batches change their states, and `.snapshot` files of the states.
 
-Follows `ProducerStateManager`, `ProducerAppendInfo` and `ProducerStateEntry` of Kafka 4.3 with
+Follows `ProducerStateManager`, `ProducerAppendInfo` and `ProducerStateEntry` of Kafka with
 origin REPLICATION, that is, without the checks of a leader. `check.producer_states` does the same
 on columns.
 """

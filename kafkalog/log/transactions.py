@@ -1,6 +1,6 @@
 """Transactions of a log, replayed from the headers of its batches and from its markers.
 
-Follows `ProducerStateManager` of Kafka 4.3, as `kafkalog.log.producers` does.
+Follows `ProducerStateManager` of Kafka, as `kafkalog.log.producers` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Up to where a leader that starts again would find a partition replicated.
 
-Follows `Partition.maybeIncrementLeaderHW` of Kafka 4.3: the high watermark of a leader is the
+Follows `Partition.maybeIncrementLeaderHW` of Kafka: the high watermark of a leader is the
 smallest log end of the copies that the metadata say are in sync, unless they are fewer than
 `min.insync.replicas`.
 """

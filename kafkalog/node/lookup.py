@@ -1,7 +1,7 @@
 """Finds a record: by offset as a fetch does, by time as ListOffsets does.
 
 Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp`,
-`FileRecords` and `Partition.fetchOffsetForTimestamp` of Kafka 4.3.
+`FileRecords` and `Partition.fetchOffsetForTimestamp` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One partition's log as a broker knows it: its offsets, epochs and open transactions.
 
 Follows `UnifiedLog`, `LogManager`, `LogLoader`, `OffsetCheckpointFile`, `ProducerStateManager` and
-`LeaderEpochFileCache` of Kafka 4.3.
+`LeaderEpochFileCache` of Kafka.
 """
 
 from __future__ import annotations

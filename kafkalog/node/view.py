@@ -1,7 +1,7 @@
 """The views of a partition directory: its files, or what a broker's next start would make of them.
 
 `started` is what recovery predicts (`kafkalog.node.recovery`, which follows `LogLoader` of
-Kafka 4.3):
+Kafka):
 
 - With a clean shutdown mark and without leftovers of a swap, it is the files as they are, and only
   the end of the log is read, on a disk also the small files that a start reads. If something other

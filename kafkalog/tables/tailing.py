@@ -3,7 +3,7 @@
 A position is an offset and the leader epoch of the record before it, kept per topic id and
 partition. So reading resumes exactly there, whatever was written, rolled, deleted or moved to
 another directory meanwhile. A log that was cut and refilled under another leader is recognized by
-its epochs, as `LeaderEpochFileCache.endOffsetFor` of Kafka 4.3 does for consumers.
+its epochs, as `LeaderEpochFileCache.endOffsetFor` of Kafka does for consumers.
 """
 
 from __future__ import annotations

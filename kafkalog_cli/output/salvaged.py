@@ -75,7 +75,7 @@ def note_unfinished(rows: Iterable[dict[str, Any]]) -> None:
 
 def print_totals(summary: SalvageSummary) -> None:
     verb = "would be copied" if summary.dry_run else "copied"
-    size = size_cell(summary.size_copied + summary.size_lent, exact=False)
+    size = size_cell(summary.size_copied + summary.size_from_copies, exact=False)
     what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
     where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     lines = [f"{where}: {what}, {verb} to {os.path.join(summary.destination, 'log')}"]

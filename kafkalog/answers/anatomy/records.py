@@ -1,6 +1,6 @@
 """The fields of records and of messages of magic 0 and 1, wherever they lie.
 
-Follows `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3, as
+Follows `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka, as
 `kafkalog.log.batches.records`.
 """
 

@@ -1,6 +1,6 @@
 """Audits whether a log was compacted correctly: a proof, or counterexamples.
 
-Follows the rules of `Cleaner` of Kafka 4.3; it judges Kafka's results as well as ours.
+Follows the rules of `Cleaner` of Kafka; it judges Kafka's results as well as ours.
 """
 
 from kafkalog.change.audit.log_walk import Finding, Reason

@@ -4,11 +4,11 @@ Keys are compared by a hash with a secret of the run: nobody can construct data 
 they can for the MD5 of Kafka's `SkimpyOffsetMap`. Among 2^40 keys two collide by chance with
 probability 2^-49.
 
-Follows `Cleaner.shouldRetainRecord` of Kafka 4.3. Two things are legitimate and not judged: records
+Follows `Cleaner.shouldRetainRecord` of Kafka. Two things are legitimate and not judged: records
 of aborted transactions, which are in no map; and the older of two records with one key, if both lie
 below the first dirty offset (or the log start), where no pass has looked.
 
-Follows `Cleaner` and `MemoryRecords.filterTo` of Kafka 4.3 in what may be dropped and what a batch
+Follows `Cleaner` and `MemoryRecords.filterTo` of Kafka in what may be dropped and what a batch
 keeps.
 """
 

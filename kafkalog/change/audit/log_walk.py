@@ -1,6 +1,6 @@
 """The findings of an audit, and the walk over a log's batches and records that it needs.
 
-Follows `CleanedTransactionMetadata` and `ProducerStateManager` of Kafka 4.3, from the log alone:
+Follows `CleanedTransactionMetadata` and `ProducerStateManager` of Kafka, from the log alone:
 which transactions were aborted, and which batch is a producer's last.
 """
 

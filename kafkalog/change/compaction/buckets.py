@@ -5,7 +5,7 @@ the record, counted from the first of the log. If the key does not count, becaus
 the clean part, aborted or a marker, the row holds the number's complement: it supersedes nothing,
 but can be superseded. Rows of a bucket are in log order; all rows of a key are in one bucket.
 
-Follows `Cleaner.shouldRetainRecord` of Kafka 4.3, as far as it uses the offset map.
+Follows `Cleaner.shouldRetainRecord` of Kafka, as far as it uses the offset map.
 """
 
 from __future__ import annotations

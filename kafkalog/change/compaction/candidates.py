@@ -1,7 +1,7 @@
 """How dirty a log is, which part of it can be cleaned by its configs and offsets, in which order.
 
 Follows `LogToClean` and, in `LogCleanerManager`, `cleanableOffsets` and `grabFilthiestCompactedLog`
-of Kafka 4.3. Nothing is written. A listing reads no configs: there, a log counts as compacted if
+of Kafka. Nothing is written. A listing reads no configs: there, a log counts as compacted if
 the cleaner noted an offset for it, or brokers create its topic compacted.
 """
 

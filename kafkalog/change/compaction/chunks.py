@@ -1,6 +1,6 @@
 """Chunks of a log for the cleaner's two passes: records with keys, then rewritten batches.
 
-Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka 4.3 for batches of magic 2.
+Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka for batches of magic 2.
 """
 
 from __future__ import annotations

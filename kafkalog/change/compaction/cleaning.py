@@ -1,7 +1,7 @@
 """One pass of the cleaner over a log: the fate of each batch, and the new segments.
 
 Follows `Cleaner.doClean`, `cleanInto` and `groupSegmentsBySize`, `MemoryRecords.filterTo` and
-`MemoryRecordsBuilder` of Kafka 4.3.
+`MemoryRecordsBuilder` of Kafka.
 """
 
 from __future__ import annotations

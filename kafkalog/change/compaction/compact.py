@@ -1,6 +1,6 @@
 """The compaction of one partition in this process: pass after pass, planned or performed.
 
-Follows `Cleaner.clean` and `LogCleaner.cleanLog` of Kafka 4.3.
+Follows `Cleaner.clean` and `LogCleaner.cleanLog` of Kafka.
 """
 
 from __future__ import annotations

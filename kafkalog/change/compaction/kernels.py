@@ -5,7 +5,7 @@ slot with the hash 0 is free. Collisions go to the next slot. The number is that
 counted from 0 in the order of insertion; if another record with its key follows, its bit is set.
 
 Follows `MemoryRecords.filterTo`, `DefaultRecord.writeTo` and `DefaultRecordBatch.writeHeader` of
-Kafka 4.3. Record bytes after the offset delta are copied as they are.
+Kafka. Record bytes after the offset delta are copied as they are.
 """
 
 from __future__ import annotations

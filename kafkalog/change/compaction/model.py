@@ -1,6 +1,6 @@
 """The inputs and the results of a compaction.
 
-Follows `CleanerConfig`, `LogToClean` and `CleanerStats` of Kafka 4.3.
+Follows `CleanerConfig`, `LogToClean` and `CleanerStats` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The latest offset of each key: built record by record, or by the kernels.
 
-Follows `SkimpyOffsetMap` and `Cleaner.buildOffsetMap` of Kafka 4.3, with two differences: keys are
+Follows `SkimpyOffsetMap` and `Cleaner.buildOffsetMap` of Kafka, with two differences: keys are
 identified by themselves, not by their MD5 digest; and the kernels' map numbers the records instead
 of storing offsets, and notes of each record whether another with its key follows.
 """

@@ -1,9 +1,9 @@
 """A new segment: written next to the old ones as `.cleaned`, read back, and swapped in.
 
 Follows `Cleaner.cleanSegments`, `LogSegment.append` and `LogSegment.onBecomeInactiveSegment` of
-Kafka 4.3.
+Kafka.
 
-Follows `LocalLog.replaceSegments` of Kafka 4.3, whose loader completes or undoes an interrupted
+Follows `LocalLog.replaceSegments` of Kafka, whose loader completes or undoes an interrupted
 swap. Kafka trusts the file system to keep the order of renames; here the directory is synced
 wherever that order matters.
 """

@@ -1,6 +1,6 @@
 """Tracks which batches belong to aborted transactions, and which markers are no longer needed.
 
-Follows `CleanedTransactionMetadata` and `LocalLog.collectAbortedTransactions` of Kafka 4.3.
+Follows `CleanedTransactionMetadata` and `LocalLog.collectAbortedTransactions` of Kafka.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Entries of checkpoints are set and reverted one by one, since other partitions h
 same files; when all are as they were, so are the bytes: a broker leaves an empty file if there
 never was an entry.
 
-Follows `CleanShutdownFileHandler` and `LogManager.loadLogs` of Kafka 4.3: a start that finds the
+Follows `CleanShutdownFileHandler` and `LogManager.loadLogs` of Kafka: a start that finds the
 mark scans nothing, and removes it.
 """
 

@@ -1,7 +1,7 @@
 """Conditions that a directory must meet before anything in it is changed.
 
 Each function raises if one is not met; none of them writes. The reasons are those of a broker's
-start, `LogManager` and `LogLoader` of Kafka 4.3.
+start, `LogManager` and `LogLoader` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The indexes of segments, rebuilt from the log as a broker does if an index is missing.
 
-Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it for a missing `.index`.
+Follows `LogSegment.recover` of Kafka, as `LogLoader` calls it for a missing `.index`.
 """
 
 from __future__ import annotations

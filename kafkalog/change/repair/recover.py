@@ -1,7 +1,7 @@
 """Recovers a partition in place: does what an unclean start does, before the broker starts.
 
 Follows `LogLoader.removeTempFilesAndCollectSwapFiles`, `completeSwapOperations` and `recoverLog`
-and `LogSegment.recover` of Kafka 4.3 in the result, but not in the order of the steps: here a crash
+and `LogSegment.recover` of Kafka in the result, but not in the order of the steps: here a crash
 at any moment leaves a state with the same outcome, while in Kafka a crash between two steps can
 leave segments after a cut.
 """

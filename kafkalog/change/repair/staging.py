@@ -1,6 +1,6 @@
 """New files of a partition until they are put in place; the split of a segment that is too wide.
 
-Follows `LocalLog.splitOverflowedSegment` and `replaceSegments` of Kafka 4.3.
+Follows `LocalLog.splitOverflowedSegment` and `replaceSegments` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Copies one log batch by batch past its damage, while it is judged, and its leader epochs.
 
-Which files are the log follows `LogLoader` of Kafka 4.3 in what an interrupted swap means. Bytes
+Which files are the log follows `LogLoader` of Kafka in what an interrupted swap means. Bytes
 are copied while they are still in memory from being judged: a disk reads them once.
 """
 
@@ -303,7 +303,7 @@ class LogCopy:
             size_bytes=size,
             size_copied=self._written - self._filled,
             size_lost=size - self._written + self._filled,
-            size_lent=self._filled,
+            size_from_copies=self._filled,
             batches=self._batches,
             records=self._records,
             # With zeros in place of unreadable bytes it would not be that of the file.

@@ -98,7 +98,7 @@ class SalvagedSegment:
         partition: None if the directory's name has none.
         base_offset: in the file's name.
         size_bytes: of the source's log.
-        size_lent: copied from other copies.
+        size_from_copies: copied from other copies.
         batches, records: copied.
         crc: of the source's log; None unless it was read whole.
         crc_copied: of the new log.
@@ -112,7 +112,7 @@ class SalvagedSegment:
     size_bytes: int
     size_copied: int
     size_lost: int
-    size_lent: int
+    size_from_copies: int
     batches: int
     records: int
     crc: int | None
@@ -184,7 +184,7 @@ class SalvageSummary:
         destination: as given.
         segments: logs.
         size_bytes: of the source's logs.
-        size_lent: copied from other copies.
+        size_from_copies: copied from other copies.
         batches, records: copied.
         lost_ranges: without preallocated zeros, and what copies have.
         offsets_lost: in ranges with known ends; some may never have had a record, as after
@@ -204,7 +204,7 @@ class SalvageSummary:
     size_bytes: int = 0
     size_copied: int = 0
     size_lost: int = 0
-    size_lent: int = 0
+    size_from_copies: int = 0
     batches: int = 0
     records: int = 0
     lost_ranges: int = 0
@@ -225,7 +225,7 @@ class SalvageSummary:
                 self.size_bytes += row.size_bytes
                 self.size_copied += row.size_copied
                 self.size_lost += row.size_lost
-                self.size_lent += row.size_lent
+                self.size_from_copies += row.size_from_copies
                 self.batches += row.batches
                 self.records += row.records
             case LostRange() if not (row.is_padding or row.lent):

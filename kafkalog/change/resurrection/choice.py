@@ -1,7 +1,6 @@
 """Chooses what is resurrected: directories, topic ids, and the best copy of each partition.
 
-The order of copies follows KIP-101 and KIP-279 as of Kafka 4.3: a later leader epoch counts before
-a longer log.
+The order of copies follows KIP-101 and KIP-279: a later leader epoch counts before a longer log.
 """
 
 from __future__ import annotations

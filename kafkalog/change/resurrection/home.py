@@ -1,6 +1,6 @@
 """The log directory of a cluster that exists, and what its metadata allow to be moved there.
 
-Follows `LogManager` and `ReplicaManager` of Kafka 4.3: a start makes a stray of a partition with
+Follows `LogManager` and `ReplicaManager` of Kafka: a start makes a stray of a partition with
 another topic id, cuts a follower to its leader, and deletes what is older than the retention.
 """
 

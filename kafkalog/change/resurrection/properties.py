@@ -1,6 +1,6 @@
 """The properties that a broker needs for a resurrected log directory.
 
-Follows `KafkaConfig` and `MetaProperties` of Kafka 4.3.
+Follows `KafkaConfig` and `MetaProperties` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Retention: what a broker would delete from a log, when, why, and what blocks it.
 
-Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3, and `RemoteLogManager` for remote storage.
+Follows `UnifiedLog.deleteOldSegments` of Kafka, and `RemoteLogManager` for remote storage.
 """
 
 from __future__ import annotations

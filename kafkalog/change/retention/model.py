@@ -1,6 +1,6 @@
 """The inputs and the results of retention, without any I/O.
 
-Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3.
+Follows `UnifiedLog.deleteOldSegments` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Predicts what a broker's retention would do to a partition, from its directory.
 
 Follows `LogSegment.largestTimestamp`, `LogSegment.lastModified`, `LogLoader.recoverLog`,
-`LogManager.cleanupLogs`, `LogCleaner.deleteExpiredSegments` and `UnifiedLog` of Kafka 4.3. Logs are
+`LogManager.cleanupLogs`, `LogCleaner.deleteExpiredSegments` and `UnifiedLog` of Kafka. Logs are
 read only where a broker would know more than the indexes do.
 """
 

@@ -1,6 +1,6 @@
 """What a broker's retention would delete from remote storage, and why.
 
-Follows `RemoteLogManager.RLMExpirationTask.cleanupExpiredRemoteLogSegments` of Kafka 4.3, which the
+Follows `RemoteLogManager.RLMExpirationTask.cleanupExpiredRemoteLogSegments` of Kafka, which the
 leader of a partition runs every `remote.log.manager.task.interval.ms`. It deletes nothing else
 because of a deletion: whatever becomes deletable by it is deleted by the next run.
 

@@ -1,6 +1,6 @@
 """A run of `simulate-retention` over several paths, and the checks of a broker one after another.
 
-Follows `LogManager.startupWithConfigOverrides` and `LogCleaner.CleanerThread` of Kafka 4.3.
+Follows `LogManager.startupWithConfigOverrides` and `LogCleaner.CleanerThread` of Kafka.
 """
 
 from __future__ import annotations

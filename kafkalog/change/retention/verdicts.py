@@ -1,7 +1,7 @@
 """One run of the retention policies over a log: what is deleted, why, when, and what blocks it.
 
 Follows `UnifiedLog.deleteOldSegments`, `deletableSegments` and the three `delete...Segments` of
-Kafka 4.3: log start offset, then size, then time, each with what the one before left. Forecasts
+Kafka: log start offset, then size, then time, each with what the one before left. Forecasts
 assume that nothing is appended.
 """
 

@@ -1,4 +1,4 @@
 """Rolling: when a broker starts a new segment, and which files result.
 
-Follows `LogSegment.shouldRoll` and `UnifiedLog.maybeRoll` of Kafka 4.3.
+Follows `LogSegment.shouldRoll` and `UnifiedLog.maybeRoll` of Kafka.
 """

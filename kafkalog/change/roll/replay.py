@@ -1,7 +1,7 @@
 """When a broker starts a new segment: appends replayed one after another, and the results.
 
 Follows `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LogSegment.shouldRoll`, `LogSegment.append`,
-`TimeIndex.maybeAppend`, `LogConfig` and `AbstractIndex` of Kafka 4.3.
+`TimeIndex.maybeAppend`, `LogConfig` and `AbstractIndex` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decodes control records: as values, and as Kafka's dump tool prints them.
 
 Follows `ControlRecordType`, `EndTransactionMarker`, `ControlRecordUtils` and `DumpLogSegments` of
-Kafka 4.3. The schemas are loaded for the first record: most logs have none.
+Kafka. The schemas are loaded for the first record: most logs have none.
 """
 
 from __future__ import annotations

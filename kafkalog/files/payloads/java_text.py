@@ -2,7 +2,7 @@
 
 Follows `String(byte[], UTF_8)`, `BufferedReader.readLine` over a `StreamDecoder`, `Double.toString`
 (of JDK 19 and later, which prints the shortest digits) and Jackson's `JsonNode.toString` as of
-Kafka 4.3.
+Kafka.
 """
 
 from __future__ import annotations

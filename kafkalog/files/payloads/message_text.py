@@ -5,7 +5,7 @@ they differ from their default; bytes in base64; NaN and infinities as strings; 
 U+FFFD, the way Java decodes it.
 
 `toString` follows `RemoteLogSegmentMetadata`, `RemoteLogSegmentMetadataUpdate`,
-`RemotePartitionDeleteMetadata` and `RemoteLogSegmentMetadataSnapshot` of Kafka 4.3.
+`RemotePartitionDeleteMetadata` and `RemoteLogSegmentMetadataSnapshot` of Kafka.
 """
 
 from __future__ import annotations

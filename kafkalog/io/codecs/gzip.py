@@ -1,6 +1,6 @@
 """gzip: consecutive members; anything after the last that is not a header is ignored.
 
-Follows `GzipCompression` of Kafka 4.3 and Java's `GZIPInputStream`.
+Follows `GzipCompression` of Kafka and Java's `GZIPInputStream`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """lz4: one frame of independent blocks; anything after it is ignored.
 
-Follows `Lz4BlockInputStream` and `Lz4BlockOutputStream` of Kafka 4.3.
+Follows `Lz4BlockInputStream` and `Lz4BlockOutputStream` of Kafka.
 """
 
 from __future__ import annotations

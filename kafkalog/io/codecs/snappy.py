@@ -1,6 +1,6 @@
 """snappy: a xerial stream of chunks, or one raw block if the stream's magic is missing.
 
-Follows `SnappyCompression` of Kafka 4.3 and snappy-java's `SnappyInputStream`.
+Follows `SnappyCompression` of Kafka and snappy-java's `SnappyInputStream`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """zstd: consecutive frames and skippable frames; anything else is damage.
 
-Follows `ZstdCompression` of Kafka 4.3 and zstd-jni's `ZstdInputStreamNoFinalizer`.
+Follows `ZstdCompression` of Kafka and zstd-jni's `ZstdInputStreamNoFinalizer`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Finds the batches in the bytes of a segment, and continues after damage.
 
-The frame rules are those of `FileLogInputStream` of Kafka 4.3. Where Kafka stops at the first thing
+The frame rules are those of `FileLogInputStream` of Kafka. Where Kafka stops at the first thing
 that it cannot read, this scanner reports a defect and searches for the next sound batch: a
 plausible header whose checksum matches.
 """

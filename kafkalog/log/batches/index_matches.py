@@ -1,6 +1,6 @@
 """Index entries compared with the log, as `kafka-dump-log.sh` compares them.
 
-Follows `dumpIndex` and `dumpTimeIndex` of `DumpLogSegments` of Kafka 4.3.
+Follows `dumpIndex` and `dumpTimeIndex` of `DumpLogSegments` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What no checksum covers in a batch's header: base offset, length, leader epoch and magic.
 
-Offsets rise: `UnifiedLog.append` of Kafka 4.3 gives a batch the offsets after those of the batch
+Offsets rise: `UnifiedLog.append` of Kafka gives a batch the offsets after those of the batch
 before it, and only the cleaner leaves gaps. Leader epochs never fall. A length or a magic is wrong
 if the checksum is right with another one.
 """

@@ -1,6 +1,6 @@
 """The reference decoder: from a batch to its records, through the schemas in `formats`.
 
-Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what
+Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka: what
 they accept is decoded, what they reject raises. A record that is as it should be needs no schema
 (`sound_records`) unless `formats.decoder` says so.
 """

@@ -1,7 +1,7 @@
 """One segment, open for reading through its indexes, and positions to split its log at.
 
 Follows `LogSegment.translateOffset`, `LogSegment.readNextOffset` and `LogSegment.largestTimestamp`
-of Kafka 4.3.
+of Kafka.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 To load these takes longer than to read the records of a lookup. What is out of the ordinary is
 left to them, and they say what is wrong with it. Follows `DefaultRecord.readFrom` and `ByteUtils`
-of Kafka 4.3.
+of Kafka.
 """
 
 from __future__ import annotations

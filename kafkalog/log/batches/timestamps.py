@@ -1,6 +1,6 @@
 """The largest timestamps of a log's segments: of their time indexes, or as metadata tell them.
 
-Follows `LogSegment.largestTimestamp` and `RemoteLogManager.findOffsetByTimestamp` of Kafka 4.3.
+Follows `LogSegment.largestTimestamp` and `RemoteLogManager.findOffsetByTimestamp` of Kafka.
 """
 
 from __future__ import annotations

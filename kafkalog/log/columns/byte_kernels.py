@@ -1,6 +1,6 @@
 """Compiled primitives: bytes, words, numbers and varints of byte arrays, and a keyed hash.
 
-Follows `ByteUtils` of Kafka 4.3. The caller checks bounds, except those of varints. Functions for
+Follows `ByteUtils` of Kafka. The caller checks bounds, except those of varints. Functions for
 which `kafkalog.io.jit.compiler` has an instruction are written in Python as well, as its
 specification.
 

@@ -1,6 +1,6 @@
 """Compiled loops that summarize the records of batches, as one column per batch.
 
-Follows `DefaultRecordBatch` and `EndTransactionMarker` of Kafka 4.3.
+Follows `DefaultRecordBatch` and `EndTransactionMarker` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compiled loops over log bytes: batch headers, records of magic 2, byte columns.
 
-Follows `DefaultRecordBatch`, `DefaultRecord` and `ByteUtils` of Kafka 4.3; accepts and rejects the
+Follows `DefaultRecordBatch`, `DefaultRecord` and `ByteUtils` of Kafka; accepts and rejects the
 same bytes as `kafkalog.log.batches.records`. numba checks no bounds: every read below is first
 checked by hand against the end of the batch or of the record. All buffers are contiguous uint8
 arrays, all tables int64 arrays with one row per field.

@@ -1,6 +1,6 @@
 """Compiled loops over messages of magic 0 and 1, bare or wrapped in a compressed message.
 
-Follows `AbstractLegacyRecordBatch` and `LegacyRecord` of Kafka 4.3; accepts and rejects the same
+Follows `AbstractLegacyRecordBatch` and `LegacyRecord` of Kafka; accepts and rejects the same
 bytes as `kafkalog.log.batches.records`. As in `kafkalog.log.columns.kernels`, every read is
 checked by hand.
 """

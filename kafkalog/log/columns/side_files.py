@@ -1,6 +1,6 @@
 """Index entries and snapshots as columns, and time indexes compared with a large log in one pass.
 
-Snapshots follow `ProducerStateManager.readSnapshot` of Kafka 4.3. The comparison is the twin of the
+Snapshots follow `ProducerStateManager.readSnapshot` of Kafka. The comparison is the twin of the
 plain loop in `batches.index_matches`, which still judges each irregular entry.
 """
 

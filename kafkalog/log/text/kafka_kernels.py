@@ -1,6 +1,6 @@
 """Compiled formatting: batches and records of magic 2 as the lines of `kafka-dump-log.sh`.
 
-Follows `DumpLogSegments` of Kafka 4.3. The caller provides room: LINE_SIZE_MAX for a line, plus the
+Follows `DumpLogSegments` of Kafka. The caller provides room: LINE_SIZE_MAX for a line, plus the
 size of its record's keys and values.
 """
 

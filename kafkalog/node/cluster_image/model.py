@@ -1,7 +1,7 @@
 """What a metadata image holds: the state of a cluster as far as one node has received it.
 
 Follows `MetadataImage`, `PartitionRegistration`, `BrokerRegistration` and `ControllerRegistration`
-of Kafka 4.3.
+of Kafka.
 """
 
 from __future__ import annotations

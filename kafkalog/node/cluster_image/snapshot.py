@@ -1,6 +1,6 @@
 """Builds KRaft snapshots, such as `bootstrap.checkpoint`: metadata records between two marks.
 
-Follows `RecordsSnapshotWriter`, `BatchFileWriter` and `MetadataRecordSerde` of Kafka 4.3.
+Follows `RecordsSnapshotWriter`, `BatchFileWriter` and `MetadataRecordSerde` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The configs of topics: their definitions, and the source of each value.
 
-Follows `LogConfig` and the broker configs that it defaults to, of Kafka 4.3.
+Follows `LogConfig` and the broker configs that it defaults to, of Kafka.
 """
 
 from __future__ import annotations

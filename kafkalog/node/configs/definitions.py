@@ -1,7 +1,7 @@
 """The topic configs that affect logs: names, kinds, defaults, bounds, parsing.
 
 Follows `LogConfig`, `ServerTopicConfigSynonyms`, `ServerLogConfigs`, `ConfigDef.parseType`,
-`ConfigDef.Range`, `ConfigDef.ValidList` and `ConfigDef.ValidString` of Kafka 4.3.
+`ConfigDef.Range`, `ConfigDef.ValidList` and `ConfigDef.ValidString` of Kafka.
 """
 
 from __future__ import annotations

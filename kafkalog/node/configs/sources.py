@@ -2,7 +2,7 @@
 
 Follows `java.util.Properties`, of whose equal keys the last counts. Precedence among a broker's own
 sources follows `LogConfig.fromProps`, `KafkaConfig.extractLogConfigMap` and `DynamicBrokerConfig`
-of Kafka 4.3.
+of Kafka.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A partition directory as a start sees and changes it: pending changes and small files.
 
 Nothing is written: each change is an `Action`, and later reads see its effect. File names are
-parsed as `LogFileUtils` of Kafka 4.3 parses them, which accepts more than the names Kafka gives.
+parsed as `LogFileUtils` of Kafka parses them, which accepts more than the names Kafka gives.
 
 Follows `CheckpointFile.CheckpointReadBuffer`, `LeaderEpochCheckpointFile` and
-`OffsetCheckpointFile` of Kafka 4.3.
+`OffsetCheckpointFile` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Offset, time and transaction indexes as a broker reads them, and as a scan rebuilds them.
 
-Follows `AbstractIndex`, `OffsetIndex` and `TimeIndex` of Kafka 4.3 down to the steps of the binary
+Follows `AbstractIndex`, `OffsetIndex` and `TimeIndex` of Kafka down to the steps of the binary
 search, because its answer over garbage or over the zeros of a preallocated index depends on them.
 
-Follows `LogSegment.recover` of Kafka 4.3: an entry is due once more than index.interval.bytes
+Follows `LogSegment.recover` of Kafka: an entry is due once more than index.interval.bytes
 follow the last one.
 """
 

@@ -1,6 +1,6 @@
 """The steps by which a broker loads a partition, leftovers first, each on a `Directory`.
 
-Follows `LogLoader` and `LocalLog.splitOverflowedSegment` of Kafka 4.3.
+Follows `LogLoader` and `LocalLog.splitOverflowedSegment` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Predicts what a broker's start makes of `__cluster_metadata-0`: the log, then the snapshots.
 
 Follows `KafkaRaftLog`, `KRaftControlRecordStateMachine`, `RecordsSnapshotReader`, `MetadataLoader`
-and `BatchFileReader` of Kafka 4.3.
+and `BatchFileReader` of Kafka.
 """
 
 from __future__ import annotations

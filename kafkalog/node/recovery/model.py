@@ -1,6 +1,6 @@
 """Values of a prediction of a broker's next start on a partition: modes, actions and outcome.
 
-Follows `LoadedLogOffsets`, `LogLoader` and `LogManager` of Kafka 4.3.
+Follows `LoadedLogOffsets`, `LogLoader` and `LogManager` of Kafka.
 """
 
 from __future__ import annotations

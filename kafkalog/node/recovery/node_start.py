@@ -1,7 +1,7 @@
 """Predicts a broker's start on all log directories of a node: ids, quorum, metadata, hosting.
 
 Follows `KafkaRaftServer.initializeLogDirs`, `MetaPropertiesEnsemble`, `FileQuorumStateStore`,
-`LogManager` and `ReplicaManager` of Kafka 4.3, in the order in which a start comes to them.
+`LogManager` and `ReplicaManager` of Kafka, in the order in which a start comes to them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Producer states updated to an offset: the newest snapshot, then the batches after it.
 
 Follows `LogSegment.updateProducerState`, `UnifiedLog.rebuildProducerState` and
-`UnifiedLog.loadProducersFromRecords` of Kafka 4.3: a scan merges each batch before the next, a
+`UnifiedLog.loadProducersFromRecords` of Kafka: a scan merges each batch before the next, a
 replay merges all batches of a read together.
 """
 

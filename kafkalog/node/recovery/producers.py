@@ -1,6 +1,6 @@
 """Leader epochs, producer states and open transactions, as a start updates or rebuilds them.
 
-Follows `LeaderEpochFileCache`, `LeaderEpochCheckpointFile` and `ProducerStateManager` of Kafka 4.3;
+Follows `LeaderEpochFileCache`, `LeaderEpochCheckpointFile` and `ProducerStateManager` of Kafka;
 the rules are those of `kafkalog.log.producers`.
 
 Snapshots list producers in the order of JDK 17's `java.util.HashMap` with `Long` keys: by bucket,

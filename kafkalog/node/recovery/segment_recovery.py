@@ -1,6 +1,6 @@
 """The scan that recovers one segment: it ends at the first defect.
 
-Follows `LogSegment.recover` of Kafka 4.3.
+Follows `LogSegment.recover` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One segment during a start: its log, its indexes, and searches in them.
 
-Follows `LogSegment` of Kafka 4.3.
+Follows `LogSegment` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Predicts a broker's next start on a partition directory, without writing anything.
 
-Follows `LogManager.loadLog`, `UnifiedLog.create` and `LogLoader` of Kafka 4.3.
+Follows `LogManager.loadLog`, `UnifiedLog.create` and `LogLoader` of Kafka.
 """
 
 from __future__ import annotations

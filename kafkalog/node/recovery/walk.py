@@ -1,7 +1,7 @@
 """Walks over a log as a start performs them: batch by batch, or by columns where it is regular.
 
 Follows `FileLogInputStream`, `DefaultRecordBatch`, `AbstractLegacyRecordBatch`, `FileRecords` and
-`LogSegment` of Kafka 4.3. Both walks agree; irregular batches are read exactly as Kafka reads them,
+`LogSegment` of Kafka. Both walks agree; irregular batches are read exactly as Kafka reads them,
 as in `batches.frames`.
 """
 

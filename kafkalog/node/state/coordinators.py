@@ -1,7 +1,7 @@
 """Which partition of an internal topic a name belongs to, and where its replicas lie.
 
 Follows `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partitionFor` and
-`SharePartitionKey.asCoordinatorKey` of Kafka 4.3.
+`SharePartitionKey.asCoordinatorKey` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Groups and their committed offsets, as `__consumer_offsets` has them at a moment.
 
-Follows `GroupMetadataManager` and `OffsetMetadataManager` of Kafka 4.3, and the `currentState` of
+Follows `GroupMetadataManager` and `OffsetMetadataManager` of Kafka, and the `currentState` of
 its groups. Offsets are never expired here: a coordinator would, and `expires_at` says when.
 """
 

@@ -1,7 +1,7 @@
 """A metadata image as the tree that Kafka's metadata shell shows: paths, and texts of the leaves.
 
 Follows `MetadataImageNode` and the other nodes of `org.apache.kafka.image.node`, and the `toString`
-methods they print, of Kafka 4.3. Quotas of default entities have the name `<default>` here; the
+methods they print, of Kafka. Quotas of default entities have the name `<default>` here; the
 shell gives them the name of the other entity, or none, and shows no values.
 """
 

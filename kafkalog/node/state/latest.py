@@ -1,6 +1,6 @@
 """The latest record per key of a coordinator's log, as the coordinator has it in memory.
 
-Follows `CoordinatorLoaderImpl` and the `replay` methods of `OffsetMetadataManager` of Kafka 4.3:
+Follows `CoordinatorLoaderImpl` and the `replay` methods of `OffsetMetadataManager` of Kafka:
 what a transaction wrote counts from its COMMIT marker on, unless a record with a larger offset has
 come meanwhile; a record without a value removes the key, also from transactions that are open. So
 the record of a key that counts is always the one with the largest offset of those without a

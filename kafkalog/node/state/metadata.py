@@ -1,6 +1,6 @@
 """Reads the metadata of a cluster as of an offset or a time, and what changed between two.
 
-Follows `MetadataLoader` of Kafka 4.3: an image is a snapshot and the log after it. How far the
+Follows `MetadataLoader` of Kafka: an image is a snapshot and the log after it. How far the
 quorum had committed is not on disk: what lies below the end of a snapshot was committed, and all
 that the only voter of a quorum wrote.
 """

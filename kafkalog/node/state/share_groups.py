@@ -1,7 +1,7 @@
 """The offsets of share groups, as `__share_group_state` has them.
 
 Follows `ShareCoordinatorShard`, `ShareGroupOffset` and the lag that `GroupCoordinatorService`
-computes, of Kafka 4.3: a snapshot replaces what is known of a share partition, an update changes
+computes, of Kafka: a snapshot replaces what is known of a share partition, an update changes
 parts of it, and a snapshot without a value removes it.
 """
 

@@ -1,7 +1,7 @@
 """Transactions as their coordinators and the data have them, and which of them hang.
 
 Follows `TransactionStateManager`, `TransactionLog` and `kafka-transactions.sh find-hanging` of
-Kafka 4.3. A transaction hangs if its data are open and its coordinator will not end it: the last
+Kafka. A transaction hangs if its data are open and its coordinator will not end it: the last
 stable offset of the partition stays where it is, and so do its read_committed consumers.
 """
 

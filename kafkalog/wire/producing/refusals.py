@@ -1,4 +1,4 @@
-"""Which records a topic refuses by its configs: `LogValidator` and `UnifiedLog` of Kafka 4.3."""
+"""Which records a topic refuses by its configs: `LogValidator` and `UnifiedLog` of Kafka."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One group of the classic protocol: its members, its state, and what both allow.
 
-Follows `ClassicGroup` and `ClassicGroupMember` of Kafka 4.3.
+Follows `ClassicGroup` and `ClassicGroupMember` of Kafka.
 """
 
 from __future__ import annotations

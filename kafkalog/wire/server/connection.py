@@ -2,7 +2,7 @@
 
 A request is a size, a header and a body; the header says which API and version the body is, and
 a number that the response repeats. Follows `SocketServer`, `RequestHeader` and `ResponseHeader` of
-Kafka 4.3: what is malformed ends the connection, and nothing else.
+Kafka: what is malformed ends the connection, and nothing else.
 """
 
 from __future__ import annotations

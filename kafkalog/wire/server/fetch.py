@@ -1,7 +1,7 @@
 """Fetch: bytes of logs, as they lie in the files.
 
 Follows `KafkaApis.handleFetchRequest`, `ReplicaManager.readFromLog` and `Partition.readRecords` of
-Kafka 4.3. There are no fetch sessions: every response names session 0, and clients send whole
+Kafka. There are no fetch sessions: every response names session 0, and clients send whole
 requests then.
 """
 

@@ -1,6 +1,6 @@
 """The coordinator of classic groups: who is in which group, in which generation, with what to read.
 
-Follows `GroupMetadataManager` and `GroupCoordinatorService` of Kafka 4.3. It lives in memory and is
+Follows `GroupMetadataManager` and `GroupCoordinatorService` of Kafka. It lives in memory and is
 limited in all that clients can make it hold. It knows no clock: timers are given.
 """
 

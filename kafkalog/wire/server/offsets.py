@@ -1,7 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch.
 
 Follows `KafkaApis`, `ReplicaManager.fetchOffset`, `Partition.fetchOffsetForTimestamp` and
-`Partition.lastOffsetForLeaderEpoch` of Kafka 4.3.
+`Partition.lastOffsetForLeaderEpoch` of Kafka.
 """
 
 from __future__ import annotations

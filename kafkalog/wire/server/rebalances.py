@@ -1,6 +1,6 @@
 """Rebalances of classic groups: when the join phase ends, and who is removed for being late.
 
-Follows `GroupMetadataManager` of Kafka 4.3. It knows no clock: timers are given.
+Follows `GroupMetadataManager` of Kafka. It knows no clock: timers are given.
 """
 
 from __future__ import annotations

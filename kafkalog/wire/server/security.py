@@ -1,6 +1,6 @@
 """Who may connect, and how: TLS, and SASL with the mechanism PLAIN.
 
-Follows `SaslServerAuthenticator` and `PlainSaslServer` of Kafka 4.3.
+Follows `SaslServerAuthenticator` and `PlainSaslServer` of Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One partition's log as consumers are served it: which bytes of which file answer a fetch.
 
-Follows `UnifiedLog.read`, `LocalLog.read`, `LogSegment.read` and `TransactionIndex` of Kafka 4.3:
+Follows `UnifiedLog.read`, `LocalLog.read`, `LogSegment.read` and `TransactionIndex` of Kafka:
 the bytes of one segment, from the batch with the offset on, up to a size, the last batch maybe cut.
 In difference to a broker every batch is checked before it is sent, once.
 """

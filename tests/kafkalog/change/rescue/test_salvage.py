@@ -306,7 +306,7 @@ def test_several_copies_make_one_log(tmp_path: Path, kafkalog: Any) -> None:
         lines = b"".join(log.read_bytes() for log in sorted(written))
         assert lines == b"".join((sound / name).read_bytes() for name in names)
         [summary] = rows(manifest_of(target), "salvage_summary")
-        assert summary["size_copied"] + summary["size_lent"] == len(lines)
+        assert summary["size_copied"] + summary["size_from_copies"] == len(lines)
         shutil.rmtree(target)
     refused = kafkalog("salvage", places[0], places[2], "--to", tmp_path / "made")
     assert refused.status == 2, refused
