@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -338,9 +339,9 @@ def test_metadata_is_shown_as_a_start_leaves_it(tmp_path: Path, kafkalog: Run) -
     """KRaft trusts no mark: it cuts its log at damage, even where only the snapshot counts."""
     root = write_node(tmp_path / "node") / "d1"
     log, late = (root / "__cluster_metadata-0" / f"{base:020}.log" for base in (0, 8))
+    log.with_suffix(".index").write_bytes(struct.pack(">ii", 8, log.stat().st_size))
     log.write_bytes(log.read_bytes() + late.read_bytes())
     late.unlink()
-    log.with_suffix(".index").touch()
     before = kafkalog("metadata", root, "--configs", "orders", "--format", "ndjson")
     assert b"retention.ms" in before.stdout
     log.write_bytes(flip(log.read_bytes(), 800))
