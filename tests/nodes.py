@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import random
 import shutil
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from formats.constants import CONTROL_MASK
+from formats.message_schema import schema
 from kafkalog.node.cluster_image.snapshot import snapshot_batches
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.metadata_logs import value_of
@@ -42,6 +45,25 @@ def assigned(topic_id: str, number: int, directory: str) -> bytes:
         removingReplicas=[], addingReplicas=[], leader=1, leaderEpoch=0, partitionEpoch=0,
         directories=[directory],
     )  # fmt: skip
+
+
+def control(offset: int, kind: int, name: str, fields: dict[str, Any], epoch: int = 1) -> bytes:
+    one = record(0, struct.pack(">hh", 0, kind), schema(name, 0).build(fields))
+    return batch(offset, [one], attributes=CONTROL_MASK, epoch=epoch)
+
+
+def voters_of(offset: int, voters: Iterable[int], epoch: int = 1) -> bytes:
+    """Return the record of the voters of a quorum that is not static."""
+    endpoint = {"name": "CONTROLLER", "port": 9093}
+    listed = [
+        {
+            "voterId": one, "voterDirectoryId": uuid(one),
+            "endpoints": [{**endpoint, "host": f"node{one}"}],
+            "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
+        }
+        for one in voters
+    ]  # fmt: skip
+    return control(offset, 6, "VotersRecord", {"version": 0, "voters": listed}, epoch)
 
 
 def operations(ids: Mapping[str, str]) -> list[list[bytes]]:

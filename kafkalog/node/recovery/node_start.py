@@ -360,8 +360,9 @@ class NodeStart:
                 voters = {one["voterId"] for one in state.get("currentVoters") or ()}
             except DataError:
                 pass  # a missing one says nothing, a malformed one is a refusal
-            if not voters and self.home.image is not None:
-                voters = {*self.home.image.controllers}
+            if not voters and (image := self.home.image) is not None:
+                known = image.voters
+                voters = {one["voterId"] for one in known} if known else {*image.controllers}
         return voters - {self.node_id}
 
     # The log directories and what is in them.
