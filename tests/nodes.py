@@ -39,10 +39,10 @@ LOG = f"{0:020}.log"
 LATE_LOG = f"{8:020}.log"
 
 
-def assigned(topic_id: str, number: int, directory: str) -> bytes:
+def assigned(topic_id: str, number: int, directory: str, node: int = 1) -> bytes:
     return value_of(
-        "PartitionRecord", 1, partitionId=number, topicId=topic_id, replicas=[1], isr=[1],
-        removingReplicas=[], addingReplicas=[], leader=1, leaderEpoch=0, partitionEpoch=0,
+        "PartitionRecord", 1, partitionId=number, topicId=topic_id, replicas=[node], isr=[node],
+        removingReplicas=[], addingReplicas=[], leader=node, leaderEpoch=0, partitionEpoch=0,
         directories=[directory],
     )  # fmt: skip
 
@@ -93,8 +93,7 @@ def operations(ids: Mapping[str, str]) -> list[list[bytes]]:
             value_of("TopicRecord", name="payments", topicId=PAYMENTS),
             assigned(PAYMENTS, 0, home["payments-0"]),
         ],
-        [value_of("ConfigRecord", resourceType=2, resourceName="orders", name="retention.ms",
-                  value="-1")],
+        [config("retention.ms", "-1", "orders")],
     ]  # fmt: skip
 
 
@@ -240,6 +239,14 @@ def both(*changes: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda root: [change(root) for change in changes]
 
 
+def config(name: str, value: str, topic: str) -> bytes:
+    return value_of("ConfigRecord", resourceType=2, resourceName=topic, name=name, value=value)
+
+
+def configured(name: str, value: str, topic: str = "orders") -> Callable[[Path], object]:
+    return appended(LAST, batch(9, [record(0, None, config(name, value, topic))], epoch=1))
+
+
 M1, M2, QUORUM = "d1/meta.properties", "d2/meta.properties", f"d1/{METADATA}/quorum-state"
 NEWEST, FIRST, LAST = (f"d1/{METADATA}/{name}" for name in (SNAPSHOT, LOG, LATE_LOG))
 FUTURE = f"payments-0.{UID}-future"
@@ -286,6 +293,20 @@ STATES = {
     "metadata log torn": State(cut(LAST, -5)),
     "metadata log begins at the snapshot": State(removed(FIRST)),
     "metadata log begins behind the snapshot": State(removed(FIRST, NEWEST), STATE),
+    # the configs of topics
+    "config below its bound": State(configured("segment.bytes", "20000"), "ConfigException"),
+    "config of another type": State(configured("retention.ms", "long"), "ConfigException"),
+    "config with an unknown word": State(
+        configured("message.timestamp.type", "Now"), "ConfigException"),
+    "config of a topic on another node": State(appended(LAST, batch(9, [
+        record(0, None, value_of("TopicRecord", name="far", topicId=uuid(16))),
+        record(1, None, assigned(uuid(16), 0, D2, 2)),
+        record(2, None, config("segment.bytes", "20000", "far")),
+    ], epoch=1)), "ConfigException"),
+    "config of no name that Kafka knows": State(configured("segment.bits", "x")),
+    "config of a topic that is not there": State(configured("segment.bytes", "1", "gone")),
+    "config by its internal name": State(configured("internal.segment.bytes", "1")),
+    "configs that contradict each other": State(configured("min.compaction.lag.ms", str(2**63-1))),
     # the newest snapshot
     "no snapshot": State(removed(NEWEST)),
     "empty snapshot": State(written(NEWEST, b""), "NoSuchElementException"),
