@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import random
 import shutil
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from formats.constants import CONTROL_MASK
+from formats.message_schema import schema
 from kafkalog.node.cluster_image.snapshot import snapshot_batches
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.metadata_logs import value_of
@@ -36,12 +39,31 @@ LOG = f"{0:020}.log"
 LATE_LOG = f"{8:020}.log"
 
 
-def assigned(topic_id: str, number: int, directory: str) -> bytes:
+def assigned(topic_id: str, number: int, directory: str, node: int = 1) -> bytes:
     return value_of(
-        "PartitionRecord", 1, partitionId=number, topicId=topic_id, replicas=[1], isr=[1],
-        removingReplicas=[], addingReplicas=[], leader=1, leaderEpoch=0, partitionEpoch=0,
+        "PartitionRecord", 1, partitionId=number, topicId=topic_id, replicas=[node], isr=[node],
+        removingReplicas=[], addingReplicas=[], leader=node, leaderEpoch=0, partitionEpoch=0,
         directories=[directory],
     )  # fmt: skip
+
+
+def control(offset: int, kind: int, name: str, fields: dict[str, Any], epoch: int = 1) -> bytes:
+    one = record(0, struct.pack(">hh", 0, kind), schema(name, 0).build(fields))
+    return batch(offset, [one], attributes=CONTROL_MASK, epoch=epoch)
+
+
+def voters_of(offset: int, voters: Iterable[int], epoch: int = 1) -> bytes:
+    """Return the record of the voters of a quorum that is not static."""
+    endpoint = {"name": "CONTROLLER", "port": 9093}
+    listed = [
+        {
+            "voterId": one, "voterDirectoryId": uuid(one),
+            "endpoints": [{**endpoint, "host": f"node{one}"}],
+            "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
+        }
+        for one in voters
+    ]  # fmt: skip
+    return control(offset, 6, "VotersRecord", {"version": 0, "voters": listed}, epoch)
 
 
 def operations(ids: Mapping[str, str]) -> list[list[bytes]]:
@@ -71,8 +93,7 @@ def operations(ids: Mapping[str, str]) -> list[list[bytes]]:
             value_of("TopicRecord", name="payments", topicId=PAYMENTS),
             assigned(PAYMENTS, 0, home["payments-0"]),
         ],
-        [value_of("ConfigRecord", resourceType=2, resourceName="orders", name="retention.ms",
-                  value="-1")],
+        [config("retention.ms", "-1", "orders")],
     ]  # fmt: skip
 
 
@@ -218,6 +239,14 @@ def both(*changes: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda root: [change(root) for change in changes]
 
 
+def config(name: str, value: str, topic: str) -> bytes:
+    return value_of("ConfigRecord", resourceType=2, resourceName=topic, name=name, value=value)
+
+
+def configured(name: str, value: str, topic: str = "orders") -> Callable[[Path], object]:
+    return appended(LAST, batch(9, [record(0, None, config(name, value, topic))], epoch=1))
+
+
 M1, M2, QUORUM = "d1/meta.properties", "d2/meta.properties", f"d1/{METADATA}/quorum-state"
 NEWEST, FIRST, LAST = (f"d1/{METADATA}/{name}" for name in (SNAPSHOT, LOG, LATE_LOG))
 FUTURE = f"payments-0.{UID}-future"
@@ -264,6 +293,20 @@ STATES = {
     "metadata log torn": State(cut(LAST, -5)),
     "metadata log begins at the snapshot": State(removed(FIRST)),
     "metadata log begins behind the snapshot": State(removed(FIRST, NEWEST), STATE),
+    # the configs of topics
+    "config below its bound": State(configured("segment.bytes", "20000"), "ConfigException"),
+    "config of another type": State(configured("retention.ms", "long"), "ConfigException"),
+    "config with an unknown word": State(
+        configured("message.timestamp.type", "Now"), "ConfigException"),
+    "config of a topic on another node": State(appended(LAST, batch(9, [
+        record(0, None, value_of("TopicRecord", name="far", topicId=uuid(16))),
+        record(1, None, assigned(uuid(16), 0, D2, 2)),
+        record(2, None, config("segment.bytes", "20000", "far")),
+    ], epoch=1)), "ConfigException"),
+    "config of no name that Kafka knows": State(configured("segment.bits", "x")),
+    "config of a topic that is not there": State(configured("segment.bytes", "1", "gone")),
+    "config by its internal name": State(configured("internal.segment.bytes", "1")),
+    "configs that contradict each other": State(configured("min.compaction.lag.ms", str(2**63-1))),
     # the newest snapshot
     "no snapshot": State(removed(NEWEST)),
     "empty snapshot": State(written(NEWEST, b""), "NoSuchElementException"),

@@ -29,6 +29,7 @@ from kafkalog.node.recovery.directory import Content, Directory
 from kafkalog.node.recovery.loader import settle_left_overs
 from kafkalog.node.recovery.model import (
     Action,
+    Behind,
     PredictedStart,
     RebuildIndexes,
     RemoveFile,
@@ -37,7 +38,7 @@ from kafkalog.node.recovery.model import (
     StartRefusedError,
     TruncateLog,
 )
-from kafkalog.node.recovery.start import Behind, behind_the_end, start_config, usual_config
+from kafkalog.node.recovery.start import start_config, usual_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -270,9 +271,7 @@ def _view_of(
     predicted: PredictedStart | None,
 ) -> View:
     files = _files(partition, actions, contents)
-    behind = None
-    if predicted is not None:
-        behind = behind_the_end(predicted)
+    behind = predicted.behind if predicted is not None else None
     if behind is not None:
         files = (_without(entry, behind) for entry in files)
     loaded = predicted.loaded if predicted else None

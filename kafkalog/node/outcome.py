@@ -26,7 +26,7 @@ class Difference:
         replaced: number of segments under final names that they replace.
         cut_at: the offset at which the log is cut; None if it is not.
         ends_at: the log end offset after a clean shutdown, if batches follow it, which stay on disk
-            and are never served; otherwise None.
+            and are not served; otherwise None.
         records_hidden: number of records cut off, or behind the log end, according to the headers
             of their batches.
         bytes_hidden: bytes of logs that are cut off, or of batches behind the log end.
@@ -125,7 +125,7 @@ def _actions(differences: Sequence[Difference]) -> str:
     if short:
         one_log = f"end the log at offset {short[0].ends_at}"
         logs = one_log if len(differences) == 1 else f"end {counted(len(short), 'log')} too early"
-        actions.append(f"{logs} and never serve {_hidden(short)} after that")
+        actions.append(f"{logs} and not serve {_hidden(short)} after that")
     unscanned = counted(sum(one.unscanned_bytes for one in differences), "byte")
     is_whole = not any(one.unscanned_bytes for one in differences)
     rest = f"not closed cleanly; {unscanned} that a start scans, and may cut, were not read"

@@ -8,8 +8,9 @@ Kafka):
   than batches is at the end, a start may take an earlier offset for the log end: what comes after
   it is not shown, and the `Difference` counts it.
 - In a log directory without the mark, everything from the recovery point on is read, as a start
-  does. What the start would cut off is not shown, and the `Difference` counts it. A reader that may
-  stop early gets a `Frontier` with the view: it reads no further than the reader does.
+  does; so is all of `__cluster_metadata-0`, for which KRaft trusts no mark. What the start would
+  cut off is not shown, and the `Difference` counts it. A reader that may stop early gets a
+  `Frontier` with the view: it reads no further than the reader does.
 - With a running broker (another process holds `.lock`), and for a partition directory outside any
   log directory (a copy: no checkpoint, no `meta.properties` and no mark around it), only swaps are
   completed, from the names of the files, and nothing is cut off: the broker has not recovered what
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import TOP_FILES, DirectoryState, FileKind, FileState, parse_file_name
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.files.indexes import read_aborted_transactions
 from kafkalog.files.listing import Late
@@ -114,7 +116,8 @@ def _start_view(partition: PartitionDir, *, lazily: bool) -> View | None:
         return None
     log_dir = os.path.dirname(file_system.absolute(partition.path))
     is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)
-    is_closed = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+    is_marked = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+    is_closed = is_marked and partition.topic != CLUSTER_METADATA
     changes_nothing = is_closed and not (is_swapped or _needs_a_look(partition, log_dir))
     if changes_nothing:
         end = None

@@ -112,8 +112,9 @@ MEANING_OF_MODE: Final = (
     "from the start"
 )
 MEANING_OF_VERDICT: Final = (
-    "the worst: `nothing`, `tidy` (removes leftovers), `rebuild` (indexes), `truncate` (the log), "
-    "`create` (an empty log), `stray` (renames the directory), `refuse`"
+    "the worst: `nothing`, `tidy` (removes leftovers), `rebuild` (indexes), `hide` (the log "
+    "ends before its last batches), `truncate` (the log), `create` (an empty log), `stray` "
+    "(renames the directory), `refuse`"
 )
 MEANING_OF_LOOKED: Final = (
     "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"

@@ -18,7 +18,20 @@ from kafkalog.node.recovery import (
     nodes_of,
     predict_start,
 )
-from tests.nodes import METADATA, STATES, Outcome, drawn_node, sizes_of, write_node
+from tests.builders import batch, record
+from tests.metadata_logs import value_of
+from tests.nodes import (
+    LAST,
+    METADATA,
+    QUORUM,
+    STATES,
+    Outcome,
+    drawn_node,
+    sizes_of,
+    uuid,
+    voters_of,
+    write_node,
+)
 
 if TYPE_CHECKING:
     from tests.nodes import Log, State
@@ -74,6 +87,27 @@ def predicted(root: Path) -> Outcome:
         None if node.hosting is None else tuple(sorted(one.name for one in node.absent)),
         logs,
     )
+
+
+def test_only_voters_bring_back_what_a_start_cuts_off(tmp_path: Path) -> None:
+    """A controller that only observes is registered like a voter."""
+    observer = value_of(
+        "RegisterControllerRecord", controllerId=2, incarnationId=uuid(23),
+        zkMigrationReady=False, endPoints=[], features=[],
+    )  # fmt: skip
+    state = STATES["second last batch flipped, no snapshot"]
+    found = {}
+    for name, voters in ("observer", [1]), ("voter", [1, 2]):
+        root = write_node(tmp_path / name)
+        state.change(root)
+        (root / QUORUM).write_text(
+            '{"leaderId":1,"leaderEpoch":1,"votedId":-1,'
+            '"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+        )
+        with (root / LAST).open("ab") as log:
+            log.write(voters_of(9, voters) + batch(10, [record(0, None, observer)], epoch=1))
+        found[name] = predicted(root).strays
+    assert found == {"observer": state.strays, "voter": ()}
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from kafkalog.node.state.model import Moment
 from tests.builders import batch, copy_tree, flip, record
 from tests.conftest import state
 from tests.metadata_logs import value_of
+from tests.nodes import write_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,3 +333,19 @@ def test_an_interrupted_write_is_not_shown(log_dir: Path, tmp_path: Path, kafkal
     result = kafkalog("metadata", copy, "--configs", "orders", "--format", "ndjson")
     assert rows(result, "metadata_config") == []
     assert "view" in result.stderr or "start" in result.stderr
+
+
+def test_metadata_is_shown_as_a_start_leaves_it(tmp_path: Path, kafkalog: Run) -> None:
+    """KRaft trusts no mark: it cuts its log at damage, even where only the snapshot counts."""
+    root = write_node(tmp_path / "node") / "d1"
+    log, late = (root / "__cluster_metadata-0" / f"{base:020}.log" for base in (0, 8))
+    log.with_suffix(".index").write_bytes(struct.pack(">ii", 8, log.stat().st_size))
+    log.write_bytes(log.read_bytes() + late.read_bytes())
+    late.unlink()
+    before = kafkalog("metadata", root, "--configs", "orders", "--format", "ndjson")
+    assert b"retention.ms" in before.stdout
+    log.write_bytes(flip(log.read_bytes(), 800))
+    after = kafkalog("metadata", root, "--configs", "orders", "--format", "ndjson")
+    assert b"retention.ms" not in after.stdout
+    assert after.status == 1
+    assert "the next start would truncate the log at offset 1 and drop 7 records" in after.stderr

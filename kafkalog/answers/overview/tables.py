@@ -131,8 +131,10 @@ def next_start_table(report: Report) -> Table:
         ("Mode", "How the broker starts on it", lambda one: text_cell(one.mode)),
         ("Truncates to", "Log end offset after the log is cut",
          lambda one: number_cell(one.truncate_to)),
-        ("Records lost", "Records that are cut off", lambda one: number_cell(one.records_lost)),
-        ("Bytes lost", "Bytes that are cut off", lambda one: size_cell(one.bytes_lost)),
+        ("Records lost", "Records that are cut off or not served",
+         lambda one: number_cell(one.records_lost)),
+        ("Bytes lost", "Bytes that are cut off or not served",
+         lambda one: size_cell(one.bytes_lost)),
         ("What it does", "In one line", lambda one: text_cell("; ".join(_acts_of(one)), "w")),
     )  # fmt: skip
 

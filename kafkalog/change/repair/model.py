@@ -111,11 +111,13 @@ class RecoveryPlan:
     @property
     def lost_from(self) -> int | None:
         """Offset of the first record that may be lost, None if no log loses a byte."""
-        offsets = (
+        offsets = [
             cut.offset if isinstance(cut, TruncateLog) else cut.base_offset
             for cut in self.predicted.cuts
             if isinstance(cut, TruncateLog) or cut.size_bytes
-        )
+        ]
+        if self.predicted.behind is not None:
+            offsets.append(self.predicted.behind.offset)
         return min(offsets, default=None)
 
     @property

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Listener
     from kafkalog.node.targets import Target
 
-_LOSSES: Final = (Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
+_LOSSES: Final = (Verdict.HIDE, Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from formats.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION
 from kafkalog.change.resurrection.model import MetadataRecord, Missing, Retention
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.node.cluster_image.model import BROKER, TOPIC
+from kafkalog.node.configs.definitions import start_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -168,7 +169,8 @@ def configs_of(
         old = dict(_INTERNAL_CONFIGS[topic.old_name])
     else:
         old = {"cleanup.policy": "compact"} if topic.old_name in compacted else {}
-    new = dict(old)
+    # Older brokers accepted values with which those of today do not start.
+    new = {name: value for name, value in old.items() if start_error(name, value) is None}
     if topic.name not in _INTERNAL_CONFIGS and retention == Retention.KEEP:
         new |= _KEPT
         new[REMOTE] = "false"

@@ -302,7 +302,8 @@ _BROKERS: Final = (
                      "disk.", command=_RUN_RECOVER),
     Reference("start-loses-records", _W,
               "The next start of a broker would drop records, and no other finding explains it.",
-              "It truncates the log, or drops whole segments.",
+              "It truncates the log, drops whole segments, or ends the log before its last "
+              "batches.",
               "Copy the partition first. `kafkalog recover` shows where the log would be "
               "truncated, and why; `kafkalog salvage` copies the records that would be dropped.",
               arises="Checkpoints and segments are of different times, as after a partial "
@@ -312,9 +313,11 @@ _BROKERS: Final = (
               "A broker would not load this, and no other finding explains it.",
               "It fails to start with an exception, or takes the log directory offline.",
               "Copy the partition, then correct what the exception names; `kafkalog salvage` "
-              "copies what is sound.",
+              "copies what is sound. Change a topic's config with the older broker that accepted "
+              "it; `kafkalog resurrect` leaves it out.",
               arises="Files were renamed, copied or written by hand; an index is larger than "
-                     "segment.index.bytes.", command=_RUN_SALVAGE),
+                     "segment.index.bytes; a topic has a config from a broker before 4.1, such as "
+                     "segment.bytes below 1 MiB.", command=_RUN_SALVAGE),
     Reference("cleaner-stuck", _W, "The topic is compacted, but the cleaner fails on the log.",
               "It marks the partition as uncleanable until the next start, where it fails again: "
               "the log grows without bound.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from formats.late_classes import dataclass
 from kafkalog.model import Defect, Severity
@@ -187,6 +187,8 @@ class ClusterImage:
         removed: ids of the topics that the log deletes.
         partitions: topic id to partition number to state.
         brokers, controllers: node id to registration.
+        voters: of the quorum, as the last record of them has them; None if there is none, as in a
+            quorum of static voters.
         configs: (resource type, resource name) to config name to value; the broker with the name ""
             stands for all brokers.
         quotas: entity to quota name to value.
@@ -213,6 +215,7 @@ class ClusterImage:
     )
     brokers: dict[int, Broker] = field(default_factory=dict)
     controllers: dict[int, Controller] = field(default_factory=dict)
+    voters: list[dict[str, Any]] | None = None
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     quotas: dict[Quota, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = -1

@@ -51,7 +51,6 @@ class ImageReader:
 
     Attributes:
         image: as of the last offset asked for.
-        voters: of the quorum, as the last record of them has them; None if there was none.
         start: the offset after the snapshot that the image began with; 0 without one.
     """
 
@@ -63,7 +62,6 @@ class ImageReader:
         self._transactions = MetadataTransactions[tuple[str, dict[str, Any], Source]]()
         self._passed_over: list[Defect] = []
         self.image = ClusterImage()
-        self.voters: list[dict[str, Any]] | None = None
         self.start = 0
         self._reached = 0
         self._begun = 0
@@ -92,13 +90,13 @@ class ImageReader:
                 self.image.defects[:0] = self._passed_over
                 return
             self._passed_over += self.image.defects
-        self.image, self.start, self._reached, self.voters = ClusterImage(), 0, 0, None
+        self.image, self.start, self._reached = ClusterImage(), 0, 0
         self.image.defects += self._passed_over
 
     def begin_with(self, snapshot: FileEntry, to_offset: int | None = None) -> None:
         """Apply a snapshot, whatever it is like; all of it, or up to an offset in it, exclusive."""
         end = snapshot.name.offset or 0
-        self.image, self.start, self._reached, self.voters = ClusterImage(), end, end, None
+        self.image, self.start, self._reached = ClusterImage(), end, end
         self.image.snapshot = snapshot.name.name
         # Even one of an empty cluster begins with a header, in a batch of its own.
         if not self._apply(snapshot, Selection(to_offset=to_offset), snapshot.name.name):
@@ -136,7 +134,7 @@ class ImageReader:
             control = control_record(record)
             if control.type_id == _VOTERS and control.fields is not None:
                 voters: Any = control.fields["voters"]
-                self.voters = voters
+                self.image.voters = voters
 
     def _take(self, record: Record, snapshot: str | None) -> None:
         value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value

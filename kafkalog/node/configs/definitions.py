@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.resources
 import re
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -61,6 +62,7 @@ class Definition:
         default: value if no source sets it.
         synonyms: other names; the first that is set counts.
         low: smallest value, None without a bound.
+        start_low: smallest value with which a broker starts, where `low` is that of older brokers.
         high: largest value, None without a bound.
         choices: allowed words, empty if any word is allowed.
         replaced_by: a name that takes precedence if both are set.
@@ -78,6 +80,7 @@ class Definition:
     replaced_by: str | None = None
     is_of_broker: bool = False
     since: str | None = None
+    start_low: float | None = None
 
 
 _BROKERS: Final = (
@@ -122,6 +125,7 @@ def _definitions() -> Iterator[Definition]:
             tuple(words[1].split(", ")) if words else (),
             replaced_by=_INTERNAL_SIZE if is_size else None,
             since=None if since == "-" else since,
+            start_low=low if is_size else None,
         )
     yield from _BROKERS
 
@@ -219,6 +223,19 @@ def _checked(definition: Definition, value: Value) -> Value:
     if definition.choices and len(set(words)) < len(words):
         raise ValueError("it repeats a value")
     return value
+
+
+def start_error(name: str, text: str) -> str | None:
+    """Return why a broker does not start with a config of a topic; None if it does."""
+    definition = DEFINITIONS.get(name)
+    if definition is None or definition.is_of_broker:
+        return None
+    low = definition.low if definition.start_low is None else definition.start_low
+    try:
+        parse_value(replace(definition, low=low), text, Synonym(name))
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 DEFINITIONS: Final = {definition.name: definition for definition in _definitions()}

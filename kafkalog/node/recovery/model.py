@@ -36,6 +36,8 @@ class Verdict(StrEnum):
     """Leftovers are removed, an interrupted swap is completed, or small files are written."""
     REBUILD = "rebuild"
     """Indexes are rewritten; no record is touched."""
+    HIDE = "hide"
+    """The log ends before batches that stay on disk and are not served."""
     TRUNCATE = "truncate"
     """The log is cut at its end, or dropped."""
     CREATE = "create"
@@ -242,6 +244,27 @@ class LoadedLog:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """The batches behind a log end that is too early; they stay on disk.
+
+    Nobody can read them until records are appended after them, which get the same offsets.
+
+    Attributes:
+        path: the log of the active segment.
+        position: where the first of them begins.
+        offset: the log end offset.
+        records: their number, according to the headers of the batches.
+    """
+
+    path: str
+    base_offset: int
+    position: int
+    offset: int
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PredictedStart:
     """What the next start would do to one partition directory.
 
@@ -256,6 +279,7 @@ class PredictedStart:
         loaded: the log after the start, None if it is refused.
         stray: why the broker makes the directory a stray once it is loaded; None if it keeps it,
             or if that is unknown.
+        behind: the batches that the start leaves behind the log end; None if there are none.
     """
 
     path: str
@@ -268,6 +292,7 @@ class PredictedStart:
     refusal: Refusal | None
     loaded: LoadedLog | None
     stray: str | None = None
+    behind: Behind | None = None
 
     @property
     def cuts(self) -> tuple[TruncateLog | DeleteSegment, ...]:
@@ -278,13 +303,15 @@ class PredictedStart:
 
     @property
     def records_lost(self) -> int:
-        """Number of records cut off, according to the headers of their batches."""
-        return sum(cut.records_lost for cut in self.cuts)
+        """Number of records cut off or behind the log end, by the headers of their batches."""
+        behind = self.behind.records if self.behind is not None else 0
+        return sum(cut.records_lost for cut in self.cuts) + behind
 
     @property
     def bytes_lost(self) -> int:
-        """Bytes of logs that are cut off."""
-        return sum(
+        """Bytes of logs that are cut off, and of batches behind the log end."""
+        behind = self.behind.size_bytes if self.behind is not None else 0
+        return behind + sum(
             cut.bytes_lost if isinstance(cut, TruncateLog) else cut.size_bytes for cut in self.cuts
         )
 
@@ -310,6 +337,8 @@ class PredictedStart:
         """The change to the log and its files, wherever they end up."""
         if self.cuts:
             return Verdict.TRUNCATE
+        if self.behind is not None:
+            return Verdict.HIDE
         if self.rebuilt or any(isinstance(action, SplitSegment) for action in self.actions):
             return Verdict.REBUILD
         return Verdict.TIDY if self.tidying else Verdict.NOTHING
@@ -366,11 +395,19 @@ def _change_line(predicted: PredictedStart) -> str:
     verdict = predicted.change
     if verdict == Verdict.TRUNCATE:
         return _truncation_line(predicted)
+    if predicted.behind is not None:
+        return end_line(predicted.behind)
     if verdict == Verdict.REBUILD:
         return f"rebuild the indexes of {counted(len(set(predicted.rebuilt)), 'segment')}"
     if verdict == Verdict.TIDY:
         return f"clean up: {_tidying_words(predicted)}"
     return _NOTHING
+
+
+def end_line(behind: Behind) -> str:
+    """Describe in one line where a log ends too early."""
+    hidden = f"{counted(behind.records, 'record')} ({counted(behind.size_bytes, 'byte')})"
+    return f"end the log at offset {behind.offset} and not serve {hidden} after that"
 
 
 def refusal_line(refusal: Refusal) -> str:

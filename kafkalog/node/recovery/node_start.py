@@ -27,6 +27,7 @@ from kafkalog.files.text_files import (
 )
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, some_of
+from kafkalog.node.configs.definitions import start_error
 from kafkalog.node.identity import topic_id_of
 from kafkalog.node.recovery.directory import checkpoint_lines
 from kafkalog.node.recovery.metadata_start import StartedMetadata, bootstrap_refusal, start_metadata
@@ -227,7 +228,12 @@ class NodeStart:
     @cached_property
     def refusals(self) -> tuple[NodeRefusal, ...]:
         """Why the node would not start, or do without a log directory, in the broker's order."""
-        return (*self._of_ids(), *self._of_metadata(), *self._of_directories())
+        return (
+            *self._of_ids(),
+            *self._of_metadata(),
+            *self._of_configs(),
+            *self._of_directories(),
+        )
 
     @property
     def is_refused(self) -> bool:
@@ -360,9 +366,24 @@ class NodeStart:
                 voters = {one["voterId"] for one in state.get("currentVoters") or ()}
             except DataError:
                 pass  # a missing one says nothing, a malformed one is a refusal
-            if not voters and self.home.image is not None:
-                voters = {*self.home.image.controllers}
+            if not voters and (image := self.home.image) is not None:
+                known = image.voters
+                voters = {one["voterId"] for one in known} if known else {*image.controllers}
         return voters - {self.node_id}
+
+    # The configs of all topics, as LogManager.startup parses them, wherever their replicas are.
+
+    def _of_configs(self) -> Iterator[NodeRefusal]:
+        if self.hosting is None:
+            return
+        from kafkalog.node.cluster_image.model import TOPIC  # with the schemas of its records
+
+        image, home = self.hosting.image, self.home or self.dirs[0]
+        for (kind, topic), configs in image.configs.items():
+            for name, value in configs.items() if kind == TOPIC and topic in image.topics else ():
+                if (error := start_error(name, value)) is not None:
+                    words = f"Invalid value {value} for configuration {name} of topic {topic}: "
+                    yield _refusal(home, "ConfigException", words + error, None)
 
     # The log directories and what is in them.
 

@@ -24,6 +24,7 @@ from kafkalog.model import Batch, present_ms
 from kafkalog.node.recovery.directory import Directory, check_partition_metadata
 from kafkalog.node.recovery.loader import Loader
 from kafkalog.node.recovery.model import (
+    Behind,
     Consequence,
     LoadedLog,
     LoadedSegment,
@@ -232,7 +233,7 @@ class StartInProgress:
         while self._scan is not None:
             self._go_on()
         notes: list[str] = []
-        loaded = None
+        loaded = behind = None
         if self._loader is not None and self._refusal is None:
             try:
                 loaded = _loaded(self._loader)
@@ -240,7 +241,9 @@ class StartInProgress:
                 self._refusal = self._refused(error)
             if self.partition.state != DirectoryState.DELETE:
                 notes = _notes(self._loader)
-        return self._prediction(loaded, notes)
+                if loaded is not None and self._around.mode == StartMode.CLEAN:
+                    behind = _behind(self._loader, loaded)
+        return dataclasses.replace(self._prediction(loaded, notes), behind=behind)
 
     @property
     def refusal(self) -> Refusal | None:
@@ -428,7 +431,8 @@ def _notes(loader: Loader) -> list[str]:
     if active.size_bytes and loader.log_end_offset == active.base_offset:
         notes.append(
             f"no batch is found where the index of segment {active.base_offset} ends: the log end "
-            "offset falls back to the base offset, and offsets in use would be given again"
+            "offset falls back to the base offset, and offsets in use would be given again; "
+            "`kafkalog recover --from checkpoint` keeps the whole batches"
         )
     elif active.size_bytes:
         left = active.size_bytes - active.end_of_batches
@@ -444,26 +448,12 @@ def _notes(loader: Loader) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """What is behind the log end: the segment, the position there, the offset, and how much."""
-
-    path: str
-    base_offset: int
-    position: int
-    offset: int
-    records: int
-    size_bytes: int
-
-
-def behind_the_end(predicted: PredictedStart) -> Behind | None:
-    """Return the batches that no one will read; a start that scans a log leaves none."""
-    loaded = predicted.loaded
-    if loaded is None or predicted.mode != StartMode.CLEAN:
+def _behind(loader: Loader, loaded: LoadedLog) -> Behind | None:
+    """Return the batches behind the log end; a start that scans a segment leaves none there."""
+    segment, active = loader.segments[max(loader.segments)], loaded.segments[-1]
+    if active.path is None or segment.end_of_batches >= active.size_bytes:
         return None
-    active, end = loaded.segments[-1], loaded.log_end_offset
-    if active.path is None:
-        return None
+    end = loaded.log_end_offset
     with Source(active.path) as source:
         limit = active.start + active.size_bytes
         order = Order(source, limit, active.base_offset, None, check_crc=False)

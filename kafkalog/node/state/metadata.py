@@ -223,7 +223,7 @@ class _MetadataLog:
 
     def _voters(self, reader: ImageReader) -> list[dict[str, Any]]:
         """Return the voters of the last record of them, or else of the last leader's message."""
-        known = reader.voters
+        known = reader.image.voters
         voters: list[dict[str, Any]] = self._leader_change.get("voters", [])
         return voters if known is None else known
 

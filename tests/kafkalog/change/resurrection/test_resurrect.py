@@ -189,6 +189,22 @@ def test_credentials_acls_quotas_and_tokens_come_along(tmp_path: Path) -> None:
     assert properties["authorizer.class.name"].endswith(".StandardAuthorizer")
 
 
+def test_a_config_with_which_no_broker_starts_is_left_out(tmp_path: Path) -> None:
+    """Kafka 3.9 accepted such small segments."""
+    make(tmp_path / "a", "t-0", log_of(3))
+    small, usual = (
+        value_of("ConfigRecord", resourceType=2, resourceName="t", name=name, value=value)
+        for name, value in (("segment.bytes", "20000"), ("segment.ms", "100"))
+    )
+    write_metadata(tmp_path / "a", *topic("t", TOPIC_ID, 1), small, usual)
+    run(tmp_path / "a", to=tmp_path / "out")
+    configs = metadata(tmp_path / "out" / "log" / "bootstrap.checkpoint").image.configs[2, "t"]
+    assert "segment.bytes" not in configs
+    assert configs["segment.ms"] == "100"
+    [told] = rows(tmp_path / "out", "resurrected_topic")
+    assert told["replaced"] == {"segment.bytes": "20000"}
+
+
 def test_without_a_metadata_log_the_directories_say_it(tmp_path: Path) -> None:
     """Ids from partition.metadata, compaction from the cleaner checkpoint, counts from numbers."""
     for number in range(3):

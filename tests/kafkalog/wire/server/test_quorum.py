@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from formats.constants import CONTROL_MASK
 from formats.error_codes import ErrorCode
-from formats.message_schema import schema
 from tests.builders import batch, record, write_log
 from tests.kafkalog.wire.server.protocol import serving
 from tests.kafkalog.wire.server.wire import Wire
 from tests.metadata_logs import value_of
-from tests.nodes import CLUSTER, METADATA, uuid
+from tests.nodes import CLUSTER, METADATA, control, uuid, voters_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ASKED = [{"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}]
 NO_ID = "A" * 22
-LEADER_CHANGE, VOTERS = 2, 6
-
-
-def control(offset: int, kind: int, name: str, fields: dict[str, Any]) -> bytes:
-    one = record(0, struct.pack(">hh", 0, kind), schema(name, 0).build(fields))
-    return batch(offset, [one], attributes=CONTROL_MASK, epoch=7)
+LEADER_CHANGE = 2
 
 
 def write_node(log_dir: Path, node_id: int, operations: int, voters: list[int]) -> Path:
@@ -36,18 +28,9 @@ def write_node(log_dir: Path, node_id: int, operations: int, voters: list[int]) 
         "version": 0, "leaderId": 2, "voters": [{"voterId": 1}, {"voterId": 2}],
         "grantingVoters": [],
     }  # fmt: skip
-    batches = [control(0, LEADER_CHANGE, "LeaderChangeMessage", message)]
+    batches = [control(0, LEADER_CHANGE, "LeaderChangeMessage", message, epoch=7)]
     if voters:
-        endpoint = {"name": "CONTROLLER", "port": 9093}
-        listed = [
-            {
-                "voterId": one, "voterDirectoryId": uuid(one),
-                "endpoints": [{**endpoint, "host": f"node{one}"}],
-                "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
-            }
-            for one in voters
-        ]  # fmt: skip
-        batches.append(control(1, VOTERS, "VotersRecord", {"version": 0, "voters": listed}))
+        batches.append(voters_of(1, voters, epoch=7))
     first = len(batches)
     noop = record(0, None, value_of("NoOpRecord"))
     batches += [batch(first + number, [noop], epoch=7) for number in range(operations)]
