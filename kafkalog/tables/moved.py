@@ -76,6 +76,10 @@ class Losses:
         lost = make_defect(DELETED, self._split.path, detail, offset=first)
         self._listener.hear(replace(lost, severity=severity))
 
+    def replaced(self, first: int, end: int | None, error: ReplacedError) -> None:
+        """Report offsets as lost: there are rows under the topic's name that nobody has planned."""
+        self.add(first, end, error.message, Severity.WARNING)
+
 
 @listing_again
 def splits_now(split: Split, losses: Losses) -> list[Split]:
@@ -109,8 +113,8 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
     except GoneError as error:
         losses.add(wanted, end, error.message, Severity.NOTE)
         return []
-    except ReplacedError as error:  # there are rows under its name that nobody has planned to read
-        losses.add(wanted, end, error.message, Severity.WARNING)
+    except ReplacedError as error:
+        losses.replaced(wanted, end, error)
         return []
     log = UnifiedLog(show(there, split.view).partition)
     start = log.log_start_offset

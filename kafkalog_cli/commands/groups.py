@@ -51,7 +51,7 @@ def groups(
     Give the log directories of all brokers: each coordinates some of the groups. Offsets count as
     they do for a broker; those of open transactions are shown as pending. Nothing expires. The exit
     status is 1 if a group or topic is unknown, or if partitions of __consumer_offsets are missing
-    or damaged.
+    or damaged; 3 if a lag is unknown because a partition in PATH cannot be read.
 
     \b
     kafkalog groups /var/lib/kafka
@@ -89,14 +89,15 @@ def groups(
         _export(export, chosen, topic, ends)
     _report_unknown(topic, chosen, outcome)
     _write(chosen, topic, ends, form, style, details=bool(group))
-    _note_ends(ends, outcome)
+    _report_ends(ends, outcome)
     return outcome.status
 
 
-def _note_ends(ends: EndOffsets, outcome: Outcome) -> None:
-    """Note what logs end before, and which ends are not known: only lags miss those."""
+def _report_ends(ends: EndOffsets, outcome: Outcome) -> None:
+    """Report what logs end before, and which ends are not known."""
     for error in ends.errors:
-        show_note(f"no end offset and no lag: {error.path}: {error.message}")
+        show_note(f"no end offset and no lag: {error.path}")
+        outcome.hear(error)
     outcome.leaves_out(ends.cut, hint="")
 
 

@@ -6,6 +6,7 @@ For a start after a clean shutdown, an unclean one and one with recovery point 0
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import shutil
@@ -16,6 +17,8 @@ import pytest
 
 from docgen.pages import ROOT
 from kafkalog.files.log_dir import LogDirListing, open_path
+from kafkalog.io.jit import fast_path
+from kafkalog.io.paths.source import Source
 from kafkalog.node.recovery import (
     Consequence,
     NodeDir,
@@ -27,6 +30,8 @@ from kafkalog.node.recovery import (
     predict_start,
     start_line,
 )
+from kafkalog.node.recovery.segment_state import count_records
+from tests.builders import batch, message, record, write_log
 from tests.kafka.damaged_logs import Damage
 from tests.kafkalog import replay
 
@@ -183,6 +188,24 @@ def test_a_partition_without_its_log_directory_is_scanned_whole(
     assert start_line(predicted) == (
         "truncate to offset 27, losing 39 records (2318 bytes, with 2 whole segments)"
     )
+
+
+@pytest.mark.parametrize("size_min", [0, fast_path.FAST_SIZE_MIN])
+def test_records_in_compressed_messages_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_min: int
+) -> None:
+    """Their headers do not say how many there are; one that cannot be decoded counts as one."""
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
+    inner = b"".join(message(offset, magic=0) for offset in range(3))
+    path = write_log(
+        tmp_path,
+        message(2, value=gzip.compress(inner), magic=0, attributes=1),
+        message(3, value=b"no gzip", magic=0, attributes=1),
+        message(4, magic=0),
+        batch(5, [record(0), record(1)]),
+    )
+    with Source(str(path)) as source:
+        assert count_records(source, 0, source.size_bytes) == 7
 
 
 @pytest.mark.parametrize(

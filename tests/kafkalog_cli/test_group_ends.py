@@ -189,11 +189,22 @@ def unlucky(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_topic_that_cannot_be_listed_costs_its_lag(unlucky: Path, kafkalog: Run) -> None:
-    """A note names it; the answer about the group is complete."""
+    """A note names it, and the status says that the answer is not complete."""
     found = kafkalog("groups", unlucky.parent, "--format", "ndjson")
-    assert found.status == 0
+    assert found.status == 3
     assert [one["lag"] for one in objects(found, "group_offset")] == [8, None, -3]
     assert f"note: no end offset and no lag: {unlucky}" in found.stderr
+    assert f"error: path-unreadable\n× Input/output error.\n╰─> {unlucky}" in found.stderr
+    assert kafkalog("groups", unlucky.parent, "--no-lag").status == 0
+
+
+def test_the_table_of_offsets_says_so_too(unlucky: Path, kafkalog: Run) -> None:
+    """As `groups` does; a query that asks for other tables does not need the end offsets."""
+    pytest.importorskip("duckdb")
+    found = kafkalog("sql", "select lag from commits order by all", unlucky.parent)
+    assert (found.status, "Input/output error." in found.stderr) == (3, True)
+    found = kafkalog("sql", "select * from groups", unlucky.parent)
+    assert found.status == 0
 
 
 def test_a_topic_that_is_gone_costs_its_lag(

@@ -204,7 +204,7 @@ def test_an_older_moment_may_not_be_known_where_the_log_is_compacted(
 def test_an_end_offset_that_cannot_be_read_says_why(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the lag is unknown; a note names the file and the reason."""
+    """Only the lag is unknown: a note names the file, the error the reason."""
     unlucky = log_dir / "events-0"
     read_at = source.Source._pread
 
@@ -218,7 +218,8 @@ def test_an_end_offset_that_cannot_be_read_says_why(
     lags = {row["partition"]: row["lag"] for row in rows(result, "group_offset")}
     assert lags[0] is None
     assert None not in {lag for partition, lag in lags.items() if partition}
-    assert (result.status, f"no lag: {unlucky}" in result.stderr) == (0, True)
+    assert (result.status, f"no lag: {unlucky}" in result.stderr) == (3, True)
+    assert f"× Input/output error.\n╰─> {unlucky}" in result.stderr
 
 
 def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats.late_classes import dataclass
-from kafkalog.errors import contained
+from kafkalog.errors import ReplacedError, contained
 from kafkalog.io.jit import fast_path
 from kafkalog.log.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.log.columns.budget import logs_to_decode
@@ -143,7 +143,14 @@ def plans_of(target: Target, wanted: Selection, listener: Listener) -> Iterator[
     request = Request(bounds=bounds, isolation=wanted.isolation, internal=True, view=wanted.view)
     for split in living_splits(target, request, present_ms()).splits:
         for part in sound_parts(split, listener):
-            yield plan_within(plan_of_split(part, Losses(part, listener)), wanted)
+            yield plan_within(plan_of_split(part, _Losses(part, listener)), wanted)
+
+
+class _Losses(Losses):
+    """What was deleted of a part; a topic that was created again ends it, as it ends `plan_of`."""
+
+    def replaced(self, _first: int, _end: int | None, error: ReplacedError) -> None:
+        raise error
 
 
 def plan_within(plan: ReadPlan, wanted: Selection) -> ReadPlan:

@@ -38,6 +38,7 @@ from kafkalog.node.recovery import (
     TruncateLog,
     WriteFile,
 )
+from kafkalog.node.recovery.segment_state import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -400,7 +401,7 @@ def _walk(
                 detail = "A batch has a format that no consumer knows."
                 yield make_defect("magic-unknown", segment.log.path, detail, position=position)
             _follow_epochs(one.headers[h.EPOCH].tolist(), found)
-            found.records += int(one.headers[h.COUNT].sum())
+            found.records += count_of(source, one)
             found.producer_id = max(found.producer_id, int(one.headers[h.PRODUCER_ID].max()))
             latest = int(one.headers[h.MAX_TIMESTAMP].max())
             found.last_timestamp = max(found.last_timestamp, latest)

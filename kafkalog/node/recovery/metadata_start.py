@@ -70,7 +70,12 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
         try:
             to_offset = _whole_part(newest)
         except StartRefusedError as error:
-            finding = "batch-crc-mismatch" if isinstance(error, CorruptRecordError) else None
+            # It loads the schemas of the log's records.
+            from kafkalog.node.cluster_image.model import SNAPSHOT_EMPTY
+
+            finding = None if newest.size_bytes else SNAPSHOT_EMPTY
+            if isinstance(error, CorruptRecordError):
+                finding = "batch-crc-mismatch"
             words = f"the newest snapshot is {newest.name.name}: {error.message}"
             return StartedMetadata(refusal=(error.error, words, finding))
     is_emptied = newest is not None and _is_newer(newest, log)

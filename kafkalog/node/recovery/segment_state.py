@@ -14,6 +14,7 @@ from formats.file_names import segment_file
 from kafkalog.io.jit import fast_path
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import scan_batches
+from kafkalog.log.batches.selection import resolved
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.node.recovery.directory import Content, Directory
 from kafkalog.node.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
@@ -31,6 +32,8 @@ from kafkalog.node.recovery.walk import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkalog.log.columns.headers import BatchColumns
 
 
 class SegmentState:
@@ -244,7 +247,7 @@ class SegmentState:
                 index.forget()
 
     def count_records(self, start: int) -> int:
-        """Count the records in the batches from a position on, according to their headers."""
+        """Count the records in the batches from a position on."""
         if self.log.path is None:
             return 0
         with Source(self.log.path) as source:
@@ -313,16 +316,35 @@ def _is_same(content: Content | None, data: bytes) -> bool:
 
 
 def count_records(source: Source, position: int, end: int) -> int:
-    """Count the records in the batches that begin between two positions, by their headers."""
+    """Count the records in the batches that begin between two positions, by their headers.
+
+    Compressed messages of magic 0 and 1 do not say how many there are in them: they are decoded.
+    """
     if not fast_path.is_worth_it(end - position):
         found = scan_batches(source, position, end)
-        return sum(max(batch.count, 0) for batch in found if isinstance(batch, Batch))
-    from kafkalog.log.columns import header_table as h
+        return sum(max(resolved(source, one).count, 0) for one in found if isinstance(one, Batch))
     from kafkalog.log.columns.headers import batch_columns
 
     read = batch_columns(source, Level.QUICK, position=position, end=end)
-    return sum(
-        int(columns.headers[h.COUNT].clip(0).sum())
-        for columns in read
-        if not isinstance(columns, Defect)
-    )
+    return sum(count_of(source, one) for one in read if not isinstance(one, Defect))
+
+
+def count_of(source: Source, columns: BatchColumns) -> int:
+    """Count the records in some batches of a log, as `count_records` does."""
+    from kafkalog.log.columns import header_table as h
+    from kafkalog.log.columns.chunks import is_wrapper
+    from kafkalog.log.columns.headers import batch_columns
+
+    if not is_wrapper(columns.headers).any():
+        return int(columns.headers[h.COUNT].clip(0).sum())
+    start = int(columns.headers[h.POSITION, 0])
+    count = 0
+    for one in batch_columns(source, Level.DEEP, position=start, end=start + columns.size_bytes):
+        if isinstance(one, Defect):
+            continue
+        counts = one.headers[h.COUNT].clip(0)
+        if one.facts is not None:  # of one that cannot be decoded, nothing else is known
+            decoded = is_wrapper(one.headers) & (one.facts[h.FOUND] > 0)
+            counts[decoded] = one.facts[h.FOUND, decoded]
+        count += int(counts.sum())
+    return count

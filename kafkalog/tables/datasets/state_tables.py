@@ -92,6 +92,8 @@ def _commits(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
                 "exact": one.is_exact,
                 "complete": one.is_complete,
             }
+    for error in ends.errors:
+        tables.reader.hear(error)
 
 
 def _microseconds(time_ms: int | None) -> int | None:

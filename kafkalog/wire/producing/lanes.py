@@ -13,7 +13,10 @@ from kafkalog.errors import (
     LimitExceededError,
     ShortageError,
 )
-from kafkalog.model import Defect
+from kafkalog.model import Defect, Isolation, LogView
+from kafkalog.tables.model import Request as Rows
+from kafkalog.tables.model import log_of
+from kafkalog.tables.planning import missing_in
 from kafkalog.wire.producing.messages import pieces_of
 from kafkalog.wire.producing.model import Place, Position, Replayed
 
@@ -59,8 +62,7 @@ class Lane:
         if place is not None:
             self._next_offset, self.done.records_before = place
             limit = None if selection.limit is None else max(selection.limit - place.records, 0)
-            first = max(place.next_offset, selection.from_offset or 0)
-            selection = replace(selection, from_offset=first, limit=limit)
+            selection = replace(selection, limit=limit)
         self._pieces = self._read(selection, advanced, bulk=bulk)
 
     @property
@@ -95,15 +97,24 @@ class Lane:
     def _read(
         self, selection: Selection, advanced: Callable[[int], None], *, bulk: bool
     ) -> Iterator[Piece | Defect]:
-        left = selection.limit
-        for plan in plans_of(self.done.route.target, selection, self._listener):
+        target, left = self.done.route.target, selection.limit
+        start, end = selection.from_offset or 0, selection.to_offset
+        is_all = selection.view == LogView.ALL and selection.isolation == Isolation.LOG
+        if not (target.is_file or is_all):
+            start = max(start, log_of(target, Rows(view=selection.view)).log_start_offset)
+        selection = replace(selection, from_offset=max(start, self._next_offset))
+        for plan in plans_of(target, selection, self._listener):
             if left == 0:
-                return
+                break
+            end = plan.selection.to_offset
             limited = replace(plan, selection=replace(plan.selection, limit=left))
             for piece in pieces_of(limited, advanced, bulk=bulk):
                 yield piece
                 if left is not None and not isinstance(piece, Defect):
                     left -= len(piece.messages) + len(piece.unsendable)
+        # From the start on: a run before this one may have ended before it came here.
+        end = self._next_offset if left == 0 else end
+        yield from missing_in(target, selection.view, start, end)
 
     def count(self, piece: Piece, zeros: int) -> None:
         """Add a piece to what was done; `zeros` of its messages have the timestamp 0."""

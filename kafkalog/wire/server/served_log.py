@@ -32,6 +32,7 @@ from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show_now
 from kafkalog.tables.merged_log import lineage_of
 from kafkalog.tables.merging import Copies, copied_note
+from kafkalog.tables.planning import Target, missing_in
 from kafkalog.wire.server.model import FileRange, OnDamage, Watermark
 from kafkalog.wire.server.open_files import ServedSegment
 
@@ -141,6 +142,7 @@ class ServedLog:
         self._bases = [segment.base_offset for segment in self.log.segments]
         self._stamp = self._stamp_now()
         self.__dict__.pop("_hidden", None)
+        self.__dict__.pop("_lacking", None)
 
     @property
     def path(self) -> str:
@@ -249,6 +251,9 @@ class ServedLog:
             found = self._lent(offset, stop, size) or found
             for defect in self._met:
                 self._report(defect)
+        if found is not None and found[0].segment.base_offset > offset:
+            for defect in self._lacking:  # consumers skip what is missing, and do not notice
+                self._tell(defect)
         if found is None:
             return Slice(b"", None, is_end=True)
         opened, batch, following = found
@@ -501,6 +506,15 @@ class ServedLog:
                 parts.append(rewritten(batch, records, None))
             batch = read_batch(source, batch.end_position, source.size_bytes)
         return b"".join(parts)
+
+    @cached_property
+    def _lacking(self) -> Sequence[Defect]:
+        """The findings about gaps between segments, within what consumers may read."""
+        target = Target(self.log.partition, tuple(self.log.segments), self._directory)
+        bounds = self.log.fetch_bounds(Isolation.READ_UNCOMMITTED)
+        with suppress(DataError):  # a fetch of what cannot be read reports it
+            return missing_in(target, LogView.STARTED, *bounds)
+        return ()
 
     @cached_property
     def _hidden(self) -> tuple[list[AbortedTransaction], list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,6 +190,26 @@ def test_a_topic_created_again_is_searched(tmp_path: Path, begins: bool) -> None
     told = [(one.reference, one.severity) for one in events.heard if isinstance(one, Defect)]
     assert told == ([("deleted-while-reading", Severity.WARNING)] if begins else [])
     assert not [one for one in events.heard if isinstance(one, KafkaLogError)]
+
+
+def test_a_topic_created_again_is_searched_where_it_has_copies(tmp_path: Path) -> None:
+    """With the one warning of a topic with one copy, not one for each part that is gone."""
+    places = [tmp_path / name / "orders-0" for name in ("one", "other")]
+    for place in places:
+        for base in range(3):
+            write_log(place, batch(base, [record()]), name=f"{base:020}")
+        (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {'A' * 21}Q")
+    events = Events()
+    search = Search(open_targets(place.parent for place in places), Selection(), listener=events)
+    found = search.found()
+    first = next(found)
+    for place in places:
+        shutil.rmtree(place)
+        write_log(place, batch(7, [record(0), record(1)]))
+        (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {'B' * 21}A")
+    offsets = [one if isinstance(one, Defect) else one.record.offset for one in (first, *found)]
+    assert offsets == [0, 7, 8]
+    assert [one.reference for one in events.defects] == ["deleted-while-reading"]
 
 
 def test_new_records_are_found_as_they_come(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.answers.logs import Log
 from kafkalog.change.resurrection import Missing, ResurrectOptions, Retention, resurrect
 from kafkalog.errors import RefusedError
 from kafkalog.files import text_files as tf
@@ -469,6 +470,21 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path, kafkalog: A
         for name in ("cluster_id", "directory_id", "dry_run", "data", "how", "next_producer_id"):
             row.pop(name, None)
     assert plan == done
+
+
+@pytest.mark.parametrize("name", ["v0", "v1"])
+def test_records_in_compressed_messages_are_counted(
+    corpus_dir: Path, tmp_path: Path, name: str
+) -> None:
+    """Headers of magic 0 and 1 do not say how many there are."""
+    log_dir = corpus_dir / "kafka-2.8" / name
+    run(log_dir, to=tmp_path / "out")
+    found = rows(tmp_path / "out", "resurrected_partition")
+    counts = {row["path"]: row["records"] for row in found}
+    assert counts == {path: sum(1 for _ in Log(path).records()) for path in counts}
+    assert len(counts) == len(list(log_dir.glob("v*-*")))
+    planned = run(log_dir, to=tmp_path / "plan", dry_run=True)
+    assert planned.records == sum(counts.values())
 
 
 @pytest.mark.parametrize("state", ["delete", "stray", "future"])

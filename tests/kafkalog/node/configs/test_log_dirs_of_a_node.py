@@ -20,6 +20,7 @@ SET = {"cleanup.policy": "compact", "index.interval.bytes": "1"}
 COMMANDS = {
     "verify": "verify {dirs}",
     "dump": "dump-segment {dirs} --topic events",
+    "replay": "replay {dirs} --topic events --dry-run",
     "profile": "profile {dirs} --topic events --engine local",
     "export": "export {dirs} --topic events --engine local --file-format ndjson --to {to}",
 }

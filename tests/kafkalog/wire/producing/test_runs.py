@@ -18,9 +18,11 @@ from kafkalog.errors import (
 from kafkalog.files.log_dir import open_path
 from kafkalog.io.storage import AppendedFile
 from kafkalog.log.batches.selection import Selection
+from kafkalog.log.defects import Events
 from kafkalog.model import End, Isolation, present_ms
 from kafkalog.wire.producing import run
-from kafkalog.wire.producing.model import Position, ReplayListener, Request
+from kafkalog.wire.producing.lanes import Lanes
+from kafkalog.wire.producing.model import Place, Position, ReplayListener, Request
 from kafkalog.wire.producing.offsets import OffsetMap
 from kafkalog.wire.producing.progress import ProgressFile
 from kafkalog.wire.producing.refusals import REFUSED_BEGIN
@@ -174,6 +176,64 @@ def test_a_run_killed_again_and_again_gives_each_record_once(
         for old in wanted[log]:
             following = [places[one] for one in offsets if one >= old]
             assert found.translated(log, old) == (following or [got[-1][0] + 1])[0]
+
+
+@pytest.fixture
+def lacking(tmp_path: Path) -> Path:
+    """A log directory whose log lacks the offsets from 5 to 9 between two segments."""
+    log_dir = tmp_path / "lacking"
+    for first in (0, 10):
+        batches = [batch(first + at, [record()]) for at in range(5)]
+        write_log(log_dir / "orders-0", *batches, name=f"{first:020}")
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
+    return log_dir
+
+
+class _Heard(Events, ReplayListener):
+    """Keeps what it hears."""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_missing"),
+    [
+        ({}, True),
+        ({"to_offset": 11}, True),
+        ({"limit": 6}, True),
+        ({"limit": 5}, False),
+        ({"to_offset": 5}, False),
+        ({"from_offset": 10}, False),
+    ],
+)
+def test_a_gap_in_what_is_wanted_is_a_finding(
+    lacking: Path, wanted: dict[str, Any], is_missing: bool
+) -> None:
+    """A run goes on after it, and says that the cluster does not get all."""
+    heard = _Heard()
+    run.Replay([open_path(str(lacking))], Request(Selection(**wanted)), heard).count()
+    assert [one.reference for one in heard.defects] == ["offsets-missing"] * is_missing
+
+
+def test_a_run_that_goes_on_after_a_gap_reports_it(lacking: Path) -> None:
+    """The run before it was killed, so it had no status."""
+    heard, request = _Heard(), Request()
+    routes = run.Replay([open_path(str(lacking))], request, heard).routes
+    places = {0: Place(next_offset=12, records=7)}
+    lanes = Lanes(routes, request, Position(7, 1, places), heard)
+    for lane, piece in lanes.pieces():
+        lanes.count(lane, piece, 0)
+    assert [one.records for one in lanes.done] == [3]
+    assert [one.reference for one in heard.defects] == ["offsets-missing"]
+
+
+@pytest.mark.parametrize("end", End)
+def test_deleted_records_are_not_replayed(lacking: Path, end: End) -> None:
+    """`kafka-delete-records` raised the log start offset: nor does a gap below it matter."""
+    (lacking / "log-start-offset-checkpoint").write_text("0\n1\norders 0 12\n")
+    heard = _Heard()
+    replay = run.Replay([open_path(str(lacking))], Request(end=end), heard)
+    assert [one.records for one in replay.count().logs] == [3]
+    assert [one.start.known for one in replay.ends()] == [12]
+    assert heard.heard == []
 
 
 def test_a_lost_progress_is_refused(logs: Path, tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from kafkalog.wire.server.catalog import Catalog
 from kafkalog.wire.server.model import OnDamage, Watermark
 from tests.builders import batch, record, write_log
 from tests.conftest import state
+from tests.kafkalog.node.configs.test_metadata_configs import EVENTS, config
+from tests.kafkalog.node.configs.test_metadata_configs import log_dir as write_metadata
+from tests.kafkalog.node.configs.test_metadata_configs import topic as named
 from tests.kafkalog.wire.server.protocol import SECONDS_MAX, Connected, serving
 from tests.kafkalog_cli.test_dump_segment import long_form
 
@@ -323,6 +326,27 @@ def test_damage_stops_or_is_skipped(corpus_dir: Path, tmp_path: Path, flip: int)
         [first, *_] = batches(answer["records"])
         assert first[1:] == found[3][1:]
         assert len(served.heard.defects) == 1
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_gap_is_reported_and_passed(tmp_path: Path, policy: str):
+    """Once, when a fetch comes to it; compaction explains gaps."""
+    set_policy = config("cleanup.policy", policy)
+    write_metadata(tmp_path, [named("events", EVENTS), set_policy])
+    for number in (0, 10, 20):
+        some = [batch(number + at, [record()]) for at in range(10 if number == 10 else 3)]
+        write_log(tmp_path / "events-0", *some, name=f"{number:020}")
+    with (
+        serving(tmp_path, high_watermark=Watermark.END) as served,
+        Connected(served.address) as client,
+    ):
+        for offset, following in ((0, 1), (3, 11), (5, 11), (12, 13)):
+            answer = fetch(client, "events", 0, offset)
+            assert answer["errorCode"] == ErrorCode.NONE
+            [first, *_] = batches(answer["records"])
+            assert first[2] == following
+            expected = ["offsets-missing"] * (policy == "delete" and offset > 0)
+            assert [one.reference for one in served.heard.defects] == expected
 
 
 @pytest.mark.sampled(8)
