@@ -94,9 +94,7 @@ REWRITTEN = {
     ),
     "magic 1": Log((message(0, b"x", time=-7), message(1, b"y"), NEWER), TIMES, True, 1),
     "an old last message without a key": Log(
-        (message(0, b"x"), message(1, b"y"), message(2, None)),
-        EMPTY if RELEASE.keeps_end_of_round else None,
-        newest=0,
+        (message(0, b"x"), message(1, b"y"), message(2, None)), EMPTY, newest=0
     ),
     "a producer without an epoch": Log(
         (batch(0, [record(0, b"a"), record(1, b"b")], producer=(5, -1, 0)), NEWER),
