@@ -187,7 +187,7 @@ def recovery_view(style: Style) -> View[RecoveredPartition]:
 def _tone_of_start(one: RecoveredPartition) -> Tone | None:
     if one.plan.refusal is not None or one.plan.verdict in ("stray", "refuse"):
         return Tone.BAD
-    return Tone.DOUBTFUL if one.plan.verdict == "truncate" else None
+    return Tone.DOUBTFUL if one.plan.verdict in ("hide", "truncate") else None
 
 
 def print_going(plans: Sequence[RecoveryPlan], style: Style) -> None:
