@@ -140,8 +140,9 @@ def next_start_table(report: Report) -> Table:
 
 
 def _acts_of(start: NextStart) -> Sequence[str]:
-    """Return what a start does; if that is nothing, also why it is listed."""
-    return (start.detail, *start.notes) if start.verdict == Verdict.NOTHING else (start.detail,)
+    """Return what a start does; if it changes no file, also why it is listed."""
+    keeps_files = start.verdict in (Verdict.NOTHING, Verdict.HIDE)
+    return (start.detail, *start.notes) if keeps_files else (start.detail,)
 
 
 def assumption_table(report: Report) -> Table:
