@@ -22,7 +22,6 @@ from benchmarks.datasets import Partition, datasets, provide
 from benchmarks.decoders import MEANINGS
 from benchmarks.results import Record, Result, run_key, store
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows
-from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
@@ -167,7 +166,6 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
             prepare=(lambda: partition.copy(work)) if row.is_changing else None,
             tells_seconds=row.tells_seconds,
             tells_figures=row.tells_figures,
-            statuses=(0, NOTHING_TO_DO) if row.may_be_done else (0,),
         )
     finally:
         for place in (work, scratch / "to.out"):  # some rows leave a file there, some a directory

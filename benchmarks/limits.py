@@ -59,7 +59,7 @@ def _maintenance_rows() -> list[Row]:
             ("kafkalog", "compact", *IN_PLACE, *policy), CLEAN_THEIRS, cpus=1, is_changing=True),
         Row(ONE_PROCESSOR, "rebuild-index, 300 MB, 1 processor", data,
             ("kafkalog", "rebuild-index", *IN_PLACE), ("CleanerTimes", "recover", "{copy}"),
-            cpus=1, is_changing=True, may_be_done=True),
+            cpus=1, is_changing=True),
     ]  # fmt: skip
 
 

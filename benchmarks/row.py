@@ -100,7 +100,6 @@ class Row:
         is_changing: the commands change what they are about: each run gets a copy.
         tells_seconds: the commands print the seconds that their work took in the process.
         tells_figures: the commands print all figures: they are of a process that they started.
-        may_be_done: little data needs no work, and the command says so by its status.
     """
 
     table: str
@@ -114,7 +113,6 @@ class Row:
     is_changing: bool = False
     tells_seconds: bool = False
     tells_figures: bool = False
-    may_be_done: bool = False
 
     @property
     def title(self) -> str:

@@ -263,7 +263,6 @@ def maintenance_rows() -> list[Row]:
         Row(
             table, "rebuild-index, 300 MB", data, ("kafkalog", "rebuild-index", *IN_PLACE),
             ("CleanerTimes", "recover", "{copy}"), wanted=(times(3),), is_changing=True,
-            may_be_done=True,
         ),
     ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from formats import topic_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.message_table import messages
-from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
+from kafkalog.errors import INCOMPLETE, INTERNAL_ERROR, NO
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
@@ -21,22 +21,20 @@ if TYPE_CHECKING:
     from kafkalog.model import Reference
 
 EXIT_MEANINGS = {
-    0: "done; nothing to report",
-    1: "done; defects were found, or not what was asked for",
-    2: "usage: a wrong option, path or value",
-    3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's; or Spark "
-    "or a cluster does not answer, or failed; or a disk or store is busy for now",
-    4: "refused: what was to be created exists or cannot be written, or a broker is running on the "
-    "log directory; nothing changed",
-    5: "unsupported: a version, codec or part that is not available",
-    6: "corrupt data stopped the work on an input",
+    0: "done, complete and right; nothing to do; a plan was printed",
+    NO: "the answer is no, and it is sure: nothing matches, a group, topic or id is not there, "
+    "copies differ, `verify` has findings, `--check` has a plan",
+    2: "usage: an option, a value, the name of a command, a path that does not exist",
+    3: "input cannot be read: permission, an I/O error, no file of Kafka's; or Spark, a cluster, a "
+    "disk or a store does not answer; nothing was answered",
+    4: "refused for safety; nothing changed",
+    5: "unsupported: a version or codec, or an extra is missing: the hint installs it",
+    6: "corrupt data stopped the work; nothing changed",
     7: "a limit was hit, such as that of decompressed size, or `--max-requests`; or memory ran out",
-    PARTLY_DONE: "partly done: something was changed or written, and something else failed or was "
-    "refused; the output says what",
-    NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it; "
-    "nothing changed",
-    INTERNAL_ERROR: "kafkalog itself failed (a bug): no verdict, whatever "
-    "was printed; `kafkalog --debug …` shows where",
+    INCOMPLETE: "incomplete: done, but damaged, unreadable or refused parts are left out; each is "
+    "named",
+    INTERNAL_ERROR: "kafkalog itself failed (a bug): no verdict, whatever was printed; `--debug` "
+    "shows where",
     130: "interrupted (Ctrl-C)",
 }
 

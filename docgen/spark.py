@@ -16,7 +16,7 @@ _OPTIONS: Final = {
     "subscribe": "topics, separated by commas, which must exist; without it all but internal ones",
     "internal": "`true`: also internal topics (`false`)",
     "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
-    "view": "`started` (the default): what the next start of a broker would show; `files`: what "
+    "view": "`recovered` (the default): what the next start of a broker would show; `as-is`: what "
     "has a final name; `all`: also leftovers, by the column `state`",
     "end": "`watermark` (the default): records end at the high watermark in "
     "`replication-offset-checkpoint`, else at the end of the log; `log`: always there",

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kafkalog.node.state.model import Groups
     from kafkalog.tables.model import Loss
 
-PARTLY_DONE: Final = 8
-"""Exit status: something was changed or written, and something else failed or was refused."""
-NOTHING_TO_DO: Final = 9
-"""Exit status: a command that writes or audits found nothing to work on."""
+NO: Final = 1
+"""Exit status: the answer is no, and it is sure."""
+INCOMPLETE: Final = 8
+"""Exit status: done, but damaged, unreadable or refused parts are left out; each is named."""
 INTERNAL_ERROR: Final = 70
 """Exit status: kafkalog itself failed, which says nothing about the data."""
 
@@ -131,6 +131,7 @@ class NotFoundError(DataError):
     """The path does not exist."""
 
     reference = "path-not-found"
+    exit_code = 2
 
 
 class UnreadableError(DataError):
@@ -145,6 +146,8 @@ class FileChangedError(UnreadableError):
 
 class GoneError(NotFoundError):
     """A partition is in none of the log directories of its node any more."""
+
+    exit_code = 3
 
 
 class ReplacedError(FileChangedError):
@@ -202,7 +205,7 @@ class PartlyDoneError(RunError):
     """Something was changed or written before something else failed or was refused."""
 
     reference = "partly-done"
-    exit_code = PARTLY_DONE
+    exit_code = INCOMPLETE
 
 
 class UnsupportedError(RunError):

@@ -88,9 +88,9 @@ class Isolation(StrEnum):
 class LogView(StrEnum):
     """Which files of a partition directory readers show."""
 
-    STARTED = "started"
+    RECOVERED = "recovered"
     """What the next start of a broker would show."""
-    FILES = "files"
+    AS_IS = "as-is"
     """The files under their final names."""
     ALL = "all"
     """Also files that await deletion or were never finished."""

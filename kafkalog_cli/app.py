@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from functools import cache
 from typing import Annotated, Any, Final
 
@@ -11,47 +12,64 @@ from typer.core import TyperCommand, TyperGroup
 
 from kafkalog.errors import as_internal_error
 from kafkalog.io.jit.fast_path import require_known_decoder
-
-_EPILOG = (
-    "Exit status: 0 success, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
-    "5 unsupported, 6 corrupt, 7 limit exceeded, 8 partly done, 9 nothing to do, "
-    "70 internal error."
-)
+from kafkalog_cli.option_sets import expanded
+from kafkalog_cli.session import common_options
 
 _KAFKAS_OWN: Final = "kafka-dump-log"
-_COMMANDS: Final = {
-    "ls": "List log directories, partitions, segments or files.",
-    "dump-segment": "Show the content of any file Kafka writes.",
-    "anatomy": "Explain the bytes of a file, field by field.",
-    "lookup-offset": "Find a record by offset or time.",
-    "find": "Find records by key, value, header or producer.",
-    "serve": "Serve log directories to Kafka clients, read-only.",
-    "verify": "Check log directories, partitions or files.",
-    "diff": "Compare copies of partitions.",
-    "du": "Show what uses disk space, and when a disk will be full.",
-    "groups": "Show groups and committed offsets, now or in the past.",
-    "transactions": "Show transactional ids and open transactions.",
-    "metadata": "Show the cluster's metadata, now or in the past.",
-    "where": "Show which partition coordinates a group.",
-    "report": "Write a report about log directories as one HTML page.",
-    "explain": "Explain a finding or an error.",
-    "export": "Write records to Parquet, NDJSON, CSV or Arrow.",
-    "replay": "Produce the records of logs into a live cluster.",
-    "profile": "Count records, bytes and keys per partition and topic.",
-    "sql": "Query logs with SQL.",
-    "salvage": "Copy sound batches, even past damage, into a new log.",
-    "resurrect": "Make a log directory that Kafka can start from.",
-    "recover": "Recover logs as a broker does after an unclean shutdown.",
-    "rebuild-index": "Rebuild indexes from the log.",
-    "simulate-retention": "Show what retention would delete, when and why.",
-    "apply-retention": "Delete the segments that retention would delete.",
-    "undo": "Restore what a run with --backup changed.",
-    "audit-compaction": "Prove that a log was compacted correctly.",
-    "simulate-roll": "Show where segments would end under other configs.",
-    "compact": "Compact partitions as a broker's cleaner does.",
-    _KAFKAS_OWN: "Print what kafka-dump-log.sh prints.",
+PANELS: Final[dict[str, dict[str, str]]] = {
+    "Look": {
+        "ls": "List directories, partitions, segments or files.",
+        "dump-segment": "Show the records, batches or entries of any file.",
+        "anatomy": "Explain the bytes of a file, field by field.",
+        "du": "Show what uses the disk, and when it will be full.",
+    },
+    "Search": {
+        "lookup-offset": "Find a record by offset or time, as a broker does.",
+        "find": "Find records by key, value, field, header or producer.",
+    },
+    "Check": {
+        "verify": "Check everything; predict the broker's next start.",
+        "audit-compaction": "Prove that a log was compacted correctly.",
+        "diff": "Compare copies of partitions.",
+        "explain": "Explain a finding, an error, a config or a field.",
+    },
+    "Answer": {
+        "groups": "Show groups, their offsets and lag, now or in the past.",
+        "transactions": "Show open and hanging transactions.",
+        "where": "Show which partition coordinates a group.",
+        "metadata": "Show topics, configs, brokers, ACLs, now or in the past.",
+        "profile": "Count records, bytes, keys and codecs.",
+        "sql": "Query logs with SQL.",
+        "report": "Write one HTML page about all of this.",
+        "simulate-roll": "Show where segments would end under other configs.",
+    },
+    "Rescue": {
+        "recover": "Do what a broker does after a crash.",
+        "salvage": "Copy what is sound, past any damage.",
+        "resurrect": "Make a log directory that Kafka can start from.",
+        "undo": "Take back what --apply has changed.",
+    },
+    "Change": {
+        "compact": "Compact as a broker's cleaner does.",
+        "simulate-retention": "Show what retention would delete, when and why.",
+        "apply-retention": "Delete the segments that retention would delete.",
+        "rebuild-index": "Rebuild indexes from the log.",
+    },
+    "Move": {
+        "export": "Write records as files or Delta and Iceberg tables.",
+        "replay": "Produce records into a live cluster.",
+    },
+    "Serve": {
+        "serve": "Let any Kafka client read these directories.",
+        _KAFKAS_OWN: "Print what kafka-dump-log.sh prints.",
+    },
 }
-"""Name to summary; `a-b` is the function `a_b` in the module of that name, but for Kafka's own."""
+"""Panel of the help to its commands and their summaries.
+
+`a-b` is the function `a_b` in the module of that name, but for Kafka's own.
+"""
+_COMMANDS: Final = {name: text for panel in PANELS.values() for name, text in panel.items()}
+ALIASES: Final = {"dump": "dump-segment", "lookup": "lookup-offset"}
 
 
 def _version(value: bool) -> None:
@@ -63,33 +81,6 @@ def _version(value: bool) -> None:
 
 
 def _root(
-    context: typer.Context,
-    _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
-    tier_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tier-key",
-            metavar="FILE.pem",
-            help="Private key that decrypts remote segments; repeatable.",
-        ),
-    ] = None,
-    max_requests: Annotated[
-        int | None,
-        typer.Option(
-            "--max-requests",
-            metavar="N",
-            min=0,
-            help="Stop with status 7 rather than send object stores more than N requests.",
-            show_default=False,
-        ),
-    ] = None,
-    rate_limit: Annotated[
-        str | None,
-        typer.Option("--rate-limit", metavar="SIZE", help="Read at most SIZE per second."),
-    ] = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Leave the page cache to a running broker.")
-    ] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -107,20 +98,6 @@ def _root(
     kafkalog simulate-retention /var/lib/kafka       predict deletions
     kafkalog compact /var/lib/kafka                  predict a compaction
     """
-    if rate_limit is not None or no_cache:
-        from kafkalog.io.paths.reading import reading
-        from kafkalog_cli.options import parse_rate
-
-        rate = None if rate_limit is None else parse_rate(rate_limit)
-        context.with_resource(reading(rate_limit=rate, leaves_cache=no_cache, everywhere=True))
-    if max_requests is not None:
-        from kafkalog.io.paths.requests import requests
-
-        requests().allowed = max_requests
-    if tier_key:
-        from kafkalog.io.paths.tier_keys import use_keys
-
-        use_keys(tier_key)
 
 
 def _kafka_dump_log(context: typer.Context) -> int:
@@ -141,6 +118,10 @@ def _kafka_dump_log(context: typer.Context) -> int:
 class _Command(TyperCommand):
     """A command that treats an `EOFError` as an internal error, except at a prompt."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        own = super().get_params(ctx)
+        return [*own, *common_options(own)]
+
     def invoke(self, context: Any) -> Any:
         """Run the command; Typer takes any `EOFError` for Ctrl-D and would exit silently."""
         require_known_decoder()
@@ -160,18 +141,31 @@ class _Command(TyperCommand):
 class _Commands(TyperGroup):
     """The commands, each loaded when it is asked for: most of a short run is loading modules."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        own = super().get_params(ctx)
+        return [*own, *common_options(own)]
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 # Typer's
         return [*_COMMANDS]
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; a path in its place is listed, or shown if it is a file."""
+        word = args[0]
+        if word not in _COMMANDS and word not in ALIASES and os.path.exists(word):
+            args = ["ls" if os.path.isdir(word) else "dump-segment", *args]
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
             self.commands[cmd_name] = _loaded(cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 # Typer's
         """List names and summaries, without loading the commands."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        for panel, commands in PANELS.items():
+            with formatter.section(panel):
+                formatter.write_dl(list(commands.items()))
 
 
 def _loaded(name: str) -> Any:
@@ -185,7 +179,7 @@ def _loaded(name: str) -> Any:
     else:
         module = name.replace("-", "_")
         command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
-        app.command(name=name, cls=_Command, short_help=_COMMANDS[name])(command)
+        app.command(name=name, cls=_Command, short_help=_COMMANDS[name])(expanded(command))
     return typer.main.get_command(app)
 
 
@@ -196,7 +190,6 @@ def command_group() -> Any:
         name="kafkalog",
         cls=_Commands,
         callback=_root,
-        epilog=_EPILOG,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

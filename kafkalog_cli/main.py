@@ -72,7 +72,8 @@ def run(argv: list[str]) -> int:
     `INTERNAL_ERROR`, so that no script takes the output for an answer.
     """
     from kafkalog.errors import (
-        NOTHING_TO_DO,
+        INCOMPLETE,
+        NO,
         CorruptDataError,
         KafkaLogError,
         NotFoundError,
@@ -85,10 +86,10 @@ def run(argv: list[str]) -> int:
     from kafkalog.io.paths.requests import requests_counted
     from kafkalog.io.paths.retry import retrying
     from kafkalog_cli import outcome
+    from kafkalog_cli.session import begin_session
     from kafkalog_cli.standard_streams import OutputError
 
-    # Before parsing, whose errors have tracebacks, too.
-    outcome.shows_tracebacks = "--debug" in argv
+    begin_session(argv)
     try:
         with (
             unread_places() as unread,
@@ -98,10 +99,11 @@ def run(argv: list[str]) -> int:
             retrying(),
         ):
             status = _run_within(requests, argv)
-        # Some reader passed over what it could not read: the answer may lack it, so 0 would be a
-        # lie.
-        if status in (0, NOTHING_TO_DO) and unread:
-            raise unread.error()
+        # Some reader passed over what it could not read: the answer may lack it, so that neither
+        # yes nor no is sure.
+        if status in (0, NO) and unread:
+            outcome.show_error(unread.error())
+            status = INCOMPLETE
     except KafkaLogError as error:
         # What is not found, or seems wrong, may be due to what could not be read.
         if isinstance(error, NotFoundError | CorruptDataError | RefusedError) and unread:
@@ -153,20 +155,20 @@ def _without_library(raised: Exception) -> UnsupportedError | None:
 
 def _run_within(requests: Requests, argv: list[str]) -> int:
     """Run a command line; a refused request is why it failed, whatever it took that for."""
-    from kafkalog.errors import PARTLY_DONE, KafkaLogError
+    from kafkalog.errors import INCOMPLETE, KafkaLogError
     from kafkalog_cli.outcome import show_requests
 
     try:
         status = _run_command(argv)
     except KafkaLogError as error:
         # What was done stays the more important news.
-        if requests.is_exceeded and error.exit_code != PARTLY_DONE:
+        if requests.is_exceeded and error.exit_code != INCOMPLETE:
             raise requests.error() from error
         raise
     finally:
         sys.stdout.flush()
         show_requests(requests)
-    if requests.is_exceeded and status != PARTLY_DONE:
+    if requests.is_exceeded and status != INCOMPLETE:
         raise requests.error()
     return status
 

@@ -1,24 +1,54 @@
-"""Options that several commands share, and the parsing of their values."""
+"""The one vocabulary of the command line: each option is defined here, once.
+
+A command takes the sets whose questions it answers, as parameters (`show: opt.Show`), and options
+of its own; `kafkalog_cli.option_sets` gives each field of a set to Typer as an option. Options of
+all commands are in `kafkalog_cli.session`.
+"""
 
 from __future__ import annotations
 
 import re
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
+from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.wording import utc_text
-from kafkalog.model import End, LogView, Replicas
+from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog_cli.option_sets import OptionSet
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kafkalog.log.batches.selection import Selection
+    from kafkalog.node.configs import ConfigSources
     from kafkalog.node.state.model import Moment
+    from kafkalog_cli.output.objects import Style
+
+WHAT: Final = "What"
+SELECT: Final = "Select"
+BOUNDS: Final = "Bounds"
+DECODE: Final = "Decode"
+SHOW: Final = "Show"
+RUN: Final = "Run"
+CHANGE: Final = "Change"
+CONFIGS: Final = "Configs"
+PANELS: Final = (WHAT, SELECT, BOUNDS, DECODE, SHOW, CONFIGS, RUN, CHANGE)
+"""The headings of options in the help, in their order; an option without one belongs to `What`."""
+
+
+def option(panel: str, *names: str, **more: Any) -> Any:
+    """Return an option of Typer's that the help lists under a panel."""
+    return typer.Option(*names, rich_help_panel=panel, **more)
+
 
 PathsArgument = Annotated[list[str], typer.Argument(
     metavar="PATH...", show_default=False,
@@ -36,7 +66,282 @@ PartitionArgument = Annotated[
     str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
 ]
 
+TopicsOption = Annotated[list[str] | None, option(
+    SELECT, "-t", "--topic", metavar="GLOB",
+    help="Only these topics; !GLOB leaves out; repeatable.",
+)]  # fmt: skip
+PartitionsOption = Annotated[list[str] | None, option(
+    SELECT, "-p", "--partition", metavar="N|A-B", help="Only these partitions; repeatable.",
+)]  # fmt: skip
+InternalOption = Annotated[
+    bool, option(SELECT, "--internal/--no-internal", help="Internal topics, too.")
+]
+FromOffsetOption = Annotated[
+    int | None, option(SELECT, "--from-offset", metavar="N", help="First offset.")
+]
+ToOffsetOption = Annotated[
+    int | None, option(SELECT, "--to-offset", metavar="N", help="Offset to stop before.")
+]
+FromTimeOption = Annotated[
+    str | None, option(SELECT, "--from-time", metavar="TIME", help="Earliest timestamp.")
+]
+ToTimeOption = Annotated[
+    str | None, option(SELECT, "--to-time", metavar="TIME", help="Timestamp to stop before.")
+]
+KeyOption = Annotated[str | None, option(
+    SELECT, "-k", "--key", metavar="TEXT|0xHEX", help="Only records with this key.",
+)]  # fmt: skip
+KeyRegexOption = Annotated[str | None, option(
+    SELECT, "--key-regex", metavar="REGEX", help="Only records whose key matches.",
+)]  # fmt: skip
+ValueRegexOption = Annotated[str | None, option(
+    SELECT, "--value-regex", metavar="REGEX", help="Only records whose value matches.",
+)]  # fmt: skip
+HeaderOption = Annotated[str | None, option(
+    SELECT, "--header", metavar="NAME[=VALUE]", help="Only records with this header.",
+)]  # fmt: skip
+WhereOption = Annotated[str | None, option(
+    SELECT, "--where", metavar="EXPR",
+    help="Only where a CEL condition holds: 'value.cents > 100'.",
+)]  # fmt: skip
+ProducerIdOption = Annotated[int | None, option(
+    SELECT, "--producer-id", metavar="N", help="Only what this producer wrote.",
+)]  # fmt: skip
+LeaderEpochOption = Annotated[int | None, option(
+    SELECT, "--leader-epoch", metavar="N", help="Only what was written in this leader epoch.",
+)]  # fmt: skip
+FromPositionOption = Annotated[int | None, option(
+    SELECT, "--from-position", min=0, metavar="N",
+    help="Byte position to start from in each file; reading starts at the next batch.",
+)]  # fmt: skip
+ViewOption = Annotated[LogView, option(
+    BOUNDS, "--view",
+    help="The log after the next start of a broker; as it lies there; or also leftovers, marked "
+    "in each row.",
+)]  # fmt: skip
+IsolationOption = Annotated[Isolation, option(
+    BOUNDS, "--isolation",
+    help="The whole log; up to the high watermark; or up to the last stable offset, without "
+    "aborted records.",
+)]  # fmt: skip
+HighWatermarkOption = Annotated[str | None, option(
+    BOUNDS, "--high-watermark", metavar="N|end|checkpoint",
+    help="Instead of the one that the broker recorded; end: the log end offset.",
+)]  # fmt: skip
+LogStartOption = Annotated[int | None, option(
+    BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
+)]  # fmt: skip
+ReplicasOption = Annotated[Replicas, option(
+    BOUNDS, "--replicas",
+    help="Of several copies of a partition, each record once: from the best one, or from another "
+    "where that is damaged; or every copy.",
+)]  # fmt: skip
+BytesOption = Annotated[BytesFormat, option(
+    DECODE, "--bytes",
+    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
+    "one form.",
+)]  # fmt: skip
+FormatOption = Annotated[Format, option(SHOW, "-o", "--format", help="Output format.")]
+VerticalOption = Annotated[bool, option(SHOW, "-x", help="Each row as a block, nothing cut.")]
+TemplateOption = Annotated[str | None, option(
+    SHOW, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
+)]  # fmt: skip
+ColumnsOption = Annotated[str | None, option(
+    SHOW, "--columns", metavar="NAME,…", help="Fields to show, in this order; +NAME, -NAME, all.",
+)]  # fmt: skip
+LimitOption = Annotated[int | None, option(
+    SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
+)]  # fmt: skip
+WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
+ConfigOption = Annotated[list[str] | None, option(
+    CONFIGS, "--config", metavar="NAME=VALUE",
+    help="A config by its name in Kafka; overrides all other sources; repeatable.",
+)]  # fmt: skip
+PropertiesOption = Annotated[str | None, option(
+    CONFIGS, "--properties", metavar="FILE", help="A broker's properties file.",
+)]  # fmt: skip
+MetadataDirOption = Annotated[str | None, option(
+    CONFIGS, "--metadata-dir", metavar="LOG_DIR",
+    help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
+)]  # fmt: skip
+AtOption = Annotated[str | None, option(
+    SELECT, "--at", metavar="TIME|P@OFFSET",
+    help="The state at a time, or at an offset of partition P of the internal topic.",
+)]  # fmt: skip
+SinceOption = Annotated[str | None, option(
+    SELECT, "--since", metavar="TIME|P@OFFSET", help="What has changed since then.",
+)]  # fmt: skip
+ThreadsOption = Annotated[int | None, option(
+    RUN, "--threads", metavar="N", min=1, help="Threads; one per processor, at most 8.",
+)]  # fmt: skip
+NoCacheOption = Annotated[
+    bool, option(RUN, "--no-cache", help="Leave the page cache to a running broker.")
+]
+RateLimitOption = Annotated[str | None, option(
+    RUN, "--rate-limit", metavar="SIZE", help="Read at most SIZE per second.",
+)]  # fmt: skip
+SparkOption = Annotated[str | None, option(
+    RUN, "--spark", metavar="URL",
+    help="Run on Spark: local[N], spark://…, yarn, k8s://…, sc://….",
+)]  # fmt: skip
+SparkConfOption = Annotated[list[str] | None, option(
+    RUN, "--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable.",
+)]  # fmt: skip
+FollowOption = Annotated[bool, option(
+    RUN, "--follow", help="Wait for more, until interrupted.",
+)]  # fmt: skip
+ToOption = Annotated[str | None, option(
+    SHOW, "--to", metavar="NEW", help="Write a new file: .parquet, .arrow, .csv, .ndjson, .json.",
+)]  # fmt: skip
+ReplaceOption = Annotated[bool, option(SHOW, "--replace", help="Replace what --to names.")]
+ApplyOption = Annotated[bool, option(CHANGE, "--apply", help="Do it, instead of only planning it.")]
+YesOption = Annotated[bool, option(CHANGE, "-y", "--yes", help="Do not ask.")]
+BackupOption = Annotated[str | None, option(
+    CHANGE, "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",
+)]  # fmt: skip
+CheckOption = Annotated[
+    bool, option(CHANGE, "--check", help="Plan; status 1 if there is something to do.")
+]
+DryRunOption = Annotated[
+    bool, option(CHANGE, "--dry-run", help="Plan, whatever destination is given.")
+]
 
+
+class Partitions(OptionSet):
+    """Which partitions of the paths are meant."""
+
+    topic: TopicsOption = None
+    partition: PartitionsOption = None
+    internal: InternalOption = False
+
+    @property
+    def topics(self) -> Topics | None:
+        """The topics that are meant; None for all."""
+        return None if not self.topic else Topics(self.topic)
+
+    @property
+    def numbers(self) -> PartitionNumbers | None:
+        """The partitions that are meant; None for all. Raises `UsageError`."""
+        return None if not self.partition else PartitionNumbers(self.partition)
+
+
+class AllPartitions(Partitions):
+    """Which partitions are meant, by default also those of internal topics."""
+
+    internal: InternalOption = True
+
+
+class Records(OptionSet):
+    """Which records of a log are meant."""
+
+    from_offset: FromOffsetOption = None
+    to_offset: ToOffsetOption = None
+    from_time: FromTimeOption = None
+    to_time: ToTimeOption = None
+    key: KeyOption = None
+    key_regex: KeyRegexOption = None
+    value_regex: ValueRegexOption = None
+    header: HeaderOption = None
+    where: WhereOption = None
+    producer_id: ProducerIdOption = None
+    leader_epoch: LeaderEpochOption = None
+
+    def selection(self, **more: Any) -> Selection:
+        """Return what is selected, with other facts of `Selection`. Raises `UsageError`."""
+        from kafkalog.log.batches.selection import Selection
+        from kafkalog_cli.session import time_of
+
+        return Selection(
+            from_offset=self.from_offset,
+            to_offset=self.to_offset,
+            from_time=None if self.from_time is None else time_of(self.from_time),
+            to_time=None if self.to_time is None else time_of(self.to_time),
+            key=None if self.key is None else parse_bytes(self.key),
+            key_regex=parse_regex(self.key_regex),
+            value_regex=parse_regex(self.value_regex),
+            header=parse_header(self.header),
+            producer_id=self.producer_id,
+            leader_epoch=self.leader_epoch,
+            **more,
+        )
+
+
+class Bounds(OptionSet):
+    """Which part of a log a reader may see."""
+
+    view: ViewOption = LogView.RECOVERED
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED
+    replicas: ReplicasOption = Replicas.BEST
+
+
+class LogBounds(Bounds):
+    """Which part of a log a reader may see, by default all of it."""
+
+    isolation: IsolationOption = Isolation.LOG
+
+
+class Show(OptionSet):
+    """How rows are shown."""
+
+    format: FormatOption = Format.TABLE
+    vertical: VerticalOption = False
+    template: TemplateOption = None
+    columns: ColumnsOption = None
+    limit: LimitOption = None
+    wrap: WrapOption = False
+
+    def style(self, **more: Any) -> Style:
+        """Return the style of values, with other facts of `Style`."""
+        from kafkalog_cli.output.objects import Style
+        from kafkalog_cli.session import session
+
+        return Style(exact=session().exact, zone=session().zone, **more)
+
+
+class Configs(OptionSet):
+    """Where the configs of topics and brokers come from."""
+
+    config: ConfigOption = None
+    properties: PropertiesOption = None
+    metadata_dir: MetadataDirOption = None
+
+    def sources(self) -> ConfigSources:
+        """Return the sources. Raises `UsageError`."""
+        from kafkalog.node.configs import ConfigSources
+
+        return ConfigSources(
+            parse_configs(self.config), self.properties, metadata_dir=self.metadata_dir
+        )
+
+
+class Reading(OptionSet):
+    """How logs are read in bulk."""
+
+    threads: ThreadsOption = None
+    no_cache: NoCacheOption = False
+    rate_limit: RateLimitOption = None
+
+    def around(self) -> AbstractContextManager[object]:
+        """Return the pace of all reading. Raises `UsageError`."""
+        if self.rate_limit is None and not self.no_cache:
+            return nullcontext()
+        from kafkalog.io.paths.reading import reading
+
+        rate = None if self.rate_limit is None else parse_rate(self.rate_limit)
+        return reading(rate_limit=rate, leaves_cache=self.no_cache, everywhere=True)
+
+
+class Change(OptionSet):
+    """Whether a plan is carried out, and how."""
+
+    apply: ApplyOption = False
+    yes: YesOption = False
+    backup: BackupOption = None
+    check: CheckOption = False
+    dry_run: DryRunOption = False
+
+
+# Of commands that do not take the sets yet.
 class RowsFormat(StrEnum):
     """The format of a listing, or of a file of its rows, the last one."""
 
@@ -47,109 +352,18 @@ class RowsFormat(StrEnum):
     PARQUET = "parquet"
 
 
-TopicsOption = Annotated[list[str] | None, typer.Option(
-    "--topic", metavar="TOPIC", help="Only this topic; repeatable.",
-)]  # fmt: skip
-FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First offset.")]
-ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
-FromTimeOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Earliest timestamp to include.")
-]
-ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stop before.")]
-KeyOption = Annotated[str | None, typer.Option(
-    metavar="TEXT|0xHEX", help="Only records with this key.",
-)]  # fmt: skip
-KeyRegexOption = Annotated[str | None, typer.Option(
-    metavar="REGEX", help="Only records whose key matches.",
-)]  # fmt: skip
-ValueRegexOption = Annotated[str | None, typer.Option(
-    metavar="REGEX", help="Only records whose value matches.",
-)]  # fmt: skip
-HeaderOption = Annotated[str | None, typer.Option(
-    metavar="NAME[=VALUE]", help="Only records with this header.",
-)]  # fmt: skip
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
 ]
-ViewOption = Annotated[LogView, typer.Option(
-    "--view",
-    help="started: the log after the next start of a broker; files: all segments with final "
-    "names; all: also leftovers, marked in each row.",
-)]  # fmt: skip
-EndOption = Annotated[End, typer.Option(
-    "--end",
-    help="Read up to the high watermark that the broker recorded, or to the end of the log.",
-)]  # fmt: skip
-ReplicasOption = Annotated[Replicas, typer.Option(
-    "--replicas",
-    help="Of several copies of a partition, read all, or each record once: from the best "
-    "one, or from another where that is damaged.",
-)]  # fmt: skip
-AnyReplicasOption = Annotated[Replicas | None, typer.Option(
-    "--replicas",
-    help="Of several copies of a partition, read all, or each record once (the default for "
-    "records): from the best one, or from another where that is damaged.",
-)]  # fmt: skip
-InternalOption = Annotated[
-    bool, typer.Option("--internal", help="Include internal topics, such as __consumer_offsets.")
-]
-FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
+EndOption = Annotated[End, typer.Option("--end", help="Up to the high watermark, or the log end.")]
+AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
 RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
-BytesOption = Annotated[BytesFormat, typer.Option(
-    "--bytes",
-    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
-    "one form.",
-)]  # fmt: skip
-ExactOption = Annotated[
-    bool, typer.Option("--exact", help="Show sizes and times as plain numbers.")
-]
-ZoneOption = Annotated[str, typer.Option(
-    "--tz", metavar="ZONE",
-    help="Time zone for tables, and for times given without one, such as Europe/Berlin.",
-)]  # fmt: skip
-NowOption = Annotated[str | None, typer.Option(
-    "--now", metavar="TIME", help="The time that relative times refer to.",
-)]  # fmt: skip
-ConfigOption = Annotated[list[str] | None, typer.Option(
-    "--config", metavar="NAME=VALUE",
-    help="Set a config by its name in Kafka; overrides all other sources; repeatable.",
-)]  # fmt: skip
-PropertiesOption = Annotated[str | None, typer.Option(
-    "--properties", metavar="FILE", help="A broker's properties file.",
-)]  # fmt: skip
-MetadataDirOption = Annotated[str | None, typer.Option(
-    "--metadata-dir", metavar="LOG_DIR",
-    help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
-)]  # fmt: skip
-HighWatermarkOption = Annotated[str | None, typer.Option(
-    "--high-watermark", metavar="N|end",
-    help="Override the checkpointed high watermark; end: the log end offset.",
-)]  # fmt: skip
-LogStartOption = Annotated[int | None, typer.Option(
-    "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.", min=0,
-)]  # fmt: skip
-ExportOption = Annotated[str | None, typer.Option(
-    "--export", metavar="FILE",
-    help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
-)]  # fmt: skip
-ProducerIdOption = Annotated[int | None, typer.Option(
-    metavar="N", help="Only what this producer wrote.",
-)]  # fmt: skip
-LeaderEpochOption = Annotated[int | None, typer.Option(
-    metavar="N", help="Only what was written in this leader epoch.",
-)]  # fmt: skip
-FromPositionOption = Annotated[int | None, typer.Option(
-    min=0, metavar="N",
-    help="Byte position to start from in each file; reading starts at the next batch.",
-)]  # fmt: skip
-InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="Apply the plan instead of only showing it.")
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Apply without asking.")]
-BackupOption = Annotated[str | None, typer.Option(
-    "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",
-)]  # fmt: skip
+ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
+ZoneOption = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone for tables.")]
+NowOption = Annotated[str | None, typer.Option("--now", metavar="TIME", help="What is now.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
+InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Apply the plan.")]
+ExportOption = Annotated[str | None, typer.Option("--export", metavar="FILE", help="A CSV file.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
@@ -307,13 +521,13 @@ def parse_pairs(texts: list[str] | None, option: str, form: str) -> dict[str, st
 
 
 def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
-    """Parse a high watermark: an offset, `end`, or None. Raises `UsageError`."""
-    if text is None:
+    """Parse a high watermark: an offset, `end` or `checkpoint`. Raises `UsageError`."""
+    if text in (None, "checkpoint"):
         return None
     if text == "end":
         return "end"
     if not re.fullmatch("[0-9]{1,19}", text):
-        raise UsageError(f"{text!r} is not a high watermark.", hint="Give N or end.")
+        raise UsageError(f"{text!r} is not a high watermark.", hint="Give N, end or checkpoint.")
     return int(text)
 
 

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, assert_never
 
 from kafkalog.errors import (
+    INCOMPLETE,
     INTERNAL_ERROR,
-    NOTHING_TO_DO,
-    PARTLY_DONE,
+    NO,
     GoneError,
     InternalError,
     KafkaLogError,
@@ -26,6 +26,7 @@ from kafkalog.errors import (
 )
 from kafkalog.io.wording import counted, printable, some_of
 from kafkalog_cli.output.text import painted, tone_of
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Event
     from kafkalog.files.log_dir import FileEntry, PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.files.topics import PartitionNumbers
     from kafkalog.io.paths.requests import Requests
     from kafkalog.model import Defect, LogView, Severity
     from kafkalog.node.outcome import Difference, View
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
 END_HINT: Final = " (--end log includes them)"
 """How to get records above high watermarks, in a note about them."""
 _NUMBERS_MAX: Final = 6  # `some_of` shows one less
-shows_tracebacks = False
-"""Whether errors are shown with a traceback: `--debug`."""
 
 
 def show_error(error: KafkaLogError) -> None:
@@ -54,7 +54,7 @@ def show_error(error: KafkaLogError) -> None:
 
 def show_traceback(error: Exception) -> None:
     """Show the traceback of an exception, with `--debug`."""
-    if shows_tracebacks:
+    if session().shows_tracebacks:
         import traceback
 
         sys.stdout.flush()
@@ -150,11 +150,16 @@ _STATUSES: Final = {
 """The statuses of defects that are about the run, whatever their severity."""
 
 
+_WITHOUT_ANSWER: Final = (7, 6, 5, 4, 3, 2)
+"""The statuses of runs that did nothing, the gravest first."""
+
+
 def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
-    """Return the exit status of a run that hears of an event; of several, the largest counts.
+    """Return the exit status of a run that hears of an event alone.
 
     Args:
-        failing: the severities that are failures; by default all but notes.
+        failing: the severities of defects that are what the run looks for: they make the status 1.
+            Without it a defect is something that the answer leaves out, unless it is a note.
     """
     if isinstance(event, KafkaLogError):
         return event.exit_code
@@ -168,35 +173,69 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
 
     match event:
         case Defect(severity=severity, reference=reference):
-            is_failure = severity != "note" if failing is None else severity in failing
-            return max(int(is_failure), _STATUSES.get(reference, 0))
+            if reference in _STATUSES:
+                return _STATUSES[reference]
+            if failing is not None:
+                return NO if severity in failing else 0
+            return 0 if severity == "note" else INCOMPLETE
         case Difference():
-            return int(event.bytes_hidden > 0)
+            return INCOMPLETE if event.bytes_hidden else 0
         case Groups():
-            return int(not event.is_whole)
+            return 0 if event.is_whole else INCOMPLETE
         case Loss():
-            return 1
+            return INCOMPLETE
         case PartitionOffsets():
             return 0
         case _:
             assert_never(event)
 
 
+def status_of_all(statuses: Collection[int], *, has_answer: bool) -> int:
+    """Return the exit status of a run from those of its parts.
+
+    Args:
+        has_answer: whether something was done, so that a part without an answer is only left out.
+    """
+    if INTERNAL_ERROR in statuses:
+        return INTERNAL_ERROR
+    gravest = next((one for one in _WITHOUT_ANSWER if one in statuses), 0)
+    if gravest and not has_answer:
+        return gravest
+    if gravest or INCOMPLETE in statuses:
+        return INCOMPLETE
+    return NO if NO in statuses else 0
+
+
 class Outcome(Listener):
-    """The exit status so far: the work continues after a bad input, and the worst status counts.
+    """The exit status so far: the work continues after a bad input.
 
     Attributes:
+        has_changed: whether something was written.
         checks_failed: number of our checks that failed.
     """
 
     def __init__(self) -> None:
-        self.status = 0
+        self.has_changed = False
+        self._statuses: set[int] = set()
+        self._opened = 0
+        self._failed: set[str | None] = set()
+        self._within: str | None = None
         self._named: set[str] = set()
         self._noted: set[Note] = set()
         self._differences: dict[str, Difference] = {}
         self._ends: dict[PartitionOffsets, None] = {}
         self.errors: list[KafkaLogError] = []
         self.checks_failed = 0
+
+    @property
+    def status(self) -> int:
+        """The exit status so far.
+
+        What was opened and failed is not done; of what was opened and did not fail, there is an
+        answer.
+        """
+        has_answer = self.has_changed or self._opened > len(self._failed)
+        return status_of_all(self._statuses, has_answer=has_answer)
 
     def open_all(
         self,
@@ -211,17 +250,21 @@ class Outcome(Listener):
             by_names, topics: as in `open_targets`.
         """
         from kafkalog.io.paths.file_system import absolute
-        from kafkalog.node.targets import open_targets
+        from kafkalog.node.targets import open_targets, partitions_of
 
         paths = list(paths)
+        failed = {*self._failed}
         targets = open_targets(paths, hear=self.hear, by_names=by_names, topics=topics)
+        self._failed = failed  # what is not open is not counted as opened
+        self._opened += max(len(targets), sum(1 for _ in partitions_of(targets)))
         self._named.update(map(absolute, [*paths, *(one.path for one in targets)]))
         return targets
 
     def meant(
         self,
         targets: Sequence[Target],
-        topics: Sequence[str] | None,
+        topics: Collection[str] | None,
+        numbers: PartitionNumbers | None = None,
         *,
         internal: bool,
         dead: bool = False,
@@ -248,7 +291,7 @@ class Outcome(Listener):
         for one, error in unlisted_of(logs):
             if topics is None or one.topic in topics:
                 self.hear(error)
-        found, left_out = choose_logs(logs, topics, internal=internal, dead=dead)
+        found, left_out = choose_logs(logs, topics, numbers, internal=internal, dead=dead)
         if left_out:
             what = counted(left_out, "internal partition")
             show_note(f"{what} left out; --internal includes them")
@@ -272,7 +315,8 @@ class Outcome(Listener):
             case KafkaLogError():
                 show_error(event)
                 self.errors.append(event)
-                self.status = max(self.status, status_of(event))
+                self._failed.add(self._within or event.path)
+                self._statuses.add(status_of(event))
             case _:
                 self._hear_of_data(event)
 
@@ -293,7 +337,7 @@ class Outcome(Listener):
                 self._ends[event] = None
             case Loss():
                 show_warning(f"{event.name}: {event.detail}")
-                self.status = max(self.status, status_of(event))
+                self._statuses.add(status_of(event))
             case Groups():
                 _report_groups(self, event)
             case _:
@@ -313,7 +357,16 @@ class Outcome(Listener):
 
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""
-        return contained(path, self.hear)
+        return self._contained(path)
+
+    @contextmanager
+    def _contained(self, path: str) -> Iterator[None]:
+        self._within, outer = path, self._within
+        try:
+            with contained(path, self.hear):
+                yield
+        finally:
+            self._within = outer
 
     def report_failed_checks(self) -> None:
         """Report that checks failed, if any did, even to somebody who ignores the findings."""
@@ -347,14 +400,14 @@ class Outcome(Listener):
             self.differs([shown.difference_so_far], fails=fails)
 
     def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
-        """Warn if views differ from files; reading files with hidden records is a failure.
+        """Warn if views differ from files; with `fails`, records that a view hides are lacking.
 
         That a view waits for a scan which nobody needed is only noted.
         """
         from kafkalog.node.outcome import summary
 
         found = [one for one in differences if one is not None]
-        self.fail_if(fails and any(map(status_of, found)))
+        self.lacks(fails and any(map(status_of, found)))
         if (text := summary(found)) is not None:
             (show_warning if any(one.is_known for one in found) else show_note)(text)
 
@@ -371,28 +424,33 @@ class Outcome(Listener):
         An exceeded limit and a failed check always are.
         """
         self.checks_failed += defect.reference == CHECK_FAILED
-        self.status = max(self.status, status_of(defect, failing))
+        self._statuses.add(status_of(defect, failing))
 
-    def fail_if(self, failing: bool) -> None:
-        """Record status 1 if something counts as a failure."""
-        if failing:
-            self.status = max(self.status, 1)
+    def answers_no(self, is_no: bool = True) -> None:
+        """Record that the answer is no, if it is: status 1 unless something could not be read."""
+        if is_no:
+            self._statuses.add(NO)
 
-    def warn(self, text: str) -> None:
-        """Warn of something that counts as a failure."""
+    def lacks(self, is_lacking: bool = True) -> None:
+        """Record that something is left out, if it is: status 8."""
+        if is_lacking:
+            self._statuses.add(INCOMPLETE)
+
+    def miss(self, text: str) -> None:
+        """Warn that what was asked for is not there: the answer is no."""
         show_warning(text)
-        self.fail_if(True)
+        self.answers_no()
 
-    def of_work(self, *, has_changed: bool, is_concerned: bool) -> int:
-        """Return the exit status of a command that writes or audits.
+    def of_work(self, *, has_changed: bool, check: bool = False, is_concerned: bool = False) -> int:
+        """Return the exit status of a command that writes.
 
         Args:
-            is_concerned: whether there was something to do, done or not.
+            has_changed: whether it has written something.
+            check: whether a plan with something to do makes the status 1: `--check`.
+            is_concerned: whether there is something to do.
         """
-        if self.errors and has_changed:
-            return max(self.status, PARTLY_DONE)
-        if not self.status and not is_concerned:
-            return NOTHING_TO_DO
+        self.has_changed |= has_changed
+        self.answers_no(check and is_concerned)
         return self.status
 
     def defect(self, defect: Defect) -> None:
@@ -424,7 +482,7 @@ def report_gaps(
         show_warning(f"Not all of {topic.name} could be read: partition {numbers}.")
     if undecoded:
         show_warning(f"{counted(undecoded, 'record')} of {topic.name} could not be decoded.")
-    outcome.fail_if(bool(missing or incomplete or undecoded))
+    outcome.lacks(bool(missing or incomplete or undecoded))
 
 
 def _report_groups(outcome: Outcome, found: Groups) -> None:

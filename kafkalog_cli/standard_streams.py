@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE, UnwritableError
+from kafkalog.errors import INCOMPLETE, NO, UnwritableError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -125,9 +125,7 @@ def close_streams(status: int) -> tuple[int, UnwritableError | None]:
 
 def _status_without_output(status: int) -> int:
     """Return the status if the work ended with `status`, but its output was lost."""
-    if status == NOTHING_TO_DO:
-        return UnwritableError.exit_code
-    is_done = status in (0, 1, PARTLY_DONE)
+    is_done = status in (0, NO, INCOMPLETE)
     if is_done and not _streams[0].stops_work:
-        return PARTLY_DONE
+        return INCOMPLETE
     return max(status, UnwritableError.exit_code)

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 
 _ALIKE_MAX: Final = 3
 _SHOWN_MAX: Final = 60
+PEERS: Final = {
+    "cat": "dump-segment", "consume": "dump-segment", "read": "dump-segment",
+    "head": "dump-segment", "tail": "dump-segment",
+    "grep": "find", "search": "find",
+    "check": "verify", "fsck": "verify",
+    "repair": "recover", "fix": "recover",
+    "list": "ls", "topics": "ls",
+    "offsets": "groups", "lag": "groups", "consumer-groups": "groups",
+    "query": "sql",
+    "where": "groups", "audit-compaction": "verify --compaction",
+    "apply-retention": "retention --apply",
+}  # fmt: skip
+"""What other tools call a command, to ours."""
 _WRONG: Final = (
     (re.compile(r"(?P<value>.+) is not a valid int", re.DOTALL), "is not an integer"),
     (re.compile(r"(?P<value>.+) is not a valid float", re.DOTALL), "is not a number"),
@@ -44,6 +57,10 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
     if kind == "UsageError" and hasattr(context.command, "commands"):
         # Of a group, only an unknown command is one.
         word = next(word for word in argv if not word.startswith("-"))
+        if word in PEERS:
+            return UsageError(
+                f"There is no command {_brief(word)!r}.", hint=_in_our_words(word, argv)
+            )
         alike = _did_you_mean(word, context.command.list_commands(context))
         return UsageError(
             f"There is no command {_brief(word)!r}.", hint=f"{alike}{help_} lists the commands."
@@ -51,6 +68,14 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
     if context is None and argv:
         help_ = f"`kafkalog {argv[0]} --help`"
     return UsageError(_sentence(kind, found), hint=f"{help_} shows the usage.")
+
+
+def _in_our_words(word: str, argv: Sequence[str]) -> str:
+    """Return the command line with our command in place of that of another tool."""
+    import shlex
+
+    after = [*argv[argv.index(word) + 1 :]]
+    return f"kafkalog {PEERS[word]} {shlex.join(after)}".rstrip()
 
 
 def _sentence(kind: str, found: Any) -> str:

@@ -68,7 +68,7 @@ class Wanted(TypedDict, total=False):
     data: bool
     sound: bool
     isolation: Isolation | Literal["read_uncommitted", "read_committed", "log"]
-    view: LogView | Literal["started", "files", "all"]
+    view: LogView | Literal["recovered", "as-is", "all"]
 
 
 def open(path: str | os.PathLike[str]) -> LogDir | Log:  # noqa: A001 # as in gzip or tarfile

@@ -181,7 +181,7 @@ def _defect(path: str, error: KafkaLogError) -> Defect:
 
 def list_partitions(
     targets: Iterable[Target],
-    view: LogView = LogView.STARTED,
+    view: LogView = LogView.RECOVERED,
     listener: Listener | None = None,
     views: Callable[[PartitionDir, LogView], View] = show,
 ) -> Iterator[PartitionRow]:
@@ -267,7 +267,7 @@ def _used_bytes(partition: PartitionDir) -> int:
 
 def list_segments(
     targets: Iterable[Target],
-    view: LogView = LogView.STARTED,
+    view: LogView = LogView.RECOVERED,
     listener: Listener | None = None,
 ) -> Iterator[SegmentRow]:
     """Yield a row for each segment of the view, by partition and base offset.

@@ -131,7 +131,7 @@ def _actions(differences: Sequence[Difference]) -> str:
     rest = f"not closed cleanly; {unscanned} that a start scans, and may cut, were not read"
     if not actions:
         return "the next start would not load them" if is_whole else rest
-    hint = "--view files shows the files under final names"
+    hint = "--view as-is shows the files under final names"
     also = "" if is_whole else f"; {rest}"
     return f"the next start would {', and '.join(actions)}; {hint}{also}"
 

@@ -27,6 +27,7 @@ from kafkalog.files.log_dir import (
 )
 from kafkalog.files.log_dir import Target as Target  # noqa: PLC0414 # likewise
 from kafkalog.files.parents import Parent
+from kafkalog.files.topics import Topics, is_meant
 from kafkalog.io.broker_lock import is_broker_running
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kafkalog.errors import Event
+    from kafkalog.files.topics import PartitionNumbers
 
 
 T = TypeVar("T")
@@ -220,9 +222,38 @@ def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
             yield target
 
 
+def selected(
+    targets: Sequence[Target],
+    topics: Collection[str] | None,
+    numbers: PartitionNumbers | None = None,
+    *,
+    internal: bool = True,
+) -> list[Target]:
+    """Return targets with only the partitions that are meant, in whatever state.
+
+    Args:
+        topics: only these topics.
+        numbers: only partitions with these numbers.
+        internal: whether internal topics are meant that are not named.
+    """
+
+    def means(one: PartitionDir) -> bool:
+        is_number = numbers is None or one.partition in numbers
+        return is_number and is_meant(one.topic, topics, internal=internal)
+
+    return [
+        replace(one, partitions=tuple(filter(means, one.partitions)))
+        if isinstance(one, LogDirListing)
+        else one
+        for one in targets
+        if not isinstance(one, PartitionDir) or means(one)
+    ]
+
+
 def choose_logs(
     targets: Sequence[Target],
     topics: Collection[str] | None,
+    numbers: PartitionNumbers | None = None,
     *,
     internal: bool,
     dead: bool,
@@ -235,11 +266,10 @@ def choose_logs(
     Args:
         targets: where they are.
         topics: only these topics, which may be internal.
+        numbers: only partitions with these numbers.
         internal: whether internal topics are meant, too.
         dead: whether directories are meant, too, that await their deletion, are stray or moving.
     """
-    from kafkalog.files.payloads.kinds import payload_kind
-
     logs: list[PartitionDir | FileEntry] = []
     left_out = 0
     for target in targets:
@@ -253,7 +283,9 @@ def choose_logs(
                 continue  # left by a killed run of ours
             if topics is not None and one.topic not in topics:
                 continue
-            if is_named or internal or topics is not None or payload_kind(one.topic) is None:
+            if numbers is not None and one.partition not in numbers:
+                continue
+            if is_meant(one.topic, topics, internal=internal or is_named):
                 logs.append(one)
             else:
                 left_out += 1
@@ -290,7 +322,10 @@ def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> No
     from kafkalog.files.payloads.kinds import payload_kind
 
     topics = set(present)
-    if missing := sorted({*(wanted or ())} - topics):
+    missing = sorted(
+        one for one in wanted or () if not any(topic in Topics([one]) for topic in topics)
+    )
+    if missing:
         known = sorted(topic for topic in topics if payload_kind(topic) is None)
         named = f"Topics are {', '.join(known[:_NAMED_MAX])}"
         raise UsageError(

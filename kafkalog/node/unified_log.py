@@ -116,7 +116,7 @@ class UnifiedLog:
         self.damage: dict[tuple[str, int | None], Defect] = {}
         self.copies: tuple[str, ...] = ()
 
-    def listed_again(self, view: LogView = LogView.STARTED) -> UnifiedLog:
+    def listed_again(self, view: LogView = LogView.RECOVERED) -> UnifiedLog:
         """List the partition again; return its log, same options. Raises as `listed_again`."""
         return self.shown_as(show(listed_again(self.partition), view).partition)
 

@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import FileEntry, PartitionDir
 
 
-def show(partition: PartitionDir, view: LogView = LogView.STARTED, *, lazily: bool = False) -> View:
+def show(
+    partition: PartitionDir, view: LogView = LogView.RECOVERED, *, lazily: bool = False
+) -> View:
     """Return a partition directory in a view. Nothing is written.
 
     With `lazily`, what a start would scan may be left to the `frontier` of the view.
@@ -76,7 +78,7 @@ def _show(partition: PartitionDir, view: LogView, *, lazily: bool = False) -> Vi
         others = tuple(map(_left_over, partition.other_logs))
         return View(partition, partition.segments + others)
     found = None
-    if view == LogView.STARTED:
+    if view == LogView.RECOVERED:
         try:
             found = _start_view(partition, lazily=lazily)
         except CHANGES:
@@ -87,7 +89,7 @@ def _show(partition: PartitionDir, view: LogView, *, lazily: bool = False) -> Vi
 
 
 def show_now(
-    partition: PartitionDir, view: LogView = LogView.STARTED, *, lazily: bool = False
+    partition: PartitionDir, view: LogView = LogView.RECOVERED, *, lazily: bool = False
 ) -> View:
     """Do what `show` does, with a new listing if the files have changed since the last one."""
     return answered(

@@ -134,7 +134,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         SPLIT_SIZE if size is None else size,
         frozenset(topics or ()),
         _member(given, "end", End.WATERMARK),
-        _member(given, "view", LogView.STARTED),
+        _member(given, "view", LogView.RECOVERED),
         assigned,
         pattern,
     )

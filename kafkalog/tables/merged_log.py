@@ -97,7 +97,7 @@ class MergedLog(UnifiedLog):
         )
         self._logs = (main, *logs)
 
-    def listed_again(self, view: LogView = LogView.STARTED) -> MergedLog:
+    def listed_again(self, view: LogView = LogView.RECOVERED) -> MergedLog:
         """List all copies again; return the log, same options. Raises as `list_partition`."""
         main, *copies = (one.listed_again(view).partition for one in self._logs)
         return MergedLog(main, copies, self._plain, to_end=self.given.high_watermark == END)

@@ -204,7 +204,7 @@ class Request:
     split_bytes: int = SPLIT_SIZE
     required_topics: frozenset[str] = frozenset()
     end: End = End.WATERMARK
-    view: LogView = LogView.STARTED
+    view: LogView = LogView.RECOVERED
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None
     gaps_when_read: bool = False
@@ -281,7 +281,7 @@ class Split:
     first_offset: int | None = None
     next_offset: int | None = None
     seen: Claim | None = None
-    view: LogView = LogView.STARTED
+    view: LogView = LogView.RECOVERED
     copies: tuple[str, ...] = ()
     lineages: tuple[tuple[tuple[int, int], ...], ...] = ()
     clean_to: int = 0

@@ -257,8 +257,8 @@ def logs_among(
 ) -> list[Target]:
     """Do what `find_targets` does among what is open; `of_file` makes single files logs."""
     view = request.view
-    if request.table == TableName.DEFECTS and view == LogView.STARTED:
-        view = LogView.FILES  # a start cuts off damage
+    if request.table == TableName.DEFECTS and view == LogView.RECOVERED:
+        view = LogView.AS_IS  # a start cuts off damage
     meant, unlisted = _meant(opened, request, of_file)
     if request.notes_hosting:
         note_hosting(opened, lambda one: _is_wanted(one, request, is_named=False))

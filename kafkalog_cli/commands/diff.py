@@ -30,7 +30,7 @@ def diff(
     every: Annotated[bool, typer.Option(
         "--all", help="Also show partitions whose copies are identical.",
     )] = False,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     form: opt.FormatOption = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     exact: opt.ExactOption = False,

@@ -72,7 +72,7 @@ def dump_segment(
     header: opt.HeaderOption = None,
     control: Annotated[bool, typer.Option("--control", help="Only control records.")] = False,
     read_committed: opt.ReadCommittedOption = False,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     order: Annotated[Order, typer.Option(
@@ -98,7 +98,7 @@ def dump_segment(
     For a log directory, the logs of its topics are shown one after another, or merged by time: each
     log keeps its order. After damage, reading resumes at the next sound batch; the exit status is
     then 1. Records that the next start of a broker would truncate are left out and counted in a
-    warning (status 1); --view files shows them. After a crash, what
+    warning (status 1); --view as-is shows them. After a crash, what
     --limit leaves is noted, not scanned.
 
     \b

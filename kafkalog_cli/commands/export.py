@@ -64,7 +64,7 @@ def export(
     end: opt.EndOption = End.WATERMARK,
     replicas: opt.AnyReplicasOption = None,
     internal: opt.InternalOption = False,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     file_format: Annotated[FileFormat, typer.Option(
         "--file-format", help="Format of the files.",
     )] = FileFormat.PARQUET,

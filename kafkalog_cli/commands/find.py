@@ -65,7 +65,7 @@ def find(
     )] = False,
     read_committed: opt.ReadCommittedOption = False,
     replicas: opt.ReplicasOption = Replicas.BEST,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
     to: Annotated[str | None, typer.Option(
         "--to", metavar="FILE", help="New file to write, for --format parquet.",
@@ -154,7 +154,7 @@ def _require_sense(
         raise UsageError("--history is about one key, and has all of its life.", hint="--key K")
     if follow and (history or last is not None or to is not None):
         raise UsageError("--follow cannot be combined with --history, --last or --to.")
-    if follow and selection.view != LogView.STARTED:
+    if follow and selection.view != LogView.RECOVERED:
         raise UsageError("--follow reads what a broker serves: no --view.")
     if (form == opt.RowsFormat.PARQUET) != (to is not None) or to == "-":
         raise UsageError(

@@ -57,7 +57,7 @@ def lookup_offset(
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     replicas: opt.ReplicasOption = Replicas.BEST,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     explain: Annotated[bool, typer.Option(
         "--explain", help="Show each step and each probe of each search.",
     )] = False,

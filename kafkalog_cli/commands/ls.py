@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,9 +15,9 @@ from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_warning
-from kafkalog_cli.output import listing as show
-from kafkalog_cli.output.objects import Column, Style, View
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output import listing
+from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,13 +38,15 @@ class SortKey(StrEnum):
 
 def ls(
     paths: opt.PathsArgument,
-    segments: Annotated[bool, typer.Option("--segments", help="Show one row per segment.")] = False,
-    files: Annotated[bool, typer.Option("--files", help="Show one row per file.")] = False,
-    view: opt.ViewOption = LogView.STARTED,
-    sort: Annotated[SortKey, typer.Option("--sort", help="Order of the rows.")] = SortKey.NAME,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
+    segments: Annotated[bool, typer.Option("--segments", help="One row per segment.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="One row per file.")] = False,
+    view: opt.ViewOption = LogView.RECOVERED,
+    sort: Annotated[SortKey, opt.option(
+        opt.SHOW, "--sort", help="Order of the rows.",
+    )] = SortKey.NAME,
+    *,
+    partitions: opt.AllPartitions,
+    show: opt.Show,
 ) -> int:  # fmt: skip
     """List log directories, partitions, segments or files, in any state.
 
@@ -53,38 +56,39 @@ def ls(
 
     \b
     kafkalog ls /var/lib/kafka --sort size
-    kafkalog ls --segments /var/lib/kafka/orders-0
-    kafkalog ls --files --format ndjson /var/lib/kafka
+    kafkalog ls /var/lib/kafka/orders-0 --segments
+    kafkalog ls /var/lib/kafka --files -o ndjson
     """
     from kafkalog.files.log_dir import FileEntry
     from kafkalog.node.inventory import list_files, list_log_dirs, list_segments
-    from kafkalog.node.targets import partitions_of
+    from kafkalog.node.targets import partitions_of, selected
 
-    style = Style(exact=exact, zone=opt.parse_zone(tz))
+    style = show.style()
     outcome = Outcome()
     targets = outcome.open_all(paths)
+    targets = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
     stuck: list[PartitionRow] = []
-    columns: View[Any] = show.partition_view(style)
+    columns: View[Any] = listing.partition_view(style)
     each = partial(_by_partition, targets, view, outcome)
     rows: Iterable[Any] = each(_listed_with_dirt)
     if files or any(isinstance(target, FileEntry) for target in targets):
-        columns, rows = show.file_view(style), list_files(targets)
+        columns, rows = listing.file_view(style), list_files(targets)
     elif segments:
-        columns = show.segment_view(style, states=view == LogView.ALL)
+        columns = listing.segment_view(style, states=view == LogView.ALL)
         rows = each(list_segments)
     if sort != SortKey.NAME:
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
         rows = sorted(rows, key=fact, reverse=True)
     if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
         columns = columns.preceded(Column("DIRECTORY", attrgetter("directory"), fold=True))
-    with Writer(columns, form) as writer:
+    with Writer(columns, show.format) as writer:
         for log_dir in list_log_dirs(targets):
-            writer.write_lines(show.log_dir_heading(log_dir))
-            writer.write_object(show.LOG_DIR.row(log_dir))
+            writer.write_lines(listing.log_dir_heading(log_dir))
+            writer.write_object(listing.LOG_DIR.row(log_dir))
             for defect in log_dir.defects:
                 outcome.count(defect)
                 writer.defect(defect)
-        for row in rows:
+        for row in islice(rows, show.limit):
             writer.write(row)
             if getattr(row, "cleaner_stuck", None) is not None:
                 stuck.append(row)
@@ -123,7 +127,7 @@ def _by_partition(
     targets: list[Target],
     view: LogView,
     outcome: Outcome,
-    listing: Callable[..., Iterable[Any]],
+    rows_of: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
     """Yield the rows of each partition; a failure affects only that partition."""
     from kafkalog.node.targets import partitions_of
@@ -131,5 +135,5 @@ def _by_partition(
     for partition in partitions_of(targets):
         found: list[Any] = []
         with outcome.contained(partition.path):
-            found += listing([partition], view, outcome)
+            found += rows_of([partition], view, outcome)
         yield from found

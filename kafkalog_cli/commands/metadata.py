@@ -101,7 +101,7 @@ def metadata(
             since=since,
             defects=outcome.defect,
             progress=progress,
-            shown=lambda partition: outcome.shown(partition, LogView.STARTED),
+            shown=lambda partition: outcome.shown(partition, LogView.RECOVERED),
         )
     _report_gaps(found, outcome, style := Style(exact, zone), says_when=moment is not None)
     shown = _Show(found, form, style, outcome)

@@ -27,7 +27,7 @@ def profile(
     end: opt.EndOption = End.WATERMARK,
     replicas: opt.ReplicasOption = Replicas.BEST,
     internal: opt.InternalOption = False,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     bucket: Annotated[str, typer.Option(
         "--bucket", metavar="DURATION",
         help="Width of a histogram bucket; doubled if there would be too many.",

@@ -81,7 +81,7 @@ def replay(
     value_regex: opt.ValueRegexOption = None,
     header: opt.HeaderOption = None,
     internal: opt.InternalOption = False,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     form: opt.FormatOption = Format.TABLE,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,

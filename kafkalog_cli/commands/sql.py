@@ -41,7 +41,7 @@ def sql(
     end: opt.EndOption = End.WATERMARK,
     replicas: opt.AnyReplicasOption = None,
     internal: opt.InternalOption = False,
-    view: opt.ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.RECOVERED,
     text: Annotated[bool, typer.Option(
         "--text", help="Return keys and values as text (UTF-8) instead of bytes.",
     )] = False,

@@ -285,7 +285,7 @@ def answers(path: Path, questions: list[Any], *, lazily: bool) -> list[Any]:
     partition = open_partition(str(path))
     if not lazily:
         partition = show(partition).partition
-    view = LogView.STARTED if lazily else LogView.FILES
+    view = LogView.RECOVERED if lazily else LogView.AS_IS
     found: list[Any] = []
     try:
         found += [

@@ -154,7 +154,7 @@ REQUESTS = {
     "offsets behind the end": Request(bounds=Bounds(to_offset=SEGMENTS * BATCHES + 1)),
     "times": Request(bounds=Bounds(from_time=BASE_TIME + 60, to_time=BASE_TIME + 99)),
     "times in order": Request(bounds=Bounds(to_time=BASE_TIME + 99, disorder_ms=0)),
-    "files": Request(view=LogView.FILES),
+    "files": Request(view=LogView.AS_IS),
 }
 
 

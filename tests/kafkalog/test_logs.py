@@ -178,10 +178,10 @@ def test_what_a_start_would_cut_off_is_raised_first(tmp_path: Path) -> None:
     made = batch(2, [record()])
     path = killed(tmp_path, batch(0, [record(), record(1)]), made[:-2] + bytes([made[-2] ^ 1, 0]))
     log = kafkalog.Log(path)
-    with pytest.raises(kafkalog.CorruptDataError, match="--view files") as caught:
+    with pytest.raises(kafkalog.CorruptDataError, match="--view as-is") as caught:
         next(log.records())
     assert caught.value.reference == "view-differs"
-    with pytest.raises(kafkalog.CorruptDataError, match="--view files"):
+    with pytest.raises(kafkalog.CorruptDataError, match="--view as-is"):
         log.scan().to_table()
     told: list[Defect] = []
     assert rows_of(log.records, on_defect=told.append) == scanned(log, on_defect=told.append)
@@ -229,7 +229,7 @@ def test_arguments_may_be_text_and_times() -> None:
     assert found == Selection(
         from_time=1704068260000, to_time=1704067461000, key=b"user-1", key_regex=re.compile(b"^u"),
         value_regex=re.compile(b"x"), header=(b"h", "é".encode()),
-        isolation=Isolation.READ_COMMITTED, view=LogView.FILES,
+        isolation=Isolation.READ_COMMITTED, view=LogView.AS_IS,
     )  # fmt: skip
     assert selection_of({"header": "h"}) == Selection(header=(b"h", None))
 

@@ -60,7 +60,7 @@ def test_an_interrupted_swap_is_shown_as_the_broker_completed_it(corpus_dir: Pat
     wanted = rows(states / "interrupted-2-swap-recovered" / INTERRUPTED)
     assert rows(path) == wanted
     assert table_offsets(path, Request()) == [offset for offset, *_ in wanted]
-    assert rows(path, view=LogView.FILES) != wanted
+    assert rows(path, view=LogView.AS_IS) != wanted
     difference = show(open_partition(str(path))).difference
     assert difference is not None
     assert (difference.swapped, difference.replaced, difference.bytes_hidden) == (1, 29, 0)
@@ -84,12 +84,12 @@ def test_what_a_start_cuts_off_is_hidden_and_counted(tmp_path: Path) -> None:
     (defect,) = [row for row in found if isinstance(row, Defect)]
     assert defect.reference == "view-differs"
     assert "3 records" in defect.detail
-    assert "--view files" in defect.detail
+    assert "--view as-is" in defect.detail
     shown = show(open_partition(str(path)))
     assert shown.difference is not None
     assert (shown.difference.cut_at, shown.difference.records_hidden) == (2, 3)
     assert UnifiedLog(shown.partition).log_end_offset == 2
-    everything = list(read_records(str(path), Selection(view=LogView.FILES)))
+    everything = list(read_records(str(path), Selection(view=LogView.AS_IS)))
     assert [row.offset for row in everything if isinstance(row, Record)] == [0, 1, 2, 3, 4]
     assert "batch-crc-mismatch" in {row.reference for row in everything if isinstance(row, Defect)}
     with pytest.warns(UserWarning, match="drop 3 records"):
@@ -190,9 +190,9 @@ def test_rebuilt_transaction_indexes_hide_what_was_aborted(tmp_path: Path) -> No
     """The broker was killed before the entry reached the disk; the marker in the log counts."""
     data = batch(0, [record()], attributes=0x10, producer=(7, 0, 0))
     path = killed(tmp_path, data, batch(1, MARKER, attributes=0x30, producer=(7, 0, -1)))
-    for view in (LogView.STARTED, LogView.FILES):
+    for view in (LogView.RECOVERED, LogView.AS_IS):
         assert rows(path, isolation=Isolation.READ_COMMITTED, view=view) == []
-    assert [offset for offset, *_ in rows(path, view=LogView.FILES)] == [0, 1]
+    assert [offset for offset, *_ in rows(path, view=LogView.AS_IS)] == [0, 1]
     request = Request(isolation=Isolation.READ_COMMITTED)
     assert table_offsets(path, request) == []
 

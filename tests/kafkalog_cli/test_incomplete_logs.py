@@ -120,7 +120,7 @@ def test_a_log_ends_where_the_start_of_a_broker_ends_it(log_dir: Path, kafkalog:
     counted = kafkalog("sql", "--format", "ndjson", COUNT, log_dir)
     assert (json.loads(counted.stdout)["n"], counted.status) == (750, 1)
     assert told in counted.stderr
-    counted = kafkalog("sql", "--format", "ndjson", COUNT, log_dir, "--view", "files")
+    counted = kafkalog("sql", "--format", "ndjson", COUNT, log_dir, "--view", "as-is")
     assert json.loads(counted.stdout)["n"] == 990
     planned = kafkalog("recover", log_dir, "--check", "--format", "ndjson")
     found = [json.loads(line) for line in planned.stdout.splitlines()]
@@ -138,7 +138,7 @@ def test_a_lookup_tells_of_damage_before_its_answer(log_dir: Path, kafkalog: Run
     log.write_bytes(data)
     for path in (log_dir / "orders-0").glob(f"{250:020d}.*index"):
         path.unlink()
-    result = kafkalog("lookup-offset", log_dir / "orders-0", 250, "--view", "files",
+    result = kafkalog("lookup-offset", log_dir / "orders-0", 250, "--view", "as-is",
                       "--format", "ndjson")  # fmt: skip
     assert result.status == 1
     answer = json.loads(result.stdout.splitlines()[-1])
@@ -161,7 +161,7 @@ def test_records_below_the_log_start_are_left_out_or_marked(log_dir: Path, kafka
     assert offsets(found) == list(range(300, 1000))
     counted = kafkalog("sql", "--format", "ndjson", COUNT, log_dir)
     assert (json.loads(counted.stdout)["n"], counted.stderr) == (700, told)
-    assert offsets(kafkalog(*search, "--view", "files")) == offsets(found)
+    assert offsets(kafkalog(*search, "--view", "as-is")) == offsets(found)
     assert offsets(kafkalog(*search, "--view", "all"))[0] == 0
     life = kafkalog("find", log_dir, "--topic", "orders", "--key", "user-8", "--history",
                     "--format", "ndjson")  # fmt: skip

@@ -22,7 +22,7 @@ QUERY = "select partition, count(*) n, max(offset) last from records group by al
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("view", ["started", "files"])
+@pytest.mark.parametrize("view", ["recovered", "as-is"])
 def test_a_call_that_fails_is_told(
     view: str, log_dir: Path, tmp_path: Path, spark: SparkSession,
     kafkalog: Callable[..., Result], tell: Callable[[str], None],

@@ -50,7 +50,7 @@ def follow(
         replicas=search.replicas,
         internal=True,
         end=End.WATERMARK if is_committed else End.LOG,
-        view=LogView.STARTED,
+        view=LogView.RECOVERED,
     )
     tail = Tail([one.path for one in search.targets], request, LossWarnings())
     position = tail.beginning()

@@ -119,7 +119,7 @@ class _Life:
             return
         started = target
         if self._is_served:
-            started = shown_now(target.listed, LogView.STARTED)
+            started = shown_now(target.listed, LogView.RECOVERED)
             yield 0, False, self._read(plan_of(started, selection))
         # Of a file that the next start cuts, only what lies behind the cut is left over; of one
         # that it keeps whole, nothing; of one that it removes, everything.

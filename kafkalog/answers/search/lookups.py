@@ -50,7 +50,7 @@ def look_up(
     questions: Sequence[Question],
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    view: LogView = LogView.STARTED,
+    view: LogView = LogView.RECOVERED,
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
     compares: bool = False,

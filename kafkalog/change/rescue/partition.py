@@ -89,7 +89,7 @@ class PartitionCopy:
         if name is None and partition.state == DirectoryState.DELETE:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
-        self._copies = Copies(copies, LogView.FILES, _lineage(self.log)) if copies else None
+        self._copies = Copies(copies, LogView.AS_IS, _lineage(self.log)) if copies else None
         self._has_gap = False  # between segments, without damage that explains it
         self._directory = directory
         self._tell = tell

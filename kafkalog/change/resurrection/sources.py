@@ -160,7 +160,7 @@ def source_images(
 
 
 def _image(log_dir: LogDirListing, release: Release, *, takes_damage: bool) -> SourceImage:
-    found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.FILES))
+    found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.AS_IS))
     image = found.image
     if image.damage and not takes_damage:
         defect = image.damage[0]

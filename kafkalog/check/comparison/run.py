@@ -77,7 +77,7 @@ class Comparer:
             read.
     """
 
-    view: LogView = LogView.STARTED
+    view: LogView = LogView.RECOVERED
     listener: Listener = field(default_factory=Listener)
     progress: Callable[[int], None] | None = None
     _shown: dict[str, View] = field(default_factory=dict, repr=False)
@@ -327,7 +327,7 @@ def _copies(side: Sequence[Target], topics: Collection[str] | None) -> Copies:
 def diff(
     *paths: str | os.PathLike[str],
     topics: Collection[str] | None = None,
-    view: LogView | str = LogView.STARTED,
+    view: LogView | str = LogView.RECOVERED,
     listener: Listener | None = None,
 ) -> Iterator[Comparison]:
     """Compare the copies of partitions, those of the first path with those of each other path.

@@ -83,7 +83,7 @@ class Selection:
     data: bool = False
     sound: bool = False
     isolation: Isolation = Isolation.LOG
-    view: LogView = LogView.STARTED
+    view: LogView = LogView.RECOVERED
 
     @property
     def read_committed(self) -> bool:

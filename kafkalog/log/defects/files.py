@@ -295,7 +295,7 @@ _BROKERS: Final = (
               "hold others.",
               "It finishes an interrupted swap, and truncates the log at the first error from the "
               "recovery point on.",
-              "`--view files` shows the files with final names, `--view all` also leftovers; "
+              "`--view as-is` shows the files with final names, `--view all` also leftovers; "
               "`kafkalog verify` says what is wrong, `kafkalog salvage` copies what is sound "
               "after it.",
               arises="The broker was killed while it cleaned a log, or before everything was on "

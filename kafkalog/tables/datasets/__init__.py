@@ -31,7 +31,7 @@ def dataset(
     end: End | str = End.WATERMARK,
     replicas: Replicas | str | None = None,
     internal: bool = False,
-    view: LogView | str = LogView.STARTED,
+    view: LogView | str = LogView.RECOVERED,
     text: bool = False,
     disorder_ms: int | None = None,
     threads: int | None = None,
@@ -53,7 +53,7 @@ def dataset(
         replicas: if several paths hold a partition: `all` copies, or the `best`, which is the
             default for records.
         internal: whether to include internal topics, such as `__consumer_offsets`.
-        view: `started`, `files` or `all`.
+        view: `recovered`, `as-is` or `all`.
         text: whether keys and values are text; invalid UTF-8 becomes U+FFFD.
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.

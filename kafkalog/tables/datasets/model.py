@@ -57,7 +57,7 @@ class Tables:
     end: End = End.WATERMARK
     replicas: Replicas | None = None
     internal: bool = False
-    view: LogView = LogView.STARTED
+    view: LogView = LogView.RECOVERED
     text: bool = False
     disorder_ms: int | None = None
     threads: int | None = None

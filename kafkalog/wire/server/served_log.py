@@ -138,7 +138,7 @@ class ServedLog:
         self._copies = None
         if self._paths_of_copies:
             lineage = lineage_of(self.log) or None
-            self._copies = Copies(self._paths_of_copies, LogView.STARTED, lineage)
+            self._copies = Copies(self._paths_of_copies, LogView.RECOVERED, lineage)
         self._bases = [segment.base_offset for segment in self.log.segments]
         self._stamp = self._stamp_now()
         self.__dict__.pop("_hidden", None)
@@ -513,7 +513,7 @@ class ServedLog:
         target = Target(self.log.partition, tuple(self.log.segments), self._directory)
         bounds = self.log.fetch_bounds(Isolation.READ_UNCOMMITTED)
         with suppress(DataError):  # a fetch of what cannot be read reports it
-            return missing_in(target, LogView.STARTED, *bounds)
+            return missing_in(target, LogView.RECOVERED, *bounds)
         return ()
 
     @cached_property
