@@ -5,11 +5,17 @@ from __future__ import annotations
 import inspect
 from contextlib import ExitStack, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+
+
+SAFETY: Final = frozenset(
+    ("apply", "yes", "allow-loss", "to", "into", "backup", "replace", "accept", "append")
+)
+"""Options that only a command line gives: what is changed depends on no file and no variable."""
 
 
 class OptionSet:

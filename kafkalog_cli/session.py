@@ -96,7 +96,21 @@ def _option(
     )  # fmt: skip
 
 
+def _show_brief_help(context: typer.Context, _: typer.CallbackParam, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        import sys
+
+        from kafkalog_cli.help import brief_help
+
+        sys.stdout.write(brief_help(context))
+        context.exit()
+
+
 _COMMON: Final = (
+    TyperOption(
+        param_decls=["-h"], callback=_show_brief_help, expose_value=False, is_eager=True,
+        is_flag=True, help="One screen about the command.", show_default=False,
+    ),
     _option(("--exact",), _setter("exact"), "Plain numbers for sizes and times.", is_flag=True),
     _option(
         ("--tz",), _set_zone, "Time zone of tables, and of times given without one: Europe/Berlin.",
