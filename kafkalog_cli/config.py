@@ -50,19 +50,21 @@ class Config:
         return {name.replace("-", "_"): value for name, value in (found | own).items()}
 
 
-@cache  # of a process
+def files() -> list[str]:
+    """Return the paths of the files; what a later one says comes first."""
+    given = os.environ.get(_VARIABLE)
+    if given is not None:
+        return [given]
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return [_SYSTEM, os.path.join(home, "kafkalog", "config.toml")]
+
+
 def config() -> Config:
     """Read the files of this user and of the system. Raises `UsageError`."""
     given = os.environ.get(_VARIABLE)
-    if given is not None:
-        return _read([given], must_exist=given != os.devnull)
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return _read([_SYSTEM, os.path.join(home, "kafkalog", "config.toml")])
-
-
-def _read(paths: list[str], *, must_exist: bool = False) -> Config:
+    must_exist = given not in (None, os.devnull)
     found = Config()
-    for path in paths:
+    for path in files():
         text = _contents(path, must_exist=must_exist)
         if text is not None:
             _add(found, _parsed(text, path), path)

@@ -92,7 +92,7 @@ def full_help(context: Any) -> str:
     for panel, options in _panels(command).items():
         lines += ["", panel]
         for one in options:
-            lines += _described(one)
+            lines += described(one)
     lines.append("")
     lines += _labelled("Common", "  ".join(_names(one) for one in _common(command, context)))
     lines += ["", *_labelled("Status", _STATUSES[panel_of(command.name)])]
@@ -173,7 +173,7 @@ def _value(parameter: Any) -> str:
     return "|".join(map(str, choices)) if choices else "VALUE"
 
 
-def _described(parameter: Any) -> Iterator[str]:
+def described(parameter: Any) -> Iterator[str]:
     """Yield the lines of an option: its names and value, its meaning and default."""
     value = _value(parameter)
     names = ", ".join(parameter.opts) + ("" if not value else f" {value}")

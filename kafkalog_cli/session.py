@@ -23,7 +23,6 @@ class Session:
         zone: time zone of tables, and of times given without one.
         now: the time that relative times refer to, as given; None for the clock.
         is_quiet: whether only results and errors are shown.
-        is_verbose: whether assumptions and sources are shown, too.
         shows_tracebacks: whether errors are shown with a traceback.
     """
 
@@ -31,7 +30,6 @@ class Session:
     zone: tzinfo = field(default=UTC)
     now: str | None = None
     is_quiet: bool = False
-    is_verbose: bool = False
     shows_tracebacks: bool = False
 
 
@@ -129,9 +127,6 @@ _COMMON: Final = (
         multiple=True, metavar="FILE.pem",
     ),
     _option(("-q", "--quiet"), _setter("is_quiet"), "Only results and errors.", is_flag=True),
-    _option(
-        ("-v", "--verbose"), _setter("is_verbose"), "Also assumptions and sources.", is_flag=True
-    ),
     _option(("--debug",), _setter("shows_tracebacks"), "Tracebacks of errors.", is_flag=True),
 )  # fmt: skip
 
