@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -21,7 +20,6 @@ _SIZE_MAX: Final = 1 << 20
 _PLACE: Final = re.compile(r"@[A-Za-z][\w.-]*")
 
 
-@dataclass(frozen=True)
 class Config:
     """What config files say.
 
@@ -32,10 +30,11 @@ class Config:
         origins: the file that each default comes from; the name is `defaults.tz`, say.
     """
 
-    defaults: dict[str, Any] = field(default_factory=dict)
-    commands: dict[str, dict[str, Any]] = field(default_factory=dict)
-    places: dict[str, dict[str, Any]] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.defaults: dict[str, Any] = {}
+        self.commands: dict[str, dict[str, Any]] = {}
+        self.places: dict[str, dict[str, Any]] = {}
+        self.origins: dict[str, str] = {}
 
     def defaults_of(self, command: str, names: Iterable[str]) -> dict[str, Any]:
         """Return the defaults of the options that a command has, as it calls them.
@@ -151,7 +150,7 @@ def _unknown(name: str, names: Iterable[str], path: str | None = None) -> UsageE
 def vocabulary() -> frozenset[str]:
     """Return the long names of the options that several commands share."""
     from kafkalog_cli import options
-    from kafkalog_cli.session import common_options
+    from kafkalog_cli.common_options import common_options
 
     shared = [
         name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_cli.options import PANELS, WHAT
+from kafkalog_cli.option_sets import PANELS, WHAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

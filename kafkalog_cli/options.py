@@ -2,7 +2,7 @@
 
 A command takes the sets whose questions it answers, as parameters (`show: opt.Show`), and options
 of its own; `kafkalog_cli.option_sets` gives each field of a set to Typer as an option. Options of
-all commands are in `kafkalog_cli.session`.
+all commands are in `kafkalog_cli.common_options`.
 """
 
 from __future__ import annotations
@@ -12,37 +12,27 @@ import time
 from contextlib import nullcontext
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.wording import utc_text
 from kafkalog.model import End, Isolation, LogView, Replicas
-from kafkalog_cli.option_sets import OptionSet
+from kafkalog_cli.completion import partition_numbers, topic_names
+from kafkalog_cli.option_sets import BOUNDS, CHANGE, CONFIGS, DECODE, RUN, SELECT, SHOW, OptionSet
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.output.objects import Style
-
-WHAT: Final = "What"
-SELECT: Final = "Select"
-BOUNDS: Final = "Bounds"
-DECODE: Final = "Decode"
-SHOW: Final = "Show"
-RUN: Final = "Run"
-CHANGE: Final = "Change"
-CONFIGS: Final = "Configs"
-PANELS: Final = (WHAT, SELECT, BOUNDS, DECODE, SHOW, CONFIGS, RUN, CHANGE)
-"""The headings of options in the help, in their order; an option without one belongs to `What`."""
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -68,10 +58,11 @@ PartitionArgument = Annotated[
 
 TopicsOption = Annotated[list[str] | None, option(
     SELECT, "-t", "--topic", metavar="GLOB",
-    help="Only these topics; !GLOB leaves out; repeatable.",
+    help="Only these topics; !GLOB leaves out; repeatable.", autocompletion=topic_names,
 )]  # fmt: skip
 PartitionsOption = Annotated[list[str] | None, option(
     SELECT, "-p", "--partition", metavar="N|A-B", help="Only these partitions; repeatable.",
+    autocompletion=partition_numbers,
 )]  # fmt: skip
 InternalOption = Annotated[
     bool, option(SELECT, "--internal/--no-internal", help="Internal topics, too.")
@@ -217,11 +208,15 @@ class Partitions(OptionSet):
     @property
     def topics(self) -> Topics | None:
         """The topics that are meant; None for all."""
+        from kafkalog.files.topics import Topics
+
         return None if not self.topic else Topics(self.topic)
 
     @property
     def numbers(self) -> PartitionNumbers | None:
         """The partitions that are meant; None for all. Raises `UsageError`."""
+        from kafkalog.files.topics import PartitionNumbers
+
         return None if not self.partition else PartitionNumbers(self.partition)
 
 

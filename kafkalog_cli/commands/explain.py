@@ -9,6 +9,7 @@ import typer
 
 from kafkalog_cli.options import FormatOption
 from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.pager import start_pager
 
 
 def _completed(incomplete: str) -> list[str]:
@@ -45,6 +46,7 @@ def explain(
     )
     from kafkalog_cli.output.rules import RULES, config_lines
 
+    start_pager()
     if form != Format.TABLE or not references:
         found = [explanation_of(name) for name in references or ()] or all_explanations()
         write_all(found, explanation_view(), form)

@@ -69,8 +69,8 @@ def _statuses() -> Iterator[str]:
 
 
 def _options() -> Iterator[str]:
+    from kafkalog_cli.common_options import common_options
     from kafkalog_cli.help import described
-    from kafkalog_cli.session import common_options
 
     for option in common_options():
         yield from described(option)
