@@ -30,7 +30,6 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     },
     "Check": {
         "verify": "Check everything; predict the broker's next start.",
-        "audit-compaction": "Prove that a log was compacted correctly.",
         "diff": "Compare copies of partitions.",
         "explain": "Explain a finding, an error, a config or a field.",
     },

@@ -19,9 +19,19 @@ import typer
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import utc_text
-from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog.model import End, Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
-from kafkalog_cli.option_sets import BOUNDS, CHANGE, CONFIGS, DECODE, RUN, SELECT, SHOW, OptionSet
+from kafkalog_cli.option_sets import (
+    BOUNDS,
+    CHANGE,
+    CHECK,
+    CONFIGS,
+    DECODE,
+    RUN,
+    SELECT,
+    SHOW,
+    OptionSet,
+)
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -144,6 +154,31 @@ LimitOption = Annotated[int | None, option(
     SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
 WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
+FirstDirtyOption = Annotated[int | None, option(
+    BOUNDS, "--first-dirty-offset", metavar="N", min=0,
+    help="Start of the part that is not compacted; overrides the checkpoint.",
+)]  # fmt: skip
+
+
+class FailOn(StrEnum):
+    """The severity of findings that make the status 1, and worse ones."""
+
+    DAMAGE = "damage"
+    INDEX = "index"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+    @property
+    def severities(self) -> list[Severity]:
+        """The severities, the worst first."""
+        worst_first = list(Severity)
+        return [] if self == FailOn.NEVER else worst_first[: worst_first.index(Severity(self)) + 1]
+
+
+FailOnOption = Annotated[FailOn, option(
+    CHECK, "--fail-on", help="Status 1 for findings of this severity or worse.",
+)]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
     help="A config by its name in Kafka; overrides all other sources; repeatable.",
@@ -275,10 +310,9 @@ class LogBounds(Bounds):
     isolation: IsolationOption = Isolation.LOG
 
 
-class Show(OptionSet):
-    """How rows are shown."""
+class Rows(OptionSet):
+    """How rows are shown, of a command with formats of its own."""
 
-    format: FormatOption = Format.TABLE
     vertical: VerticalOption = False
     template: TemplateOption = None
     columns: ColumnsOption = None
@@ -291,6 +325,12 @@ class Show(OptionSet):
         from kafkalog_cli.session import session
 
         return Style(exact=session().exact, zone=session().zone, **more)
+
+
+class Show(Rows):
+    """How rows are shown."""
+
+    format: FormatOption = Format.TABLE
 
 
 class Configs(OptionSet):
