@@ -1,4 +1,4 @@
-"""The output of `compact` and `verify --compaction`: what happens to each partition, and findings."""
+"""The output of `compact` and `verify --compaction`: what becomes of partitions, and findings."""
 
 from __future__ import annotations
 

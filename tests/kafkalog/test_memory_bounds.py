@@ -118,7 +118,8 @@ COMMANDS = {
     "`recover` in place": ("recover", "--in-place", "--yes", "--from", "start", "{partition}"),
     "`explain`": ("explain", "limit-exceeded"),
     "`verify --compaction`": (
-        "verify", "--compaction", "--cleaner-offset", "1", "--original", "{partition}", "{partition}",
+        "verify", "--compaction", "--cleaner-offset", "1", "--original", "{partition}",
+        "{partition}",
     ),
     "`salvage`": ("salvage", "--to", "{to}", "{partition}"),
     "`recover`": ("recover", "--from", "start", "{partition}"),
