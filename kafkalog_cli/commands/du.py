@@ -85,7 +85,7 @@ def _write(
 ) -> None:
     from kafkalog_cli.output import disk_usage as show
 
-    places = {share.directory for share in report.shares}
+    places = {share.log_dir for share in report.shares}
     view = show.share_view(
         style,
         by,
