@@ -251,7 +251,7 @@ def _verify(run: Verification) -> object:
 def _size(done: Compaction | KafkaLogError) -> int:
     if isinstance(done, KafkaLogError):
         raise done
-    return done.bytes_after
+    return done.after_bytes
 
 
 def _fail(_: object, error: Exception) -> None:

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 _ATTRIBUTE: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
 _NAMES: Final = {
-    "size_bytes": "size",
     "target": "to",
     "crc": "crc32c",
-    "crc_copied": "crc32c_copied",
+    "crc_copied": "copy_crc32c",
 }
 
 

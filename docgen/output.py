@@ -108,8 +108,9 @@ OBJECT_TYPES = {
 } | manifests.object_types()  # fmt: skip
 """Every object type that the commands print, by name."""
 # Fixed in the examples: these depend on when, where and how fast the commands run.
-_FIXED = {"mtime_ms": 1704067449000, "extents": 1, "disk_bytes": 65536, "used_bytes": 131072,
-          "free_bytes": 1073610752, "full_at": 1792846800000, "own_bytes": 57344}  # fmt: skip
+_FIXED = {"modified_timestamp": 1704067449000, "extents": 1, "disk_bytes": 65536,
+          "used_bytes": 131072, "free_bytes": 1073610752, "full_timestamp": 1792846800000,
+          "own_bytes": 57344}  # fmt: skip
 _JSON_TYPES = {
     int: "integer",
     float: "number",
@@ -151,7 +152,11 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
         [run] = rows_of(f"undo --list {backup}")
     if problems := [*mistakes(row), *mistakes(run)]:
         raise AssertionError("; ".join(problems))
-    known = {"backup": "/backups/retention", "log_dir": "/var/lib/kafka", "begun": 1704067950000}
+    known = {
+        "backup": "/backups/retention",
+        "log_dir": "/var/lib/kafka",
+        "start_timestamp": 1704067950000,
+    }
     return {
         "undo": row | {"path": "/var/lib/kafka/orders-0"},
         "recorded_run": run | known,
@@ -211,7 +216,7 @@ def _report_row() -> dict[str, Any]:
         [row] = rows_of(f"report {LOG_DIR} --to {place}/page.html --now 2026-11-22T00:00:00Z")
     if problems := mistakes(row):
         raise AssertionError("; ".join(problems))
-    return row | {"path": "report.html", "size": 1_700_000}  # it depends on the libraries
+    return row | {"path": "report.html", "size_bytes": 1_700_000}  # it depends on the libraries
 
 
 def _group_member() -> dict[str, Any]:

@@ -20,7 +20,7 @@ def main(partition_dir: str, time: str) -> None:
         return
     total = sum(segment.log.size_bytes for segment in log.segments)
     print(f"offset {found.offset}: {(found.record.value or b'').decode()}")
-    print(f"{found.bytes_read} of {total} bytes read")
+    print(f"{found.read_bytes} of {total} bytes read")
     for step in found.steps:
         print(f"  {step.action}: {step.detail}")
 

@@ -170,13 +170,13 @@ class Batch:
     magic: int
     attributes: int
     crc: int
-    partition_leader_epoch: int
+    leader_epoch: int
     base_timestamp: int
     max_timestamp: int
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    records: int
     crc_valid: bool | None = None
     header_defect: Defect | None = None
     low: int | None = field(default=None, compare=False)
@@ -234,7 +234,7 @@ class Batch:
         return self.magic >= 2 and bool(self.attributes & c.CONTROL_MASK)
 
     @property
-    def delete_horizon_ms(self) -> int | None:
+    def delete_horizon_timestamp(self) -> int | None:
         """When the cleaner may drop tombstones and markers of the batch, None if not set."""
         if self.magic >= 2 and self.attributes & c.DELETE_HORIZON_MASK:
             return self.base_timestamp
@@ -349,7 +349,7 @@ class CheckpointEntry:
 class EpochEntry:
     """One line of a leader-epoch-checkpoint."""
 
-    epoch: int
+    leader_epoch: int
     start_offset: int
 
 

@@ -331,7 +331,7 @@ def leftovers_of_partitions(
         return
     for partition in partitions:
         for segment in partition.directory.segments:
-            late = segment.log.mtime_ms - mark.mtime_ms
+            late = segment.log.modified_timestamp - mark.modified_timestamp
             if late > _LATE_MS:
                 detail = f"The file was changed {late // 1000} s after the clean shutdown."
                 yield make_defect("changed-after-shutdown", segment.log.path, detail)

@@ -340,12 +340,12 @@ def _broker_epoch(path: str, image: ClusterImage, node_id: int) -> Iterator[Defe
 
 def _latest_epoch(partition: CheckedPartition, known: int | None) -> Iterator[Defect]:
     entries = partition.log.leader_epochs
-    if known is not None and entries and entries[-1].epoch > known:
+    if known is not None and entries and entries[-1].leader_epoch > known:
         yield make_defect(
             "leader-epoch-beyond-metadata",
             partition.directory.place_of(file_names.LEADER_EPOCHS),
-            f"The last leader epoch is {entries[-1].epoch}, the cluster's metadata has reached "
-            f"{known}.",
+            f"The last leader epoch is {entries[-1].leader_epoch}, the cluster's metadata has "
+            f"reached {known}.",
             offset=entries[-1].start_offset,
         )
 

@@ -113,8 +113,8 @@ class EpochsMatchFile(PartitionCheck):
     @cached_property
     def _is_ascending(self) -> bool:
         entries = self._entries or ()
-        return all(min(one.epoch, one.start_offset) >= 0 for one in entries) and all(
-            one.epoch < other.epoch and one.start_offset < other.start_offset
+        return all(min(one.leader_epoch, one.start_offset) >= 0 for one in entries) and all(
+            one.leader_epoch < other.leader_epoch and one.start_offset < other.start_offset
             for one, other in pairwise(entries)
         )
 
@@ -240,17 +240,18 @@ class EpochsMatchFile(PartitionCheck):
         before: EpochEntry | None = None
         for number, entry in enumerate(entries):
             wrong = None
-            if entry.epoch < 0 or entry.start_offset < 0:
+            if entry.leader_epoch < 0 or entry.start_offset < 0:
                 wrong = "is negative"
             elif before and not (
-                entry.epoch > before.epoch and entry.start_offset > before.start_offset
+                entry.leader_epoch > before.leader_epoch
+                and entry.start_offset > before.start_offset
             ):
-                wrong = f"follows epoch {before.epoch} from offset {before.start_offset}"
+                wrong = f"follows epoch {before.leader_epoch} from offset {before.start_offset}"
             if wrong:
                 yield make_defect(
                     "leader-epochs-invalid",
                     self._path,
-                    f"Entry {number} (epoch {entry.epoch} from offset {entry.start_offset}) "
+                    f"Entry {number} (epoch {entry.leader_epoch} from offset {entry.start_offset}) "
                     f"{wrong}.",
                     offset=entry.start_offset,
                 )
@@ -296,15 +297,17 @@ class EpochsMatchFile(PartitionCheck):
                 continue
             entry = entries[max(first, last, 0)]
             if self._is_odd(number):
-                said = f"leader-epoch-checkpoint has epoch {entries[max(first, 0)].epoch} there"
+                said = (
+                    f"leader-epoch-checkpoint has epoch {entries[max(first, 0)].leader_epoch} there"
+                )
                 yield self._batch_defect(run, said)
             elif last not in told:
                 told |= {first, last}
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file; "
-                    f"{counted(run.count, 'batch')} from {run.first} to {run.last} "
+                    f"Epoch {entry.leader_epoch} starts at offset {entry.start_offset} in the "
+                    f"file; {counted(run.count, 'batch')} from {run.first} to {run.last} "
                     f"{'has' if run.count == 1 else 'have'} epoch {run.epoch}.",
                     offset=run.first,
                 )
@@ -315,16 +318,16 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file, "
-                    f"inside the batch at offset {base_offset}.",
+                    f"Epoch {entry.leader_epoch} starts at offset {entry.start_offset} in the "
+                    f"file, inside the batch at offset {base_offset}.",
                     offset=entry.start_offset,
                 )
 
     def _agrees(self, entries: Sequence[EpochEntry], run: _Run, first: int, last: int) -> bool:
         """Return whether the file agrees with a run; before its first entry it states nothing."""
         if last < 0:
-            return 0 <= run.epoch <= entries[0].epoch
-        return max(first, 0) == last and run.epoch == entries[last].epoch
+            return 0 <= run.epoch <= entries[0].leader_epoch
+        return max(first, 0) == last and run.epoch == entries[last].leader_epoch
 
     def _is_odd(self, number: int) -> bool:
         """Return whether the run is wrong rather than the file."""
@@ -351,8 +354,8 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epoch-beyond-log",
                     self._path,
-                    f"Epoch {entry.epoch} starts at offset {entry.start_offset}, the log ends at "
-                    f"{end}.",
+                    f"Epoch {entry.leader_epoch} starts at offset {entry.start_offset}, the log "
+                    f"ends at {end}.",
                     offset=entry.start_offset,
                 )
                 return
@@ -365,8 +368,8 @@ class EpochsMatchFile(PartitionCheck):
             yield make_defect(
                 "leader-epochs-start-elsewhere",
                 self._path,
-                f"The first entry (epoch {first.epoch}) starts at offset {first.start_offset}, the "
-                f"log at {start}.",
+                f"The first entry (epoch {first.leader_epoch}) starts at "
+                f"offset {first.start_offset}, the log at {start}.",
                 offset=first.start_offset,
             )
 

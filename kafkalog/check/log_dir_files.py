@@ -98,7 +98,9 @@ def _offset_checkpoint(path: str) -> int | None:
 
 
 def _leader_epochs(path: str) -> int | None:
-    return _checkpoint(path, [f"{e.epoch} {e.start_offset}" for e in read_leader_epochs(path)])
+    return _checkpoint(
+        path, [f"{e.leader_epoch} {e.start_offset}" for e in read_leader_epochs(path)]
+    )
 
 
 def _checkpoint(path: str, lines: list[str]) -> int | None:

@@ -207,7 +207,7 @@ def _is_restless(seen: object) -> bool:
     # Without `.lock` no broker has the directory open.
     if not isinstance(seen, SeenPartition) or not seen.has_lock:
         return False
-    changed_ms = max((entry.mtime_ms for entry in seen.directory.files), default=0)
+    changed_ms = max((entry.modified_timestamp for entry in seen.directory.files), default=0)
     # `abs`: the clock of a file server may be ahead of this one.
     return abs(time() * 1000 - changed_ms) < _RESTLESS_MS
 
@@ -235,5 +235,5 @@ def _place(defect: Defect, files: dict[str, FileEntry]) -> Place:
     file = files.get(defect.path)
     identity: tuple[int, ...] = () if file is None else (file.inode,)
     if file is not None and defect.reference == "file-unreadable":
-        identity += (file.size_bytes, file.mtime_ms)  # inode numbers are reused
+        identity += (file.size_bytes, file.modified_timestamp)  # inode numbers are reused
     return defect.reference, defect.path, identity, defect.position, defect.offset

@@ -134,6 +134,6 @@ def unexplained(
     """
     if start.verdict == Verdict.REFUSE:
         yield make_defect("start-refused", start.path, start.detail)
-    elif start.records_lost and directory_state != DirectoryState.DELETE:
+    elif start.lost_records and directory_state != DirectoryState.DELETE:
         detail = f"The next start would {start.detail}."
         yield make_defect("start-loses-records", start.path, detail, offset=start.truncate_to)

@@ -318,7 +318,7 @@ def truncation_offset(
     Source: `AbstractFetcherThread.getOffsetTruncationState` and KIP-279; the follower asks for the
     end of its latest epoch, and again for the one before as long as it does not know the answer's.
     """
-    asked = follower[-1].epoch if follower else None
+    asked = follower[-1].leader_epoch if follower else None
     while asked is not None:
         answer = epoch_end(leader, leader_end, asked)
         if answer is None:

@@ -46,7 +46,7 @@ class _Checked:
     """A log file as it was at its last check, and the time (ms) of the last check per level."""
 
     size_bytes: int
-    mtime_ms: int
+    modified_timestamp: int
     when: dict[Level, int] = field(default_factory=dict)
 
 
@@ -76,14 +76,20 @@ class History:
     def is_checked(self, log: FileEntry, level: Level, since_ms: int) -> bool:
         """Return whether the file, as it is now, was checked at the level since then."""
         known = self._files.get(_key(log.path))
-        if known is None or (known.size_bytes, known.mtime_ms) != (log.size_bytes, log.mtime_ms):
+        if known is None or (known.size_bytes, known.modified_timestamp) != (
+            log.size_bytes,
+            log.modified_timestamp,
+        ):
             return False
         return self.last_check(log, level) >= since_ms
 
     def note(self, log: FileEntry, level: Level, now_ms: int) -> None:
         known = self._files.get(_key(log.path))
-        if known is None or (known.size_bytes, known.mtime_ms) != (log.size_bytes, log.mtime_ms):
-            known = _Checked(log.size_bytes, log.mtime_ms)
+        if known is None or (known.size_bytes, known.modified_timestamp) != (
+            log.size_bytes,
+            log.modified_timestamp,
+        ):
+            known = _Checked(log.size_bytes, log.modified_timestamp)
         known.when[level] = now_ms
         self._files[_key(log.path)] = known
 
@@ -107,7 +113,7 @@ class History:
 
     def to_json(self) -> str:
         files = {
-            path: [checked.size_bytes, checked.mtime_ms, checked.when]
+            path: [checked.size_bytes, checked.modified_timestamp, checked.when]
             for path, checked in sorted(self._files.items())
         }
         value = {_MARK: _VERSION, "begun": self._begun, "files": files}
@@ -320,19 +326,19 @@ T = TypeVar("T")
 class Summary:
     """Counts of what a run read and found; complete when the walk has ended.
 
-    `bytes_deferred` and `segments_deferred` were deferred because time was up: they are not part of
-    `bytes_expected`. `bytes_unreadable` are bytes that the disk did not return: expected, but not
+    `deferred_bytes` and `deferred_segments` were deferred because time was up: they are not part of
+    `expected_bytes`. `bytes_unreadable` are bytes that the disk did not return: expected, but not
     checked.
     """
 
     files: int = 0
     batches: int = 0
     records: int = 0
-    bytes_expected: int = 0
-    bytes_checked: int = 0
+    expected_bytes: int = 0
+    checked_bytes: int = 0
     bytes_unreadable: int = 0
-    bytes_deferred: int = 0
-    segments_deferred: int = 0
+    deferred_bytes: int = 0
+    deferred_segments: int = 0
     defects: Counter[Severity] = field(default_factory=Counter)
     levels: set[Level] = field(default_factory=set)
     has_listed_only: bool = False
@@ -355,11 +361,11 @@ class Summary:
     @property
     def is_complete(self) -> bool:
         """Whether all listed bytes have been read or reported as unreadable."""
-        return self.bytes_checked + self.bytes_unreadable >= self.bytes_expected
+        return self.checked_bytes + self.bytes_unreadable >= self.expected_bytes
 
     def give_up(self) -> None:
         """Expect nothing more, because the listed files no longer exist."""
-        self.bytes_expected = min(self.bytes_expected, self.bytes_checked + self.bytes_unreadable)
+        self.expected_bytes = min(self.expected_bytes, self.checked_bytes + self.bytes_unreadable)
 
     def counting(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
         """Count defects while passing them on."""
@@ -377,10 +383,10 @@ class Summary:
         self.files += other.files
         self.batches += other.batches
         self.records += other.records
-        self.bytes_expected += other.bytes_expected
-        self.bytes_checked += other.bytes_checked
+        self.expected_bytes += other.expected_bytes
+        self.checked_bytes += other.checked_bytes
         self.bytes_unreadable += other.bytes_unreadable
-        self.bytes_deferred += other.bytes_deferred
-        self.segments_deferred += other.segments_deferred
+        self.deferred_bytes += other.deferred_bytes
+        self.deferred_segments += other.deferred_segments
         self.levels |= other.levels
         self.has_listed_only |= other.has_listed_only

@@ -119,7 +119,7 @@ class Verification:
                 named = [(check.__name__, check) for check in checks]
                 yield from self.summary.counting(judged_together(of_these, named))
         self.next_starts = with_nodes(self.next_starts, self._log_dirs)
-        missing = self.summary.bytes_expected - self.summary.bytes_checked
+        missing = self.summary.expected_bytes - self.summary.checked_bytes
         if missing > 0:
             defect = make_defect(
                 "bytes-not-checked", ".", f"Not checked: {counted(missing, 'byte')}."
@@ -269,7 +269,7 @@ class Verification:
         self.summary.add_looked_at(walked.summary)
         self.next_starts += walked.next_starts
         if self._progress is not None:
-            self._progress(walked.summary.bytes_checked)
+            self._progress(walked.summary.checked_bytes)
 
 
 def _of_log_dir(

@@ -302,12 +302,12 @@ class Walk:
 
     def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
         self.put_off.add(path)
-        self.summary.bytes_deferred += sum(
+        self.summary.deferred_bytes += sum(
             entry.size_bytes
             for entry in entries
             if entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
         )
-        self.summary.segments_deferred += segments
+        self.summary.deferred_segments += segments
 
     def file(self, entry: FileEntry) -> Iterator[Defect]:
         self.summary.files += 1
@@ -323,7 +323,7 @@ class Walk:
             detail = f"A file in state {entry.name.state}."
             yield make_defect("leftover-file", entry.path, detail)
             return
-        self.summary.bytes_expected += entry.size_bytes
+        self.summary.expected_bytes += entry.size_bytes
         try:
             if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
                 from kafkalog.check.batches import CheckedLog
@@ -356,7 +356,7 @@ class Walk:
 
         entries = segment.files
         self.summary.files += len(entries)
-        self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
+        self.summary.expected_bytes += sum(entry.size_bytes for entry in entries)
         log = CheckedLog(
             segment.log.path,
             segment.base_offset,
@@ -422,7 +422,7 @@ class Walk:
         return batch_columns(source, level, self._threads, look=look)
 
     def _checked(self, size_bytes: int) -> None:
-        self.summary.bytes_checked += size_bytes
+        self.summary.checked_bytes += size_bytes
         if self._progress is not None:
             self._progress(size_bytes)
 

@@ -43,7 +43,7 @@ class FileEntry:
     Attributes:
         path: where it is.
         name: its parsed name; in a view (`kafkalog.node.view`) the name that it has there.
-        mtime_ms: time of its last modification.
+        modified_timestamp: time of its last modification.
         error: why nothing else is known about it.
         hole_bytes: how much of its length is holes, which take no room on the disk.
         disk_bytes: the blocks that it occupies; its length in an object store.
@@ -55,7 +55,7 @@ class FileEntry:
     path: str
     name: FileName
     size_bytes: int = 0
-    mtime_ms: int = 0
+    modified_timestamp: int = 0
     error: str | None = None
     hole_bytes: int = 0
     inode: int = 0

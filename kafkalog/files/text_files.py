@@ -67,7 +67,9 @@ def noted_epoch(partition_path: str, offset: int) -> int | None:
     """
     with suppress(NotFoundError, CorruptDataError):
         entries = read_leader_epochs(os.path.join(partition_path, file_names.LEADER_EPOCHS))
-        return max((one.epoch for one in entries if one.start_offset <= offset), default=None)
+        return max(
+            (one.leader_epoch for one in entries if one.start_offset <= offset), default=None
+        )
     return None
 
 
@@ -88,12 +90,12 @@ def epoch_end(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, 
     Source: `LeaderEpochFileCache.endOffsetFor`.
     """
     # The current epoch has not ended: its end is that of the log.
-    if epochs and epochs[-1].epoch == epoch:
+    if epochs and epochs[-1].leader_epoch == epoch:
         return epoch, end
-    later = [entry for entry in epochs if entry.epoch > epoch]
+    later = [entry for entry in epochs if entry.leader_epoch > epoch]
     if not later:
         return None
-    known = [entry.epoch for entry in epochs if entry.epoch <= epoch]
+    known = [entry.leader_epoch for entry in epochs if entry.leader_epoch <= epoch]
     return max(known, default=epoch), later[0].start_offset
 
 

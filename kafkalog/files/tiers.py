@@ -302,7 +302,7 @@ def _rank(files: _Files) -> tuple[int, int]:
     latest = -1
     if (entry := files.get(FileKind.LEADER_EPOCH_CHECKPOINT)) is not None:
         try:
-            latest = max((one.epoch for one in read_leader_epochs(entry.path)), default=-1)
+            latest = max((one.leader_epoch for one in read_leader_epochs(entry.path)), default=-1)
         except DataError:
             latest = -1  # `verify` reports it
     return latest, files[FileKind.LOG].size_bytes

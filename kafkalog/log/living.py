@@ -273,7 +273,7 @@ class LivingWalk:
                 found = next((one for one in batches if one.last_offset >= last), None)
             if found is None or found.base_offset > last:
                 continue  # compaction removed it
-            if found.partition_leader_epoch not in (-1, self.epoch):
+            if found.leader_epoch not in (-1, self.epoch):
                 raise ChangedSinceError(
                     "The log was cut while it was read, and has other records there now.",
                     path=segment.log.path, hint="Run the command again.",

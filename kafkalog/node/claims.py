@@ -219,7 +219,7 @@ def other_files(reason: str) -> str:
 def _lineage_of(directory: str) -> tuple[tuple[int, int], ...]:
     with suppress(DataError):
         found = read_leader_epochs(os.path.join(directory, file_names.LEADER_EPOCHS))
-        return tuple((one.epoch, one.start_offset) for one in found)
+        return tuple((one.leader_epoch, one.start_offset) for one in found)
     return ()
 
 

@@ -348,14 +348,14 @@ def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple
     for cut in predicted.cuts:
         if not isinstance(cut, TruncateLog):
             if cut.size_bytes:
-                found.append((cut.base_offset, cut.records_lost, cut.size_bytes))
+                found.append((cut.base_offset, cut.lost_records, cut.size_bytes))
             continue
         log = contents.get(file_names.segment_file(cut.base_offset, file_names.LOG))
-        if not cut.records_lost and log is not None and log.path is not None:
+        if not cut.lost_records and log is not None and log.path is not None:
             with Source(log.path) as source:
                 if source.is_zero_from(log.start + cut.position):
                     continue  # preallocated
-        found.append((cut.offset, cut.records_lost, cut.bytes_lost))
+        found.append((cut.offset, cut.lost_records, cut.lost_bytes))
     return found
 
 

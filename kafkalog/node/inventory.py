@@ -49,10 +49,10 @@ class LogDirRow:
     meta: MetaProperties | None
     was_started: bool
     clean_shutdown: bool
-    partition_count: int
+    partitions: int
     size_bytes: int
     checkpoints: dict[str, int | None]
-    others: tuple[str, ...]
+    other_directories: tuple[str, ...]
     defects: tuple[Defect, ...] = field(default=())
 
     @property
@@ -76,9 +76,9 @@ class PartitionRow:
     partition: int | None
     state: str
     topic_id: str | None
-    segment_count: int
+    segments: int
     size_bytes: int
-    mtime_ms: int
+    modified_timestamp: int
     log_start_offset: int | None
     log_end_offset: int | None
     high_watermark: int | None
@@ -91,7 +91,7 @@ class PartitionRow:
     unscanned_bytes: int = 0
 
     @property
-    def directory(self) -> str:
+    def log_dir(self) -> str:
         """The directory around it: a log directory."""
         return os.path.dirname(self.path) or os.curdir
 
@@ -107,15 +107,15 @@ class SegmentRow:
     base_offset: int
     next_base_offset: int | None
     size_bytes: int
-    mtime_ms: int
-    largest_timestamp: int | None
-    index_size_bytes: int | None
-    timeindex_size_bytes: int | None
-    txnindex_size_bytes: int | None
+    modified_timestamp: int
+    max_timestamp: int | None
+    index_bytes: int | None
+    timeindex_bytes: int | None
+    txnindex_bytes: int | None
     is_active: bool
 
     @property
-    def directory(self) -> str:
+    def log_dir(self) -> str:
         """The directory around its partition: a log directory."""
         return os.path.dirname(os.path.dirname(self.path)) or os.curdir
 
@@ -129,7 +129,7 @@ class FileRow:
     state: FileState
     offset: int | None
     size_bytes: int
-    mtime_ms: int
+    modified_timestamp: int
     error: str | None
 
 
@@ -167,10 +167,10 @@ def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
         was_started=any(one.name.name not in _OF_FORMATTING for one in log_dir.files)
         or not all(map(is_formatted_only, log_dir.partitions)),
         clean_shutdown=log_dir.file(file_names.CLEAN_SHUTDOWN) is not None,
-        partition_count=len(log_dir.partitions),
+        partitions=len(log_dir.partitions),
         size_bytes=sum(sizes) + used,
         checkpoints=checkpoints,
-        others=log_dir.others,
+        other_directories=log_dir.others,
         defects=tuple(defects),
     )
 
@@ -248,9 +248,9 @@ def _partition_row(partition: PartitionDir, shown: View, changes: Errors) -> Ite
         partition=partition.partition,
         state=partition.state,
         topic_id=topic_id_of(partition),
-        segment_count=len(shown.segments),
+        segments=len(shown.segments),
         size_bytes=_used_bytes(partition),
-        mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
+        modified_timestamp=max((entry.modified_timestamp for entry in partition.files), default=0),
         log_start_offset=log.log_start_offset if has_log else None,
         log_end_offset=end,
         high_watermark=log.checkpoint(file_names.HIGH_WATERMARKS),
@@ -298,11 +298,11 @@ def _segment_rows(partition: PartitionDir, shown: View, changes: Errors) -> Iter
             base_offset=segment.base_offset,
             next_base_offset=segment.next_base_offset,
             size_bytes=segment.log.size_bytes,
-            mtime_ms=segment.log.mtime_ms,
-            largest_timestamp=largest,
-            index_size_bytes=sizes[0],
-            timeindex_size_bytes=sizes[1],
-            txnindex_size_bytes=sizes[2],
+            modified_timestamp=segment.log.modified_timestamp,
+            max_timestamp=largest,
+            index_bytes=sizes[0],
+            timeindex_bytes=sizes[1],
+            txnindex_bytes=sizes[2],
             is_active=segment.is_active and not partition.is_remote,
         )
 
@@ -317,7 +317,7 @@ def list_files(targets: Iterable[Target]) -> Iterator[FileRow]:
                 state=entry.name.state,
                 offset=entry.name.offset,
                 size_bytes=entry.size_bytes,
-                mtime_ms=entry.mtime_ms,
+                modified_timestamp=entry.modified_timestamp,
                 error=entry.error,
             )
 

@@ -57,7 +57,7 @@ class Lookup:
         timestamp: timestamp of that record; -1 for `latest` and `earliest`, as in ListOffsets.
         leader_epoch: leader epoch of the batch, or of the log for `latest` and `earliest`.
         record: the record itself, if one answers.
-        bytes_read: bytes of headers and batches that the answer needed, including index entries.
+        read_bytes: bytes of headers and batches that the answer needed, including index entries.
         steps: how it was found.
     """
 
@@ -71,7 +71,7 @@ class Lookup:
     timestamp: int | None = None
     leader_epoch: int | None = None
     record: Record | None = None
-    bytes_read: int = 0
+    read_bytes: int = 0
     steps: tuple[Step, ...] = field(default=())
 
     def agrees_with(self, other: Lookup) -> bool:
@@ -85,13 +85,13 @@ class _Search:
     def __init__(self, log: UnifiedLog) -> None:
         self.log = log
         self.steps: list[Step] = []
-        self.bytes_read = 0
+        self.read_bytes = 0
 
     def note(self, action: str, path: str | None, detail: str, probes: list[Any] | None) -> None:
         self.steps.append(Step(action, path, detail, tuple(probes or ())))
 
     def finish(self, answer: Lookup) -> Lookup:
-        return replace(answer, steps=tuple(self.steps), bytes_read=self.bytes_read)
+        return replace(answer, steps=tuple(self.steps), read_bytes=self.read_bytes)
 
     def start_position(self, opened: OpenSegment, offset: int) -> int:
         """Return the position where the scan for `offset` starts, according to the offset index."""
@@ -102,7 +102,7 @@ class _Search:
             return 0
         probes: list[Any] = []
         entry = opened.index_entry(offset, probes)
-        self.bytes_read += len(probes) * index.entry_size
+        self.read_bytes += len(probes) * index.entry_size
         where = f"entry {entry.entry}: offset {entry.offset}" if entry else "no entry"
         position = entry.position if entry else 0
         detail = f"greatest entry at or below offset {offset}: {where}, position {position}"
@@ -111,7 +111,7 @@ class _Search:
 
     def first_record(self, opened: OpenSegment, batch: Batch, offset: int) -> Record | None:
         """Return the first record of the batch with an offset at or above `offset`."""
-        self.bytes_read += batch.size_bytes
+        self.read_bytes += batch.size_bytes
         records = decode_records(opened.source, batch)
         return next((record for record in records if record.offset >= offset), None)
 
@@ -155,7 +155,7 @@ def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup
             if batch is None:
                 search.note("scan", segment.log.path, f"no batch from position {position}", None)
                 continue
-            search.bytes_read += batch.position - position
+            search.read_bytes += batch.position - position
             detail = f"from position {position} to the batch at {batch.position}"
             search.note("scan", segment.log.path, detail, None)
             answer = replace(
@@ -248,11 +248,11 @@ def _lookup_special(log: UnifiedLog, special: Special, isolation: Isolation) -> 
     if special == Special.EARLIEST:
         offset = log.log_start_offset
         # UnifiedLog.fetchOffsetByTimestamp: only if the first known epoch covers the log start.
-        epoch = epochs[0].epoch if epochs and epochs[0].start_offset <= offset else None
+        epoch = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= offset else None
         search.note("log-start-offset", None, f"the log starts at offset {offset}", None)
     else:
         offset = log.fetch_bounds(isolation)[1]
-        epoch = epochs[-1].epoch if epochs else None
+        epoch = epochs[-1].leader_epoch if epochs else None
         search.note("log-end-offset", None, f"the readable log ends at offset {offset}", None)
     return search.finish(
         replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
@@ -275,7 +275,7 @@ def _border(log: UnifiedLog, answer: Lookup) -> Lookup:
         offset = end - 1
     else:
         offset = max(end, log.log_start_offset)
-    epochs = [entry.epoch for entry in log.leader_epochs if entry.start_offset <= offset]
+    epochs = [entry.leader_epoch for entry in log.leader_epochs if entry.start_offset <= offset]
     epoch = epochs[-1] if epochs else None
     return replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
 
@@ -350,7 +350,7 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
                 break
             records = decode_records(opened.source, batch)
             record = next((record for record in records if record.timestamp == best[0]), None)
-            search.bytes_read += batch.end_position - start
+            search.read_bytes += batch.end_position - start
             if record is not None:
                 return _record_answer(answer, opened, record)
             break
@@ -363,7 +363,7 @@ def _record_at_or_after(search: _Search, opened: OpenSegment, timestamp: int) ->
     if opened.time_index is not None:
         probes: list[Any] = []
         entry = opened.time_index.lookup(timestamp, probes)
-        search.bytes_read += len(probes) * opened.time_index.entry_size
+        search.read_bytes += len(probes) * opened.time_index.entry_size
         where = f"entry {entry.entry}: offset {entry.offset}" if entry else "no entry"
         detail = f"greatest entry at or below timestamp {timestamp}: {where}"
         search.note("time-index", opened.time_index.path, detail, probes)
@@ -379,7 +379,7 @@ def _record_at_or_after(search: _Search, opened: OpenSegment, timestamp: int) ->
             continue
         for record in decode_records(opened.source, batch):
             if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
-                search.bytes_read += batch.end_position - start
+                search.read_bytes += batch.end_position - start
                 detail = f"from position {start} to the batch at {batch.position}"
                 search.note("scan", opened.segment.log.path, detail, None)
                 return record
@@ -412,4 +412,4 @@ def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
 
 
 def _epoch(batch: Batch) -> int | None:
-    return batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
+    return batch.leader_epoch if batch.leader_epoch >= 0 else None

@@ -306,7 +306,7 @@ def _by_itself(one: _Uploaded, lineage: Epochs) -> _Uploaded:
         end_offset=end,
         epochs=tuple((epoch, max(start, first)) for epoch, first in told[at:] if first <= end),
         size_bytes=log.size_bytes,
-        max_timestamp=latest if latest >= 0 else log.mtime_ms,
+        max_timestamp=latest if latest >= 0 else log.modified_timestamp,
     )
     return replace(one, segment=segment)
 
@@ -314,7 +314,7 @@ def _by_itself(one: _Uploaded, lineage: Epochs) -> _Uploaded:
 def lineage_in(path: str) -> Epochs:
     """Return the leader epochs in a checkpoint; none if it cannot be read."""
     with suppress(DataError):  # `verify` reports it
-        return tuple((one.epoch, one.start_offset) for one in read_leader_epochs(path))
+        return tuple((one.leader_epoch, one.start_offset) for one in read_leader_epochs(path))
     return ()
 
 

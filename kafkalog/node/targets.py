@@ -360,4 +360,4 @@ def best_replicas(partitions: Sequence[PartitionDir]) -> list[PartitionDir]:
 @about_a_log
 def completeness(log: UnifiedLog) -> tuple[int, int]:
     """Return how complete a replica is: its latest leader epoch, and its log end offset."""
-    return log.leader_epochs[-1].epoch if log.leader_epochs else -1, log.log_end_offset
+    return log.leader_epochs[-1].leader_epoch if log.leader_epochs else -1, log.log_end_offset

@@ -181,6 +181,6 @@ def _is_odd(entry: FileEntry) -> bool:
     if kind != FileKind.LEADER_EPOCH_CHECKPOINT:
         return False
     try:
-        return any(min(one.epoch, one.start_offset) < 0 for one in read_leader_epochs(path))
+        return any(min(one.leader_epoch, one.start_offset) < 0 for one in read_leader_epochs(path))
     except CorruptDataError:
         return True

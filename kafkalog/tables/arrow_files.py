@@ -25,8 +25,8 @@ _RISING: Final = ("offset", "timestamp", "timestamp_ms")
 # Statistics of keys and values would be large, and nobody skips row groups by them.
 _STATISTICS: Final = (
     "path", "offset", "timestamp", "timestamp_ms", "base_offset", "last_offset", "position",
-    "batch_position", "base_timestamp", "max_timestamp", "producer_id", "partition_leader_epoch",
-    "leader_epoch", "first_offset", "segment",
+    "batch_position", "base_timestamp", "max_timestamp", "producer_id", "leader_epoch",
+    "first_offset",
 )  # fmt: skip
 
 

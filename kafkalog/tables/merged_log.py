@@ -230,17 +230,17 @@ def _agree(one: _Story, other: _Story) -> bool:
 
 
 def lineage_of(log: UnifiedLog) -> Lineage:
-    return tuple((one.epoch, one.start_offset) for one in log.leader_epochs)
+    return tuple((one.leader_epoch, one.start_offset) for one in log.leader_epochs)
 
 
 def _latest_epoch(log: UnifiedLog) -> int:
     """Return the latest leader epoch that is noted, or of the last batch; -1 if unknown."""
     if log.leader_epochs:
-        return log.leader_epochs[-1].epoch
+        return log.leader_epochs[-1].leader_epoch
     with suppress(DataError):
         for segment in log.segments[-1:]:
             with OpenSegment(segment) as opened:
-                found = [one.partition_leader_epoch for one in opened.batches(0)]
+                found = [one.leader_epoch for one in opened.batches(0)]
             return found[-1] if found else -1
     return -1
 

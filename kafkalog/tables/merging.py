@@ -124,7 +124,9 @@ class Copies:
 
     def end_offset(self) -> int:
         """Return the offset after the last record that a copy may lend."""
-        epochs = [one.leader_epochs[-1].epoch if one.leader_epochs else -1 for one in self._logs]
+        epochs = [
+            one.leader_epochs[-1].leader_epoch if one.leader_epochs else -1 for one in self._logs
+        ]
         latest = self._lineages[0][-1][0] if self._lineages else max(epochs, default=-1)
         pairs = zip(self._logs, epochs, strict=True)
         return max((one.log_end_offset for one, epoch in pairs if epoch == latest), default=0)

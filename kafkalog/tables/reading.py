@@ -52,7 +52,6 @@ _DECODED: Final = "decoded"
 _OF_SCAN: Final = {
     "timestamp_ms": "timestamp",
     "timestampType": "timestamp_type",
-    "leader_epoch": "partition_leader_epoch",
 }
 
 
@@ -303,7 +302,7 @@ _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
     "partition": lambda split: split.partition,
     "path": lambda split: text_of(split.path),
     "log_dir": lambda split: text_of(split.log_dir),
-    "segment": lambda split: split.base_offset,
+    "base_offset": lambda split: split.base_offset,
     "state": lambda split: state_of(split.path),
 }
 
@@ -314,7 +313,7 @@ def constants_of(split: Split) -> dict[str, object]:
     if split.table in (TableName.RECORDS, TableName.BATCHES):
         names += ["path", "state"]
     elif split.table in (TableName.OFFSET_INDEX, TableName.TIME_INDEX, TableName.TRANSACTIONS):
-        names += ["path", "segment"]
+        names += ["path", "base_offset"]
     return {name: _CONSTANT[name](split) for name in names}
 
 
@@ -359,17 +358,17 @@ def _segments(split: Split) -> Iterator[Any]:
         sizes = {
             name: None if entry is None else entry.used_bytes
             for name, entry in (
-                ("offset_index_size", segment.offset_index),
-                ("time_index_size", segment.time_index),
-                ("transaction_index_size", segment.transaction_index),
+                ("index_bytes", segment.offset_index),
+                ("timeindex_bytes", segment.time_index),
+                ("txnindex_bytes", segment.transaction_index),
             )
         }
         yield {
             "base_offset": segment.base_offset,
             "next_base_offset": segment.next_base_offset,
             "is_active": segment.is_active and not is_remote(segment.log.path),
-            "log_size": segment.log.size_bytes,
-            "modified": segment.log.mtime_ms * 1000,
+            "size_bytes": segment.log.size_bytes,
+            "modified_timestamp": segment.log.modified_timestamp,
             "path": segment.log.path,
             **sizes,
         }

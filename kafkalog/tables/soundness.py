@@ -229,7 +229,7 @@ class Survey:
                 continue
             first, following = _first_offset(source, found, low), found.next_offset
             epoch = self._noted_epoch(first)
-            is_misfit = found.magic >= 2 and epoch not in (None, found.partition_leader_epoch)
+            is_misfit = found.magic >= 2 and epoch not in (None, found.leader_epoch)
             if found.header_defect is not None or is_misfit:
                 defect = None if is_misfit else found.header_defect
                 items.append(Odd(at, position, first, following, defect))

@@ -442,7 +442,7 @@ def _reason_of(cut: int, log: UnifiedLog) -> LossReason:
 def _position(log: UnifiedLog, offset: int) -> list[int]:
     """Return an offset with the leader epoch of the record before it."""
     if log.leader_epochs:
-        below = [one.epoch for one in log.leader_epochs if one.start_offset < offset]
+        below = [one.leader_epoch for one in log.leader_epochs if one.start_offset < offset]
         return [offset, below[-1] if below else -1]
     return [offset, _epoch_in_log(log, offset - 1)]
 
@@ -450,7 +450,7 @@ def _position(log: UnifiedLog, offset: int) -> list[int]:
 def _epoch_in_log(log: UnifiedLog, offset: int) -> int:
     """Return the leader epoch of the batch that holds an offset, -1 if none does."""
     for batch, _ in log.batches_from(max(offset, 0)):
-        return batch.partition_leader_epoch if batch.base_offset <= offset else -1
+        return batch.leader_epoch if batch.base_offset <= offset else -1
     return -1
 
 
@@ -459,14 +459,14 @@ def _divergence(log: UnifiedLog, position: list[int]) -> int | None:
     offset, epoch = position
     end = log.log_end_offset
     if epoch >= 0 and log.leader_epochs:
-        if log.leader_epochs[-1].epoch < epoch:
+        if log.leader_epochs[-1].leader_epoch < epoch:
             return min(end, offset)  # this log was never under that leader
         # An epoch ends where the next one starts.
-        later = (one.start_offset for one in log.leader_epochs if one.epoch > epoch)
+        later = (one.start_offset for one in log.leader_epochs if one.leader_epoch > epoch)
         end = min(end, next(later, end))
     elif epoch >= 0 and offset <= end and _epoch_in_log(log, offset - 1) > epoch:
         batches = log.batches_from(log.log_start_offset)
-        end = next(one.base_offset for one, _ in batches if one.partition_leader_epoch > epoch)
+        end = next(one.base_offset for one, _ in batches if one.leader_epoch > epoch)
     return end if end < offset else None
 
 

@@ -78,7 +78,7 @@ def _write(
     from kafkalog_cli.output import disk_usage as show
 
     style = shown.style()
-    places = {share.directory for share in report.shares}
+    places = {share.log_dir for share in report.shares}
     view = show.share_view(
         style,
         by,

@@ -78,10 +78,10 @@ def ls(
         columns = listing.segment_view(style, states=view == LogView.ALL)
         rows = each(list_segments)
     if sort != SortKey.NAME:
-        fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
+        fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "modified_timestamp")
         rows = sorted(rows, key=fact, reverse=True)
     if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
-        columns = columns.preceded(Column("DIRECTORY", attrgetter("directory"), fold=True))
+        columns = columns.preceded(Column("DIRECTORY", attrgetter("log_dir"), fold=True))
     with Writer(columns, show.format) as writer:
         for log_dir in list_log_dirs(targets):
             writer.write_lines(listing.log_dir_heading(log_dir))

@@ -183,7 +183,7 @@ def resurrect(
         )
     show_notes(summary)
     writer.write(summary)
-    return int(summary.salvaged > 0 or summary.shortened > 0)
+    return int(summary.salvaged_partitions > 0 or summary.shortened_partitions > 0)
 
 
 def _in_place(
@@ -229,4 +229,4 @@ def _in_place(
             writer.write(summary)
         if is_plan and not dry_run and not consents("Write the metadata?", yes=yes):
             return 0
-    return int(summary.shortened > 0)
+    return int(summary.shortened_partitions > 0)

@@ -47,7 +47,7 @@ STRUCTURE: Final = ObjectType[Structure](
     Field("path", k.TEXT, ""),
     Field("level", k.INT, _LEVEL),
     Field("position", k.INT, "of its first byte, at its level"),
-    Field("length", k.INT, ""),
+    Field("size_bytes", k.INT, ""),
     Field("name", k.TEXT, "precedes the names of its fields"),
     Field("meaning", k.TEXT, "in words"),
     Field("damage", k.TEXT | None, "kind of defect"),
@@ -60,7 +60,7 @@ FIELD: Final = ObjectType[Bytes](
     Field("path", k.TEXT, ""),
     Field("level", k.INT, _LEVEL),
     Field("position", k.INT, "of its first byte, at its level"),
-    Field("length", k.INT, ""),
+    Field("size_bytes", k.INT, ""),
     Field("name", k.TEXT, "names and ordinals of its structures, then its own; `left_out` for "
                         "bytes beyond the limit"),
     Field("value", _VALUE, "bytes as with `--bytes auto`"),
@@ -74,11 +74,11 @@ WRITES: Final = ObjectType[SegmentWrites](
     "How a segment was written.",
     Field("path", k.TEXT, "its `.log`"),
     Field("base_offset", k.INT, "in the file's name"),
-    Field("size", k.SIZE, "of the `.log`", "size_bytes"),
+    Field("size_bytes", k.SIZE, "of the `.log`"),
     Field("batches", k.INT, ""),
-    Field("in_order", k.INT, "batches with offsets above the batch before"),
-    Field("in_time", k.INT, "batches whose largest timestamp is not below the batch before"),
-    Field("bytes_without_batch", k.SIZE, "damaged or preallocated"),
+    Field("batches_in_order", k.INT, "those with offsets above the batch before"),
+    Field("batches_in_time", k.INT, "those whose largest timestamp is not below the batch before"),
+    Field("unframed_bytes", k.SIZE, "damaged or preallocated"),
     Field("extents", k.INT | None, "on disk; null if the file system does not say"),
     Field("damage", k.TEXT | None, "kind of the first defect"),
 )  # fmt: skip
@@ -105,11 +105,11 @@ def writes_view(style: Style) -> View[SegmentWrites]:
     return WRITES.view(
         style,
         Column("SEGMENT", "base_offset"),
-        Column("SIZE", "size"),
+        Column("SIZE", "size_bytes"),
         Column("BATCHES", "batches"),
-        Column("IN ORDER", lambda one: share(one.in_order, one.batches), right=True),
-        Column("IN TIME", lambda one: share(one.in_time, one.batches), right=True),
-        Column("NO BATCH", "bytes_without_batch"),
+        Column("IN ORDER", lambda one: share(one.batches_in_order, one.batches), right=True),
+        Column("IN TIME", lambda one: share(one.batches_in_time, one.batches), right=True),
+        Column("NO BATCH", "unframed_bytes"),
         Column("EXTENTS", "extents"),
         Column("DAMAGE", "damage"),
     )
@@ -144,7 +144,7 @@ def own_name(field: Bytes, structure: str) -> str:
 def hex_rows(field: Bytes) -> list[str]:
     shown = b"" if field.is_left_out else field.raw[: _ROW_BYTES * _ROWS_MAX]
     rows = [shown[at : at + _ROW_BYTES].hex(" ") for at in range(0, len(shown), _ROW_BYTES)]
-    if left := field.length - len(shown):
+    if left := field.size_bytes - len(shown):
         rows.append(f"… {left} more" if shown else f"… {counted(left, 'byte')}")
     return rows
 
@@ -174,7 +174,7 @@ def _indent(item: Item) -> str:
 
 
 def _structure_line(item: Structure) -> str:
-    words = [item.name, f"{counted(item.length, 'byte')} from position {item.position}"]
+    words = [item.name, f"{counted(item.size_bytes, 'byte')} from position {item.position}"]
     words += [printable(text) for text in (item.meaning,) if text]
     if item.damage:
         words.append(f"! {item.damage}")
@@ -320,7 +320,7 @@ def _row_class(item: Item, name: str) -> str:
 
 
 def _structure_row(item: Structure) -> str:
-    words = f"{_text(item.name)} · {item.length} bytes from position {item.position}"
+    words = f"{_text(item.name)} · {item.size_bytes} bytes from position {item.position}"
     meaning = f" · {_text(item.meaning)}" if item.meaning else ""
     return (
         f'<tr class="{_row_class(item, "s")}"><td colspan="5">{words}{meaning}'

@@ -47,8 +47,8 @@ class CompactionSummary:
     compacted: int = 0
     clean_enough: int = 0
     left_overs: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
+    before_bytes: int = 0
+    after_bytes: int = 0
     tally: Tally = field(default_factory=Tally)
     given_up: list[str] = field(default_factory=list)
 
@@ -59,8 +59,8 @@ class CompactionSummary:
         if shown.skipped is None and found is not None:
             self.compacted += 1
             self.left_overs += len(shown.left_overs)
-            self.bytes_before += found.bytes_before
-            self.bytes_after += found.bytes_after
+            self.before_bytes += found.before_bytes
+            self.after_bytes += found.after_bytes
             self.tally.add(found.tally)
             if found.tally.cleaner_gives_up is not None:
                 self.given_up.append(f"{_name(shown.partition)}: {found.tally.cleaner_gives_up}")
@@ -85,7 +85,7 @@ COMPACTION: Final = ObjectType["CompactedPartition"](
     Field("path", k.TEXT, "with `--to`, of the copy while it was made",
           lambda shown: final_path(shown.partition.path)),
     *topic_and_partition("partition."),
-    Field("is_done", k.BOOL, "false in a plan, or if skipped",
+    Field("performed", k.BOOL, "false in a plan, or if skipped",
           _of_compaction("is_done", without=False)),
     Field("first_dirty_offset", k.INT | None,
           "null if not examined",
@@ -105,17 +105,17 @@ COMPACTION: Final = ObjectType["CompactedPartition"](
           _of_dirty_part("cleanable_bytes")),
     Field("passes", k.INT, "", _of_compaction("passes", without=0)),
     Field("keys", k.INT, "in the maps of all passes", _of_compaction("keys", without=0)),
-    Field("records_read", k.INT, "in all passes, markers included", "tally.records_read"),
-    Field("records_kept", k.INT, "", "tally.records_kept"),
-    Field("dropped", k.OBJECT,
+    Field("read_records", k.INT, "in all passes, markers included", "tally.read_records"),
+    Field("kept_records", k.INT, "", "tally.kept_records"),
+    Field("dropped_records", k.OBJECT,
           "records by reason: `superseded` (by a later record), `tombstone` (past its delete "
           "horizon), `aborted`, `no_key`, `marker`",
           lambda shown: {why.value: shown.tally.dropped[why] for why in Dropped}),
-    Field("bytes_before", k.SIZE | None, "all logs", _of_compaction("bytes_before")),
-    Field("bytes_after", k.SIZE | None, "", _of_compaction("bytes_after")),
-    Field("groups", k.ARRAY,
+    Field("before_bytes", k.SIZE | None, "all logs", _of_compaction("before_bytes")),
+    Field("after_bytes", k.SIZE | None, "", _of_compaction("after_bytes")),
+    Field("segment_groups", k.ARRAY,
           "new segments, by pass: `base_offset`, `sources` (base offsets of the old ones), "
-          "`bytes_before`, `bytes_after`",
+          "`before_bytes`, `after_bytes`",
           _of_compaction("groups", without=())),
     Field("configs", CONFIGS, MEANING_OF_CONFIGS, _of_candidate("configs")),
     Field("marks", MARKS,
@@ -131,14 +131,16 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "compaction_summary",
     "`compact`",
     "The last object: totals.",
-    Field("now", k.INT, "clock used", "now_ms"),
-    Field("is_done", k.BOOL, ""),
+    Field("now_timestamp", k.INT, "clock used", "now_ms"),
+    Field("performed", k.BOOL, "", "is_done"),
     Field("partitions", k.INT, "examined"),
-    Field("compacted", k.INT, "not skipped; the other numbers are about these"),
-    Field("records_read", k.INT, "as in `compaction`", "tally.records_read"),
-    Field("records_kept", k.INT, "as in `compaction`", "tally.records_kept"),
-    Field("bytes_before", k.INT, "as in `compaction`"),
-    Field("bytes_after", k.INT, "as in `compaction`"),
+    Field(
+        "compacted_partitions", k.INT, "not skipped; the other numbers are about these", "compacted"
+    ),
+    Field("read_records", k.INT, "as in `compaction`", "tally.read_records"),
+    Field("kept_records", k.INT, "as in `compaction`", "tally.kept_records"),
+    Field("before_bytes", k.INT, "as in `compaction`"),
+    Field("after_bytes", k.INT, "as in `compaction`"),
 )
 
 
@@ -164,10 +166,10 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
         Column("DIRTY", "first_dirty_offset"),
         compacted("CLEAN TO", "next_dirty_offset"),
         Column("RATIO", ratio, right=True),
-        compacted("READ", "records_read"),
-        compacted("KEPT", "records_kept"),
-        compacted("BEFORE", "bytes_before"),
-        compacted("AFTER", "bytes_after"),
+        compacted("READ", "read_records"),
+        compacted("KEPT", "kept_records"),
+        compacted("BEFORE", "before_bytes"),
+        compacted("AFTER", "after_bytes"),
         Column("SKIPPED", "skipped", fold=True, below=True),
     )
 
@@ -181,8 +183,8 @@ def print_candidate(candidate: Candidate) -> None:
 
 
 def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
-    before = size_text(summary.bytes_before, style)
-    after = size_text(summary.bytes_after, style)
+    before = size_text(summary.before_bytes, style)
+    after = size_text(summary.after_bytes, style)
     verb = "compacted" if summary.is_done else "would be compacted"
     line = f"{counted(summary.compacted, 'partition')} {verb}"
     if summary.compacted:
@@ -236,7 +238,7 @@ AUDIT: Final[ObjectType[Audit]] = ObjectType(
     Field("first_dirty_offset", k.INT, "where the cleanings began", "bounds.first_dirty_offset"),
     Field("cleaner_offset", k.INT, "end of the compacted part", "bounds.cleaner_offset"),
     Field("cleaner_offset_source", k.TEXT, "", "source"),
-    Field("now", k.INT, "clock used", "bounds.now_ms"),
+    Field("now_timestamp", k.INT, "clock used", "bounds.now_ms"),
     Field("keys", k.INT, "distinct, below the cleaner offset"),
     Field("findings", k.INT, "at most `--limit`", lambda one: len(one.findings)),
     Field("proved", k.BOOL, "no counterexamples", lambda one: not one.findings),

@@ -89,14 +89,14 @@ COMPARISON: Final = ObjectType[Comparison](
     Field("first_difference", _VALUES | None, "`offset`, `left_path`, `left_position`, "
           "`right_path`, `right_position` (null on a side that has ended) and `fields`: `level` "
           "(`batch` or `record`), `name`, `left`, `right`", _first),
-    Field("last_common_epoch", k.INT | None, "the latest that both know",
-          lambda one: None if one.truncation is None else one.truncation.last_common_epoch),
+    Field("last_common_leader_epoch", k.INT | None, "the latest that both know",
+          lambda one: None if one.truncation is None else one.truncation.last_common_leader_epoch),
     Field("truncation", k.Kind("object") | None, "what a broker would cut off: `leader` and "
           "`follower` (`left` or `right`; the later leader epoch leads, then the later end), "
           "`offset` (null if the follower keeps all)", _truncation),
-    Field("only_left", k.INT, "records of the first copy only"),
-    Field("only_right", k.INT, "records of the other only"),
-    Field("differing", k.INT, "records that differ at one offset"),
+    Field("left_only_records", k.INT, "records of the first copy only"),
+    Field("right_only_records", k.INT, "records of the other only"),
+    Field("differing_records", k.INT, "records that differ at one offset", "differing"),
 )  # fmt: skip
 RECORD_DIFFERENCE: Final = ObjectType[Any](
     "record_difference",
@@ -153,7 +153,7 @@ def _words(found: Comparison, style: Style) -> str:
     if first is not None and first.fields and found.verdict != Verdict.COMPACTED:
         fields = "; ".join(_field(one, style) for one in first.fields)
         words.append(f"first at offset {first.offset}: {fields}")
-    for name, count in (("left", found.only_left), ("right", found.only_right)):
+    for name, count in (("left", found.left_only_records), ("right", found.right_only_records)):
         if count:
             words.append(f"{counted(count, 'record')} only {name}")
     if found.differing:
@@ -172,7 +172,7 @@ def comparison_view(style: Style) -> View[Comparison]:
         Column("LEFT", lambda one: _span(one.left)),
         Column("RIGHT", lambda one: _span(one.right)),
         Column("SAME UP TO", "identical_up_to"),
-        Column("COMMON EPOCH", "last_common_epoch"),
+        Column("COMMON EPOCH", "last_common_leader_epoch"),
         Column("DIFFERENCE", lambda one: _words(one, style), below=True),
     )
 

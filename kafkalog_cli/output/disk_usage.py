@@ -27,23 +27,24 @@ def _sums(prefix: str) -> tuple[Field[Any], ...]:
     def ahead(name: str) -> Callable[[Any], object]:
         def get(value: Any) -> object:
             usage: Usage = getattr(value, prefix) if prefix else value
-            return getattr(usage, name) if usage.growth else None
+            return getattr(usage, name) if usage.growth_bytes else None
 
         return get
 
     at = f"{prefix}." if prefix else ""
     return (
         Field("disk_bytes", k.SIZE, "blocks on disk; in an object store, size", f"{at}disk_bytes"),
-        Field("size", k.SIZE, "length of the files", f"{at}size_bytes"),
+        Field("size_bytes", k.SIZE, "length of the files", f"{at}size_bytes"),
         Field("leftover_bytes", k.SIZE, "blocks that nothing reads: `.deleted` and `.cleaned` "
                                       "files, deleted and stray partitions", f"{at}leftover_bytes"),
-        Field("replicas", k.INT, "partition directories; 0 by day and by kind", f"{at}replicas"),
-        Field("growth", k.ARRAY, "bytes appended in each of the last 24 hours, oldest first; "
-                               "empty if not measured", f"{at}growth"),
-        Field("growth_per_hour", k.SIZE | None, "their mean", f"{at}growth_per_hour"),
-        Field("freed_now", k.SIZE | None, "by retention at its next check", ahead("freed_now")),
-        Field("freed_later", k.SIZE | None, "by time alone until the end of the forecast",
-              ahead("freed_later")),
+        Field("copies", k.INT, "partition directories; 0 by day and by kind", f"{at}copies"),
+        Field("growth_bytes", k.ARRAY, "bytes appended in each of the last 24 hours, oldest first; "
+                               "empty if not measured", f"{at}growth_bytes"),
+        Field("hourly_growth_bytes", k.SIZE | None, "their mean", f"{at}hourly_growth_bytes"),
+        Field("freed_now_bytes", k.SIZE | None, "by retention at its next check",
+              ahead("freed_now_bytes")),
+        Field("freed_later_bytes", k.SIZE | None, "by time alone until the end of the forecast",
+              ahead("freed_later_bytes")),
         Field("dirty_bytes", k.SIZE | None, "that the cleaner may compact; it frees at most these",
               ahead("dirty_bytes")),
     )  # fmt: skip
@@ -58,7 +59,7 @@ DISK_USAGE: Final = ObjectType["Share"](
                                "of file or leftover; null for files of a log directory itself"),
     Field("topic", k.TEXT | None, "by topic and by partition"),
     Field("partition", k.INT | None, "by partition"),
-    Field("directory", k.TEXT | None, "by partition"),
+    Field("log_dir", k.TEXT | None, "by partition"),
     *_sums("usage"),
 )  # fmt: skip
 DISK_USAGE_TOTAL: Final = ObjectType["Usage"](
@@ -74,19 +75,19 @@ OVER_LIMIT: Final = ObjectType[Any](
     Field("path", k.TEXT, ""),
     Field("topic", k.TEXT, "from the directory's name"),
     Field("partition", k.INT | None, "null if the directory's name has none"),
-    Field("bytes_over", k.SIZE, "above the limit"),
-    Field("why", k.TEXT, "what keeps them"),
+    Field("over_bytes", k.SIZE, "above the limit"),
+    Field("reason", k.TEXT, "what keeps them"),
 )
 DISK: Final = ObjectType["Disk"](
     "disk",
     "`du --forecast`",
     "A disk, or with `--disk-size` that of one log directory, and when it is full.",
-    Field("directories", k.ARRAY, "log directories on it"),
+    Field("log_dirs", k.ARRAY, "log directories on it"),
     Field("used_bytes", k.SIZE, "their blocks"),
     Field("free_bytes", k.SIZE | None, "null in an object store"),
-    Field("growth_per_hour", k.SIZE, "bytes, mean of the last 24 hours"),
-    Field("full_at", k.TIME | None, "if that goes on and retention works; null if not within ten "
-                                  "years"),
+    Field("hourly_growth_bytes", k.SIZE, "bytes, mean of the last 24 hours"),
+    Field("full_timestamp", k.TIME | None,
+          "if that goes on and retention works; null if not within ten years"),
 )  # fmt: skip
 
 
@@ -102,20 +103,22 @@ def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View
     """Return the view with a row per part."""
     columns: list[Column[Share]] = []
     if directories:
-        columns.append(Column("DIRECTORY", "directory", fold=True))
+        columns.append(Column("DIRECTORY", "log_dir", fold=True))
     nameless = "(undated)" if by == "day" else "(log directory)"
     columns.append(Column(by.upper(), lambda one: one.name or nameless, fold=True))
     if by == "topic":
-        columns.append(Column("REPLICAS", lambda one: one.usage.replicas or "-", right=True))
+        columns.append(Column("REPLICAS", lambda one: one.usage.copies or "-", right=True))
     columns += [
         Column("ON DISK", "disk_bytes"),
-        Column("SIZE", "size"),
+        Column("SIZE", "size_bytes"),
         Column("LEFTOVERS", "leftover_bytes"),
     ]
     if ahead:
         columns += [
-            Column("PER HOUR", "growth_per_hour"),
-            Column("LAST 24 HOURS", lambda one: sparkline(one.usage.growth) or "-", below=True),
+            Column("PER HOUR", "hourly_growth_bytes"),
+            Column(
+                "LAST 24 HOURS", lambda one: sparkline(one.usage.growth_bytes) or "-", below=True
+            ),
             Column("AHEAD", lambda one: _ahead_text(one.usage, style), fold=True, below=True),
         ]
     return DISK_USAGE.view(style, *columns)
@@ -124,8 +127,8 @@ def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View
 def _ahead_text(usage: Usage, style: Style) -> str:
     """Return what retention frees and compaction may win, `-` if that is nothing."""
     size = partial(size_text, style=style)
-    words = [f"{size(usage.freed_now)} freed now"] if usage.freed_now else []
-    words += [f"{size(usage.freed_later)} freed later"] if usage.freed_later else []
+    words = [f"{size(usage.freed_now_bytes)} freed now"] if usage.freed_now_bytes else []
+    words += [f"{size(usage.freed_later_bytes)} freed later"] if usage.freed_later_bytes else []
     words += [f"{size(usage.dirty_bytes)} dirty"] if usage.dirty_bytes else []
     return ", ".join(words) or "-"
 
@@ -137,11 +140,11 @@ def print_report(report: Report, style: Style, until_ms: int | None) -> None:
     lines = [f"total: {size(total.disk_bytes)} on disk, {size(total.size_bytes)} apparent"]
     if until_ms is not None:
         lines.append(
-            f"retention frees {size(total.freed_now)} at its next check, "
-            f"{size(total.freed_later)} more by {time(until_ms)}"
+            f"retention frees {size(total.freed_now_bytes)} at its next check, "
+            f"{size(total.freed_later_bytes)} more by {time(until_ms)}"
         )
     lines += [
-        f"{one.path}: {size(one.bytes_over)} above its limit: {one.why}"
+        f"{one.path}: {size(one.over_bytes)} above its limit: {one.reason}"
         for one in report.over[:_OVER_SHOWN]
     ]
     if len(report.over) > _OVER_SHOWN:
@@ -159,12 +162,14 @@ def print_report(report: Report, style: Style, until_ms: int | None) -> None:
 
 def _disk_line(disk: Disk, style: Style) -> str:
     size = partial(size_text, style=style)
-    line = f"disk of {', '.join(disk.directories)}: {size(disk.used_bytes)} used"
+    line = f"disk of {', '.join(disk.log_dirs)}: {size(disk.used_bytes)} used"
     if disk.free_bytes is None:
-        return f"{line}, grows {size(disk.growth_per_hour)} per hour"
-    line += f", {size(max(0, disk.free_bytes))} free, grows {size(disk.growth_per_hour)} per hour: "
-    if disk.full_at is None:
+        return f"{line}, grows {size(disk.hourly_growth_bytes)} per hour"
+    line += (
+        f", {size(max(0, disk.free_bytes))} free, grows {size(disk.hourly_growth_bytes)} per hour: "
+    )
+    if disk.full_timestamp is None:
         return f"{line}it does not fill at this rate"
     if disk.free_bytes <= 0:
         return f"{line}it is full"
-    return f"{line}full at {time_text(disk.full_at, style)}"
+    return f"{line}full at {time_text(disk.full_timestamp, style)}"

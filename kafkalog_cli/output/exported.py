@@ -33,7 +33,7 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     Field("partition", k.INT, "−1 if the directory's name has none"),
     Field("log_dir", k.TEXT, ""),
     Field("rows", k.INT, ""),
-    Field("size", k.INT, "", "size_bytes"),
+    Field("size_bytes", k.INT, ""),
     Field("crc32c", k.INT | None, "of the file"),
     Field("first_offset", k.INT | None, "of its rows, if records or batches"),
     Field("last_offset", k.INT | None, "of its rows, if records or batches"),
@@ -55,7 +55,7 @@ EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
     Field("partition", k.INT, "−1 if the directory's name has none"),
     Field("topic_id", k.TEXT | None, ""),
     Field("first_offset", k.INT, ""),
-    Field("end_offset", k.INT | None, "after the last"),
+    Field("last_offset", k.INT | None, "null if unknown"),
     Field("reason", k.TEXT,
           "`deleted` before they were exported; `cut` off after that; topic or partition `gone`; "
           "segment `missing`; batch `damaged`"),
@@ -67,9 +67,9 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     "The last object: totals.",
     Field("destination", k.TEXT, "without credentials"),
     Field("files", k.INT, "", _files),
-    Field("written", k.INT, "by this run"),
+    Field("written_files", k.INT, "by this run"),
     Field("rows", k.INT, ""),
-    Field("size", k.INT, "", "size_bytes"),
+    Field("size_bytes", k.INT, ""),
     Field("undecoded_keys", k.INT, "that `--key` cannot decode"),
     Field("undecoded_values", k.INT, "that `--value` cannot decode"),
     Field("rejects", k.INT, "in the table of rejects, not in `rows`"),
@@ -95,7 +95,7 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("widened_columns", k.ARRAY, "get a wider type", "columns.widened"),
     Field("absent_columns", k.ARRAY, "missing in this run: null in its rows", "columns.absent"),
     Field("was_complete", k.BOOL, "an earlier run had done everything"),
-    Field("left_overs_removed", k.INT, "files of killed runs", "swept"),
+    Field("removed_left_overs", k.INT, "files of killed runs", "swept"),
 )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     notes += [f"{what}: {some_of(list(names))}" for what, names in changes if names]
     commit = f"commit {summary.increment.number}: " if summary.increment else ""
     lines = [f"{summary.destination}: {commit}{what}", *notes]
-    there = len(summary.parts) - summary.written
+    there = len(summary.parts) - summary.written_files
     if there:
         lines.append(f"{there} of {len(summary.parts)} parts were complete from an earlier run")
     if summary.swept:

@@ -116,7 +116,7 @@ MEANING_OF_VERDICT: Final = (
     "ends before its last batches), `truncate` (the log), `create` (an empty log), `stray` "
     "(renames the directory), `refuse`"
 )
-MEANING_OF_LOOKED: Final = (
+MEANING_OF_DEPTH: Final = (
     "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"
 )
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
@@ -130,8 +130,8 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     Field("mode", k.TEXT, MEANING_OF_MODE),
     Field("verdict", k.TEXT, MEANING_OF_VERDICT),
     Field("truncate_to", k.INT | None, "the log end offset, if cut"),
-    Field("records_lost", k.INT, "by batch headers"),
-    Field("bytes_lost", k.INT, "of logs"),
+    Field("lost_records", k.INT, "by batch headers"),
+    Field("lost_bytes", k.INT, "of logs"),
     Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change"),
     Field("error", k.TEXT | None, "the exception that Kafka throws"),
     Field("consequence", k.TEXT | None, "how far a refusal reaches"),
@@ -140,19 +140,19 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     Field("notes", k.ARRAY, "what an operator should know"),
 )  # fmt: skip
 SUMMARY: Final = ObjectType[RunFacts](
-    "summary",
+    "verify_summary",
     "`verify`",
     "The last object: totals.",
     _sum("files", ""),
     _sum("batches", ""),
     _sum("records", "by batch headers"),
-    _sum("bytes_expected", "that should be checked"),
-    _sum("bytes_checked", ""),
-    _sum("bytes_deferred", "past `--max-duration`; not in `bytes_expected`"),
-    _sum("segments_deferred", "past `--max-duration`; not in `bytes_expected`"),
+    _sum("expected_bytes", "that should be checked"),
+    _sum("checked_bytes", ""),
+    _sum("deferred_bytes", "past `--max-duration`; not in `expected_bytes`"),
+    _sum("deferred_segments", "past `--max-duration`; not in `expected_bytes`"),
     Field("defects", k.OBJECT, "by severity", _defects),
     Field("levels", k.ARRAY, "at which segments were read"),
-    Field("looked", k.TEXT, MEANING_OF_LOOKED, "run.summary.looked"),
+    Field("depth", k.TEXT, MEANING_OF_DEPTH, "run.summary.looked"),
     Field("sample", k.OBJECT | None,
           "`share`, `seed`, and how many `segments` `of` all were read at `--level`", _sample),
 )  # fmt: skip
@@ -188,7 +188,7 @@ def summary_lines(facts: RunFacts) -> list[str]:
     checked = (
         f"{counted(summary.files, 'file')}, {counted(summary.batches, 'batch')}, "
         f"{counted(summary.records, 'record')}, "
-        f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
+        f"{size_cell(summary.checked_bytes, exact=False)} checked at level {level}"
     )
     is_whole = not facts.errors and not facts.run.verification.put_off
     lines = [f"{checked}: {verdict(summary.looked, summary.defects, is_whole=is_whole)}"]
@@ -199,8 +199,8 @@ def summary_lines(facts: RunFacts) -> list[str]:
         )
     if facts.run.verification.put_off:
         lines.append(
-            f"deferred when time ran out: {size_cell(summary.bytes_deferred, exact=False)} in "
-            f"{counted(summary.segments_deferred, 'segment')}"
+            f"deferred when time ran out: {size_cell(summary.deferred_bytes, exact=False)} in "
+            f"{counted(summary.deferred_segments, 'segment')}"
         )
     if summary.defects.total():
         lines.append("`kafkalog explain REFERENCE` explains a finding and what to do.")

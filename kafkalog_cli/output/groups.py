@@ -38,29 +38,30 @@ GROUP: Final = ObjectType[ShownGroup](
     "group",
     "`groups`",
     "A group as its coordinator has it.",
-    Field("group", k.TEXT, "", "group.name"),
+    Field("group_id", k.TEXT, "", "group.name"),
     Field("group_type", k.TEXT, "`classic`, `consumer`, `share` or `streams`", "group.kind"),
     Field("state", k.TEXT, "`Empty`, `Stable`, `Assigning`, `Reconciling`, `NotReady`; a classic "
                          "group's rebalance is not on disk", "group.state"),
-    Field("epoch", k.INT, "or generation of a classic group; −1 with offsets only", "group.epoch"),
+    Field("group_epoch", k.INT, "or generation of a classic group; −1 with offsets only",
+          "group.group_epoch"),
     Field("protocol", k.TEXT | None, "assignor of a classic group", "group.protocol"),
     Field("members", k.INT, "", lambda one: len(one.group.members)),
     Field("offsets", k.INT, "committed, without open transactions",
           "group.offsets.committed_count"),
     Field("lag", k.INT | None, "sum; null if an end offset is unknown"),
     Field("coordinator", k.INT, "its partition of `__consumer_offsets`", "group.coordinator"),
-    Field("undecoded", k.INT, "records that do not decode", "group.undecoded"),
+    Field("undecoded_records", k.INT, "records that do not decode", "group.undecoded_records"),
 )  # fmt: skip
 MEMBER: Final = ObjectType[ShownMember](
     "group_member",
     "`groups --group`",
     "A member of a group.",
-    Field("group", k.TEXT, ""),
+    Field("group_id", k.TEXT, "", "group"),
     Field("member_id", k.TEXT, "", "member.member_id"),
     Field("instance_id", k.TEXT | None, "of a static member", "member.instance_id"),
     Field("client_id", k.TEXT, "", "member.client_id"),
     Field("host", k.TEXT, "", "member.host"),
-    Field("epoch", k.INT | None, "null in a classic group", "member.epoch"),
+    Field("member_epoch", k.INT | None, "null in a classic group", "member.member_epoch"),
     Field("assigned", k.ARRAY, "partitions such as `orders-0`, with the topic id if the name is "
                              "unknown; active tasks of a streams group, such as `0_2`",
           lambda one: list(one.member.assigned)),
@@ -69,21 +70,21 @@ OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
     "group_offset",
     "`groups`",
     "A committed offset of a group.",
-    Field("group", k.TEXT, "", "commit.group"),
+    Field("group_id", k.TEXT, "", "commit.group"),
     Field("topic", k.TEXT, "", "commit.topic"),
     Field("partition", k.INT, "", "commit.partition"),
     Field("offset", k.INT | None, "null if compaction may have removed the commit that counted; a "
                                 "share group's start",
           "commit.offset"),
-    Field("end_offset", k.INT | None, "high watermark; null if the partition is not in PATH"),
-    Field("lag", k.INT | None, "records from `offset` to `end_offset`, less those that a share "
+    Field("log_end_offset", k.INT | None, "high watermark; null if the partition is not in PATH"),
+    Field("lag", k.INT | None, "records from `offset` to `log_end_offset`, less those that a share "
                              "group is done with"),
     Field("outside", k.TEXT | None, "of its log, how"),
     Field("leader_epoch", k.INT, "of the last record consumed, −1 if unknown",
           "commit.leader_epoch"),
     Field("metadata", k.TEXT, "what the client added", "commit.metadata"),
-    Field("committed_at", k.TIME, "by the coordinator's clock", "commit.committed_ms"),
-    Field("expires_at", k.TIME | None, "if the client said so", "commit.expires_ms"),
+    Field("commit_timestamp", k.TIME, "by the coordinator's clock", "commit.commit_timestamp"),
+    Field("expire_timestamp", k.TIME | None, "if the client said so", "commit.expire_timestamp"),
     Field("pending", k.BOOL, "belongs to an open transaction, so does not count yet",
           "commit.is_pending"),
     Field("producer_id", k.INT | None, "of that transaction", "commit.producer_id"),
@@ -99,12 +100,12 @@ CHANGE: Final = ObjectType[Any](
     "`groups --diff`",
     "A committed offset that differs between two moments.",
     Field("change", k.TEXT, "`added`, `removed` or `changed`"),
-    Field("group", k.TEXT, ""),
+    Field("group_id", k.TEXT, "", "group"),
     Field("topic", k.TEXT, ""),
     Field("partition", k.INT, ""),
     Field("before", k.INT | None, "at `--diff`"),
     Field("after", k.INT | None, "now, or at `--at`"),
-    Field("committed_at", k.TIME | None, "of the later one"),
+    Field("commit_timestamp", k.TIME | None, "of the later one"),
 )
 COORDINATOR: Final = ObjectType[Any](
     "coordinator",
@@ -115,7 +116,8 @@ COORDINATOR: Final = ObjectType[Any](
     Field("topic", k.TEXT, ""),
     Field("partition", k.INT, ""),
     Field("partitions", k.INT, "of the topic"),
-    Field("counted", k.TEXT, "from `metadata`, or `directories`: the largest number + 1"),
+    Field("partitions_source", k.TEXT, "`metadata`, or `directories`: the largest number + 1",
+          "counted"),
     Field("paths", k.ARRAY, "its replicas in PATH"),
 )  # fmt: skip
 
@@ -123,10 +125,10 @@ COORDINATOR: Final = ObjectType[Any](
 def group_view(style: Style) -> View[ShownGroup]:
     return GROUP.view(
         style,
-        Column("GROUP", "group", fold=True),
+        Column("GROUP", "group_id", fold=True),
         Column("TYPE", "group_type"),
         Column("STATE", "state"),
-        Column("EPOCH", "epoch"),
+        Column("EPOCH", "group_epoch"),
         Column("MEMBERS", "members"),
         Column("OFFSETS", "offsets"),
         Column("LAG", "lag"),
@@ -137,12 +139,12 @@ def group_view(style: Style) -> View[ShownGroup]:
 def member_view(style: Style) -> View[ShownMember]:
     return MEMBER.view(
         style,
-        Column("GROUP", "group", fold=True),
+        Column("GROUP", "group_id", fold=True),
         Column("MEMBER", "member_id", fold=True),
         Column("INSTANCE", "instance_id", fold=True),
         Column("CLIENT", "client_id", fold=True),
         Column("HOST", "host"),
-        Column("EPOCH", "epoch"),
+        Column("EPOCH", "member_epoch"),
         Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or None, fold=True),
     )
 
@@ -150,13 +152,13 @@ def member_view(style: Style) -> View[ShownMember]:
 def offset_view(style: Style) -> View[OffsetLag]:
     return OFFSET.view(
         style,
-        Column("GROUP", "group", fold=True),
+        Column("GROUP", "group_id", fold=True),
         Column("TOPIC", "topic", fold=True),
         Column("PARTITION", "partition"),
         Column("OFFSET", "offset"),
-        Column("END", "end_offset"),
+        Column("END", "log_end_offset"),
         Column("LAG", "lag"),
-        Column("COMMITTED", "committed_at"),
+        Column("COMMITTED", "commit_timestamp"),
         Column("METADATA", "metadata", fold=True),
         Column("NOTES", _notes, fold=True, tone=lambda _: Tone.DOUBTFUL),
     )
@@ -166,12 +168,12 @@ def change_view(style: Style) -> View[OffsetChange]:
     return CHANGE.view(
         style,
         Column("CHANGE", "change", tone=lambda one: tone_of(one.change)),
-        Column("GROUP", "group", fold=True),
+        Column("GROUP", "group_id", fold=True),
         Column("TOPIC", "topic", fold=True),
         Column("PARTITION", "partition"),
         Column("BEFORE", "before"),
         Column("AFTER", "after"),
-        Column("COMMITTED", "committed_at"),
+        Column("COMMITTED", "commit_timestamp"),
     )
 
 
@@ -226,10 +228,11 @@ TRANSACTIONAL_ID: Final = ObjectType[Any](
           "`CompleteAbort`, `Dead`, `PrepareEpochFence`, `Unknown(N)`, or `Unknown` if compaction "
           "may have removed all that was known then"),
     Field("timeout_ms", k.INT, "of the producer"),
-    Field("started_at", k.TIME, "of its transaction, −1 without one", "started_ms"),
-    Field("updated_at", k.TIME, "last change of state", "updated_ms"),
-    Field("partitions", k.ARRAY, "of its transaction", lambda one: _names(one.partitions)),
-    Field("marked", k.ARRAY, "those that have its marker already", lambda one: _names(one.marked)),
+    Field("start_timestamp", k.TIME, "of its transaction, −1 without one"),
+    Field("last_update_timestamp", k.TIME, "last change of state"),
+    Field("topic_partitions", k.ARRAY, "of its transaction", lambda one: _names(one.partitions)),
+    Field("marked_topic_partitions", k.ARRAY, "those that have its marker already",
+          lambda one: _names(one.marked)),
     Field("coordinator", k.INT, "its partition of `__transaction_state`"),
     Field("record_offset", k.INT, "of its record there"),
     Field("exact", k.BOOL, "false if compaction may have removed the state that counted then",
@@ -244,7 +247,7 @@ def _started(one: OpenData) -> int | None:
     owner = one.owner
     if owner is None or (one.topic, one.partition) not in owner.partitions:
         return None
-    return owner.started_ms if owner.started_ms >= 0 else None
+    return owner.start_timestamp if owner.start_timestamp >= 0 else None
 
 
 OPEN_TRANSACTION: Final = ObjectType[Any](
@@ -264,7 +267,7 @@ OPEN_TRANSACTION: Final = ObjectType[Any](
           lambda one: None if one.owner is None else one.owner.name),
     Field("state", k.TEXT | None, "its coordinator's state",
           lambda one: None if one.owner is None else one.owner.state),
-    Field("started_at", k.TIME | None, "by its coordinator's clock", _started),
+    Field("start_timestamp", k.TIME | None, "by its coordinator's clock", _started),
     Field("hanging", k.TEXT | None, "why its coordinator will not end it"),
 )  # fmt: skip
 
@@ -276,7 +279,7 @@ def id_view(style: Style) -> View[TransactionalId]:
         Column("STATE", "state"),
         Column("PRODUCER", "producer_id"),
         Column("EPOCH", "producer_epoch"),
-        Column("UPDATED", "updated_at"),
+        Column("UPDATED", "last_update_timestamp"),
         Column("PARTITION", "coordinator"),
         Column("WROTE TO", lambda one: ", ".join(_names(one.partitions)), fold=True),
         Column("NOTES", _transaction_notes, fold=True),
@@ -290,7 +293,7 @@ def open_view(style: Style) -> View[OpenData]:
         Column("FROM", "first_offset"),
         Column("PRODUCER", "producer_id"),
         Column("EPOCH", "producer_epoch"),
-        Column("SINCE", "started_at"),
+        Column("SINCE", "start_timestamp"),
         Column("LAST WRITE", "last_timestamp"),
         Column("TRANSACTIONAL ID", "transactional_id", fold=True),
         Column(

@@ -58,13 +58,13 @@ def batch_line(batch: Batch) -> str:
     if batch.magic < 2:
         return f"offset: {batch.last_offset} {tail}"
     return (
-        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count} "
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.records} "
         f"baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} "
         f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
-        f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
+        f"partitionLeaderEpoch: {batch.leader_epoch} "
         f"isTransactional: {_boolean(batch.is_transactional)} "
         f"isControl: {_boolean(batch.is_control)} "
-        f"deleteHorizonMs: {_optional(batch.delete_horizon_ms)} {tail}"
+        f"deleteHorizonMs: {_optional(batch.delete_horizon_timestamp)} {tail}"
     )
 
 

@@ -21,7 +21,7 @@ LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     "log_dir",
     "`ls`",
     "A log directory; precedes its contents.",
-    Field("path", k.TEXT, "as given"),
+    Field("log_dir", k.TEXT, "as given", "path"),
     Field("node_id", k.INT | None, "`node.id` or `broker.id` of `meta.properties`",
           lambda row: row.meta and row.meta.node_id),
     Field("cluster_id", k.TEXT | None, "of `meta.properties`",
@@ -29,23 +29,23 @@ LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     Field("directory_id", k.TEXT | None, "of `meta.properties`",
           lambda row: row.meta and row.meta.directory_id),
     Field("clean_shutdown", k.BOOL, "`.kafka_cleanshutdown` exists"),
-    Field("partitions", k.INT, "in any state", "partition_count"),
-    Field("size", k.SIZE, _ALL_FILES, "size_bytes"),
+    Field("partitions", k.INT, "in any state"),
+    Field("size_bytes", k.SIZE, _ALL_FILES),
     Field("checkpoints", k.OBJECT, "entries of each offset checkpoint by name; null if malformed"),
-    Field("other_directories", k.ARRAY, "directories that are not partitions", "others"),
+    Field("other_directories", k.ARRAY, "directories that are not partitions"),
 )  # fmt: skip
 PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "partition",
     "`ls`",
     "A partition directory.",
     Field("path", k.TEXT, ""),
-    Field("directory", k.TEXT, "its log directory"),
+    Field("log_dir", k.TEXT, "its log directory"),
     *topic_and_partition(),
     Field("state", k.TEXT, "`live`, `delete`, `future` or `stray`"),
     Field("topic_id", k.TEXT | None, "id in `partition.metadata`"),
-    Field("segment_count", k.INT, "in the view"),
-    Field("size", k.SIZE, _ALL_FILES, "size_bytes"),
-    Field("mtime_ms", k.TIME, "of its newest file"),
+    Field("segments", k.INT, "in the view"),
+    Field("size_bytes", k.SIZE, _ALL_FILES),
+    Field("modified_timestamp", k.TIME, "of its newest file"),
     Field("log_start_offset", k.INT | None,
           "base offset of the first segment, or `log-start-offset-checkpoint` if larger"),
     Field("log_end_offset", k.INT | None,
@@ -65,19 +65,19 @@ SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "`ls --segments`",
     "A segment of the view.",
     Field("path", k.TEXT, "its `.log`"),
-    Field("directory", k.TEXT, "its log directory"),
+    Field("log_dir", k.TEXT, "its log directory"),
     Field("state", k.TEXT,
           "of its `.log`: `live`, `swap`, `cleaned`, `deleted`; or of its directory: `delete`, "
           "`future`, `stray`"),
     *topic_and_partition(),
     Field("base_offset", k.INT, "in the file's name"),
     Field("next_base_offset", k.INT | None, "null for the active segment"),
-    Field("size", k.SIZE, "of the `.log`", "size_bytes"),
-    Field("mtime_ms", k.TIME, _MODIFIED),
-    Field("largest_timestamp", k.TIME | None, "from the time index, else from the records"),
-    Field("index_size", k.SIZE | None, "", "index_size_bytes"),
-    Field("timeindex_size", k.SIZE | None, "", "timeindex_size_bytes"),
-    Field("txnindex_size", k.SIZE | None, "", "txnindex_size_bytes"),
+    Field("size_bytes", k.SIZE, "of the `.log`"),
+    Field("modified_timestamp", k.TIME, _MODIFIED),
+    Field("max_timestamp", k.TIME | None, "from the time index, else from the records"),
+    Field("index_bytes", k.SIZE | None, ""),
+    Field("timeindex_bytes", k.SIZE | None, ""),
+    Field("txnindex_bytes", k.SIZE | None, ""),
     Field("is_active", k.BOOL, "a broker would append to it"),
 )  # fmt: skip
 FILE: Final[ObjectType[FileRow]] = ObjectType(
@@ -88,8 +88,8 @@ FILE: Final[ObjectType[FileRow]] = ObjectType(
     Field("kind", k.TEXT, "as in [formats.md](formats.md)"),
     Field("state", k.TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
     Field("offset", k.INT | None, "in the name"),
-    Field("size", k.SIZE, "", "size_bytes"),
-    Field("mtime_ms", k.TIME, _MODIFIED),
+    Field("size_bytes", k.SIZE, ""),
+    Field("modified_timestamp", k.TIME, _MODIFIED),
     Field("error", k.TEXT | None, "why nothing else is known"),
 )
 
@@ -111,8 +111,8 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     lines = [f"{log_dir.path}: {', '.join(facts)}"]
     if checkpoints:
         lines.append(f"checkpoint entries: {', '.join(checkpoints)}")
-    if log_dir.others:
-        lines.append(f"other directories: {', '.join(log_dir.others)}")
+    if log_dir.other_directories:
+        lines.append(f"other directories: {', '.join(log_dir.other_directories)}")
     return lines
 
 
@@ -135,8 +135,8 @@ def partition_view(style: Style) -> View[PartitionRow]:
     return PARTITION.view(
         style,
         Column("PARTITION", _name, fold=True),
-        Column("SEGMENTS", "segment_count"),
-        Column("SIZE", "size"),
+        Column("SEGMENTS", "segments"),
+        Column("SIZE", "size_bytes"),
         Column("ON DISK", "disk_bytes"),
         Column("START", "log_start_offset"),
         Column("END", end, right=True),
@@ -153,11 +153,11 @@ def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
         *((Column("STATE", "state"),) if states else ()),
         Column("PARTITION", _name, fold=True),
         Column("BASE", "base_offset"),
-        Column("SIZE", "size"),
-        Column("INDEX", "index_size"),
-        Column("TIMEIDX", "timeindex_size"),
-        Column("TXNIDX", "txnindex_size"),
-        Column("MAX TIME", "largest_timestamp"),
+        Column("SIZE", "size_bytes"),
+        Column("INDEX", "index_bytes"),
+        Column("TIMEIDX", "timeindex_bytes"),
+        Column("TXNIDX", "txnindex_bytes"),
+        Column("MAX TIME", "max_timestamp"),
     )
 
 
@@ -167,8 +167,8 @@ def file_view(style: Style) -> View[FileRow]:
         Column("FILE", lambda row: file_cell(row.path), fold=True),
         Column("KIND", "kind"),
         Column("STATE", lambda row: row.error or row.state, fold=True),
-        Column("SIZE", "size"),
-        Column("MODIFIED", "mtime_ms"),
+        Column("SIZE", "size_bytes"),
+        Column("MODIFIED", "modified_timestamp"),
     )
 
 

@@ -53,13 +53,13 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
     "lookup",
     "`lookup-offset`",
     "A partition's answer to one query.",
-    Field("directory", k.TEXT, "its log directory", "partition.log_dir"),
+    Field("log_dir", k.TEXT, "its log directory", "partition.log_dir"),
     *topic_and_partition("partition."),
     Field("query", k.OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
     Field("found", k.BOOL, "", "lookup.found"),
     Field("segment", k.TEXT | None, "its `.log`", "lookup.segment"),
     Field("position", k.INT | None, "of the batch", _of_batch("position")),
-    Field("size", k.INT | None, "of the batch", _of_batch("size_bytes")),
+    Field("size_bytes", k.INT | None, "of the batch", _of_batch("size_bytes")),
     Field("batch_base_offset", k.INT | None, "", _of_batch("base_offset")),
     Field("batch_last_offset", k.INT | None, "", _of_batch("last_offset")),
     Field("offset", k.INT | None, "first record that answers", "lookup.offset"),
@@ -67,7 +67,7 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
     Field("leader_epoch", k.INT | None,
           "of the batch; of the log for `earliest` and `latest`",
           "lookup.leader_epoch"),
-    Field("bytes_read", k.INT, "headers, batches and index entries", "lookup.bytes_read"),
+    Field("read_bytes", k.INT, "headers, batches and index entries", "lookup.read_bytes"),
     Field("reason", k.TEXT | None, "why nothing was found", "lookup.reason"),
     Field("reset_to", k.INT, "where a group reset to the query continues: `offset`, else the end "
                            "of what `--isolation` lets it read, or the nearest offset in range"),
@@ -112,7 +112,7 @@ def lookup_view(style: Style, *, names: bool, directories: bool) -> View[Partiti
         return found.segment.rpartition("/")[2]
 
     columns: tuple[Column[PartitionLookup], ...] = (
-        Column("DIRECTORY", "directory", fold=True),
+        Column("DIRECTORY", "log_dir", fold=True),
         Column("PARTITION", _name, fold=True),
     )
     return LOOKUP.view(
@@ -225,7 +225,7 @@ def step_lines(found: Lookup) -> list[str]:
         for probe in step.probes:
             values = ", ".join(f"{name} {value}" for name, value in asdict(probe.entry).items())
             lines.append(f"    [{probe.low}, {probe.high}): {values}")
-    lines.append(f"  {counted(found.bytes_read, 'byte')} read")
+    lines.append(f"  {counted(found.read_bytes, 'byte')} read")
     return lines
 
 

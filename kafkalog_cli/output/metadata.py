@@ -41,9 +41,9 @@ TOPIC: Final = ObjectType[Any](
     Field("topic_id", k.TEXT, ""),
     Field("partitions", k.INT, "", lambda one: len(one.partitions)),
     Field("replication_factor", k.INT, "the largest of its partitions"),
-    Field("under_replicated", k.INT, "partitions with replicas out of sync"),
-    Field("leaderless", k.INT, ""),
-    Field("configs", k.OBJECT, "its own, by name"),
+    Field("under_replicated_partitions", k.INT, "partitions with replicas out of sync"),
+    Field("leaderless_partitions", k.INT, ""),
+    Field("topic_configs", k.OBJECT, "its own, by name", "configs"),
     *_ORIGIN,
 )
 PARTITION: Final = ObjectType[Any](
@@ -59,7 +59,7 @@ PARTITION: Final = ObjectType[Any](
     Field("removing_replicas", k.ARRAY, "node ids", "state.removing_replicas"),
     Field("elr", k.ARRAY, "eligible leader replicas", "state.elr"),
     Field("last_known_elr", k.ARRAY, "", "state.last_known_elr"),
-    Field("directories", k.ARRAY, "directory id of each replica", "state.directories"),
+    Field("directory_ids", k.ARRAY, "directory id of each replica", "state.directories"),
     Field("recovering", k.BOOL, "from an unclean election", "state.is_recovering"),
     Field("leader_epoch", k.INT, "counts elections", "state.leader_epoch"),
     Field("partition_epoch", k.INT, "counts changes", "state.partition_epoch"),
@@ -102,8 +102,8 @@ def topic_view(style: Style) -> View[TopicState]:
         Column("TOPIC ID", "topic_id"),
         Column("PARTITIONS", "partitions"),
         Column("REPLICAS", "replication_factor"),
-        Column("UNDER-REPLICATED", "under_replicated"),
-        Column("LEADERLESS", "leaderless"),
+        Column("UNDER-REPLICATED", "under_replicated_partitions"),
+        Column("LEADERLESS", "leaderless_partitions"),
         Column("CONFIGS", lambda one: ", ".join(f"{k}={v}" for k, v in one.configs.items()) or "-",
                fold=True, below=True),
     )  # fmt: skip

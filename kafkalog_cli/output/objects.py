@@ -200,7 +200,7 @@ DEFECT: Final = ObjectType[Defect](
     Field("path", TEXT, "as given or found"),
     Field("position", INT | None, "null for the whole file"),
     Field("offset", INT | None, ""),
-    Field("size", INT | None, "bytes that the defect covers", "size_bytes"),
+    Field("size_bytes", INT | None, "bytes that the defect covers"),
     Field("detail", TEXT, ""),
     Field("hint", TEXT | None, "what to do"),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.model import Severity
 from kafkalog.node.recovery.model import Verdict
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.findings import MEANING_OF_LOOKED
+from kafkalog_cli.output.findings import MEANING_OF_DEPTH
 from kafkalog_cli.output.objects import Column, Field, ObjectType
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ REPORT: Final = ObjectType[WrittenReport](
     "`report`",
     "The page, and its main numbers.",
     Field("path", k.TEXT, ""),
-    Field("size", k.SIZE, "", "size_bytes"),
-    Field("made_at", k.TIME, "also the clock for ages", "facts.made_ms"),
+    Field("size_bytes", k.SIZE, ""),
+    Field("timestamp", k.TIME, "also the clock for ages", "facts.made_ms"),
     Field("topics", k.INT, "", lambda one: len({p.listed.topic for p in one.facts.partitions})),
     Field("partitions", k.INT, "partition directories", lambda one: len(one.facts.partitions)),
-    Field("log_size", k.SIZE, "as `ls` counts", "facts.size_bytes"),
+    Field("log_bytes", k.SIZE, "as `ls` counts", "facts.size_bytes"),
     Field("defects", k.OBJECT, "by severity",
           lambda one: {each.value: one.facts.checked.defects[each] for each in Severity}),
-    Field("looked", k.TEXT, MEANING_OF_LOOKED, "facts.checked.looked"),
+    Field("depth", k.TEXT, MEANING_OF_DEPTH, "facts.checked.looked"),
     Field("next_starts", k.INT, "directories on which the next start acts",
           lambda one: sum(each.verdict != Verdict.NOTHING for each in one.facts.next_starts)),
     Field("groups", k.INT, "", lambda one: len(one.facts.groups)),
@@ -50,9 +50,9 @@ def view(style: Style) -> View[WrittenReport]:
     return REPORT.view(
         style,
         Column("PAGE", "path", fold=True),
-        Column("SIZE", "size"),
+        Column("SIZE", "size_bytes"),
         Column("TOPICS", "topics"),
         Column("PARTITIONS", "partitions"),
-        Column("LOG SIZE", "log_size"),
+        Column("LOG SIZE", "log_bytes"),
         Column("FINDINGS", lambda one: one.facts.verdict, fold=True),
     )

@@ -34,7 +34,7 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     Field("topic", k.TEXT, "from the directory's name"),
     Field("partition", k.INT | None,
           "−1 if the directory's name has none; null for the whole topic"),
-    Field("logs", k.INT, "partition directories"),
+    Field("copies", k.INT, "partition directories"),
     Field("segments", k.INT, ""),
     Field("size_bytes", k.SIZE, "all files of the segments"),
     Field("batches", k.INT, ""),
@@ -44,15 +44,15 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     Field("records", k.INT, "that a consumer receives"),
     Field("null_keys", k.INT, ""),
     Field("tombstones", k.INT, "with a key"),
-    Field("key_bytes", k.INT, "uncompressed"),
-    Field("value_bytes", k.INT, "uncompressed"),
-    Field("header_bytes", k.INT, "uncompressed"),
+    Field("key_size_bytes", k.INT, "uncompressed"),
+    Field("value_size_bytes", k.INT, "uncompressed"),
+    Field("header_size_bytes", k.INT, "uncompressed"),
     Field("first_offset", k.INT | None, ""),
     Field("last_offset", k.INT | None, ""),
-    Field("earliest", k.TIME | None, "timestamp"),
-    Field("latest", k.TIME | None, "timestamp"),
-    Field("batch_records_max", k.INT, ""),
-    Field("batch_size_max", k.INT, ""),
+    Field("min_timestamp", k.TIME | None, "of records"),
+    Field("max_timestamp", k.TIME | None, "of records"),
+    Field("max_batch_records", k.INT, ""),
+    Field("max_batch_bytes", k.INT, ""),
     Field("codecs", k.Kind("array", to_json=_codec_objects),
           "per codec: `codec`, its counts, and `ratio`, uncompressed size by size in the log"),
     Field("producers", k.INT, "distinct ids"),
@@ -71,9 +71,10 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
 
 def profile_view(style: Style) -> View[Profile]:
     def times(one: Profile) -> str:
-        if one.earliest is None:
+        if one.min_timestamp is None:
             return "-"
-        return f"{time_cell(one.earliest, style.zone)} to {time_cell(one.latest, style.zone)}"
+        first, last = (time_cell(at, style.zone) for at in (one.min_timestamp, one.max_timestamp))
+        return f"{first} to {last}"
 
     def hot(one: Profile) -> str:
         keys = [

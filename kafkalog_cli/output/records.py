@@ -70,7 +70,7 @@ def _of_batch(prefix: str) -> dict[str, Field[Any]]:
         Field("magic", k.INT, "0, 1 or 2", f"{prefix}magic"),
         Field("producer_id", k.INT, "−1 if none", f"{prefix}producer_id"),
         Field("producer_epoch", k.INT, "−1 if none", f"{prefix}producer_epoch"),
-        Field("partition_leader_epoch", k.INT, "−1 if none", f"{prefix}partition_leader_epoch"),
+        Field("leader_epoch", k.INT, "−1 if none", f"{prefix}leader_epoch"),
         Field("is_transactional", k.BOOL, "", f"{prefix}is_transactional"),
         Field("is_control", k.BOOL, "control records (markers, KRaft)", f"{prefix}is_control"),
     )  # fmt: skip
@@ -94,21 +94,22 @@ BATCH: Final = ObjectType[Batch](
     _HEAD["topic"],
     _HEAD["partition"],
     Field("position", k.INT, "in the file"),
-    Field("size", k.SIZE, "header included", "size_bytes"),
+    Field("size_bytes", k.SIZE, "header included"),
     Field("base_offset", k.INT, "kept when compaction removes the record"),
     Field("last_offset", k.INT, "kept when compaction removes the record"),
-    Field("count", k.INT, "records"),
+    Field("records", k.INT, ""),
     _HEAD["magic"],
     Field("compression", k.TEXT, _CODEC_MEANING, compression_name),
     _TIMESTAMP_TYPE,
     Field("base_timestamp", k.TIME, "base of the records' timestamp deltas"),
     Field("max_timestamp", k.TIME, ""),
-    Field("delete_horizon_ms", k.INT | None, "when compaction may drop tombstones and markers"),
+    Field("delete_horizon_timestamp", k.TIME | None,
+          "when compaction may drop tombstones and markers"),
     _HEAD["producer_id"],
     _HEAD["producer_epoch"],
     Field("base_sequence", k.INT, "−1 if none"),
     Field("last_sequence", k.INT, "−1 if none"),
-    _HEAD["partition_leader_epoch"],
+    _HEAD["leader_epoch"],
     _HEAD["is_transactional"],
     _HEAD["is_control"],
     Field("crc", k.INT, "stored, unsigned"),
@@ -128,16 +129,16 @@ RECORD: Final = ObjectType[Record](
     _TIMESTAMP_TYPE,
     Field("key", k.BYTES, ""),
     Field("value", k.BYTES, "null is a tombstone"),
-    Field("key_size", k.INT | None, "",
+    Field("key_size_bytes", k.INT | None, "",
           lambda record: None if record.key is None else len(record.key)),
-    Field("value_size", k.INT | None, "",
+    Field("value_size_bytes", k.INT | None, "",
           lambda record: None if record.value is None else len(record.value)),
     Field("headers", k.Kind("array", to_json=_headers),
           "objects with `key` and `value`, in order", lambda record: record),
     Field("sequence", k.INT, "−1 if none"),
     _BATCH["producer_id"],
     _BATCH["producer_epoch"],
-    _BATCH["partition_leader_epoch"],
+    _BATCH["leader_epoch"],
     _BATCH["is_transactional"],
     _BATCH["is_control"],
     Field("control_type", k.TEXT | None, "`ABORT`, `COMMIT`, `LEADER_CHANGE` …; `UNKNOWN(N)`, "
@@ -159,8 +160,8 @@ def batch_view(style: Style) -> View[Batch]:
         words = ["transactional"] if batch.is_transactional else []
         words += ["control"] if batch.is_control else []
         words += ["bad crc"] if batch.crc_valid is False else []
-        if batch.delete_horizon_ms is not None:
-            words.append(f"delete horizon {time_text(batch.delete_horizon_ms, style)}")
+        if batch.delete_horizon_timestamp is not None:
+            words.append(f"delete horizon {time_text(batch.delete_horizon_timestamp, style)}")
         return ", ".join(words)
 
     def producer(batch: Batch) -> str:
@@ -172,13 +173,13 @@ def batch_view(style: Style) -> View[Batch]:
         style,
         *((Column("STATE", "state"),) if style.states else ()),
         Column("OFFSETS", lambda batch: f"{batch.base_offset}-{batch.last_offset}", fold=True),
-        Column("COUNT", "count"),
+        Column("COUNT", "records"),
         Column("POSITION", "position"),
-        Column("SIZE", "size"),
+        Column("SIZE", "size_bytes"),
         Column("CODEC", "compression"),
         Column("MAX TIME", "max_timestamp"),
         Column("PRODUCER", producer, fold=True),
-        Column("EPOCH", "partition_leader_epoch"),
+        Column("EPOCH", "leader_epoch"),
         Column("NOTES", notes, fold=True),
     )
 
@@ -251,7 +252,7 @@ def probe(path: str = "") -> Record:
     """Return an empty record, to ask `RECORD` and `BATCH` for their fields."""
     batch = Batch(
         path=path, position=0, size_bytes=0, base_offset=0, last_offset=0, magic=2, attributes=0,
-        crc=0, partition_leader_epoch=0, base_timestamp=0, max_timestamp=0, producer_id=0,
-        producer_epoch=0, base_sequence=0, count=0,
+        crc=0, leader_epoch=0, base_timestamp=0, max_timestamp=0, producer_id=0,
+        producer_epoch=0, base_sequence=0, records=0,
     )  # fmt: skip
     return Record(batch, 0, 0, TimestampType.CREATE_TIME, None, None)

@@ -83,9 +83,9 @@ class RecoverySummary:
         return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
 
     @property
-    def records_lost(self) -> int:
+    def lost_records(self) -> int:
         """Number of records that are lost, by the headers of their batches."""
-        return sum(plan.predicted.records_lost for plan in self.plans)
+        return sum(plan.predicted.lost_records for plan in self.plans)
 
     @property
     def strays(self) -> int:
@@ -94,12 +94,12 @@ class RecoverySummary:
         return sum(start.verdict == Verdict.STRAY for start in starts)
 
     @property
-    def bytes_to_scan(self) -> int:
-        return sum(plan.bytes_to_scan for plan in self.plans)
+    def scan_bytes(self) -> int:
+        return sum(plan.scan_bytes for plan in self.plans)
 
     @property
     def scan_ms(self) -> int:
-        return self.bytes_to_scan * 1000 // self.scan_rate
+        return self.scan_bytes * 1000 // self.scan_rate
 
 
 RECOVERY: Final = ObjectType["RecoveredPartition"](
@@ -122,14 +122,15 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     Field("committed_lost", k.ARRAY | None,
           "first and last that may be lost below the high watermark",
           "plan.committed_lost"),
-    Field("records_lost", k.INT, "by batch headers", "plan.predicted.records_lost"),
-    Field("bytes_lost", k.INT, "of logs", "plan.predicted.bytes_lost"),
+    Field("lost_records", k.INT, "by batch headers", "plan.predicted.lost_records"),
+    Field("lost_bytes", k.INT, "of logs", "plan.predicted.lost_bytes"),
     Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
-    Field("bytes_to_scan", k.SIZE, "", "plan.bytes_to_scan"),
+    Field("scan_bytes", k.SIZE, "", "plan.scan_bytes"),
     Field("files", k.ARRAY,
           "changes: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), the new "
-          "`size_bytes`; if removed or cut, `bytes_gone`, `records_gone`, `why`", "plan.changes"),
+          "`size_bytes`; if removed or cut, `removed_bytes`, `removed_records`, `reason`",
+          "plan.changes"),
     Field("drops_mark", k.BOOL, "the clean shutdown mark is removed", "plan.drops_mark"),
     Field("while_marked", k.TEXT | None,
           "what a start does instead without recovery, while marked as cleanly shut down; null "
@@ -137,7 +138,7 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
           lambda one: one.plan.while_marked and _marked_line(one.plan.while_marked)),
     Field("untouched", k.TEXT | None, "why it is left to the broker",
           lambda one: one.plan.untouched and one.plan.untouched.reason),
-    Field("refused", k.TEXT | None, "why it must not be recovered",
+    Field("refusal", k.TEXT | None, "why it must not be recovered",
           lambda one: one.refused and one.refused.message),
     Field("assumptions", k.ARRAY, "what could not be read", "plan.predicted.assumptions"),
     Field("notes", k.ARRAY, "what an operator should know", "plan.predicted.notes"),
@@ -152,22 +153,22 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     "The last object: totals.",
     Field("in_place", k.BOOL, ""),
     Field("partitions", k.INT, "", lambda one: len(one.plans)),
-    Field("partitions_changed", k.INT, "", "changed"),
-    Field("partitions_performed", k.INT, "", "performed"),
-    Field("partitions_untouched", k.INT, "left to the broker", "untouched"),
-    Field("partitions_unloadable", k.INT, "the next start would fail", "unloadable"),
+    Field("changed_partitions", k.INT, "", "changed"),
+    Field("performed_partitions", k.INT, "", "performed"),
+    Field("untouched_partitions", k.INT, "left to the broker", "untouched"),
+    Field("unloadable_partitions", k.INT, "the next start would fail", "unloadable"),
     Field("node_refusals", k.ARRAY, "why the node would not start on its log directories"),
-    Field("partitions_absent", k.INT, "a start creates them empty", "absent"),
-    Field("partitions_stray", k.INT, "a start takes them away", "strays"),
-    Field("partitions_refused", k.INT, "then none is recovered", "refused"),
-    Field("files_removed", k.INT, "", lambda one: len(one.removed)),
-    Field("records_removed", k.INT, "by batch headers",
-          lambda one: sum(file.records_gone for file in one.removed)),
-    Field("records_lost", k.INT, ""),
-    Field("bytes_lost", k.INT, "of logs",
-          lambda one: sum(plan.predicted.bytes_lost for plan in one.plans)),
-    Field("bytes_to_scan", k.INT, ""),
-    Field("scan_rate", k.INT, "`--scan-rate`, bytes per second"),
+    Field("absent_partitions", k.INT, "a start creates them empty", "absent"),
+    Field("stray_partitions", k.INT, "a start takes them away", "strays"),
+    Field("refused_partitions", k.INT, "then none is recovered", "refused"),
+    Field("removed_files", k.INT, "", lambda one: len(one.removed)),
+    Field("removed_records", k.INT, "by batch headers",
+          lambda one: sum(file.removed_records for file in one.removed)),
+    Field("lost_records", k.INT, ""),
+    Field("lost_bytes", k.INT, "of logs",
+          lambda one: sum(plan.predicted.lost_bytes for plan in one.plans)),
+    Field("scan_bytes", k.INT, ""),
+    Field("scan_bytes_per_second", k.INT, "`--scan-rate`, bytes per second", "scan_rate"),
     Field("scan_ms", k.INT, "how long that takes"),
 )  # fmt: skip
 
@@ -179,7 +180,7 @@ def recovery_view(style: Style) -> View[RecoveredPartition]:
         Column("START", "mode"),
         Column("LOG END", "log_end_offset"),
         Column("FILES", lambda one: len(one.plan.changes), right=True),
-        Column("TO SCAN", "bytes_to_scan"),
+        Column("TO SCAN", "scan_bytes"),
         Column("AT NEXT START", "detail", fold=True, tone=_tone_of_start),
     )
 
@@ -196,9 +197,9 @@ def print_going(plans: Sequence[RecoveryPlan], style: Style) -> None:
         (
             Column("GOES", lambda one: one.name, fold=True),
             Column("FATE", lambda one: one.change.fate, tone=lambda _: Tone.REMOVED),
-            Column("SIZE", lambda one: size_text(one.change.bytes_gone, style), right=True),
-            Column("RECORDS", lambda one: one.change.records_gone or "-", right=True),
-            Column("WHY", lambda one: one.change.why, fold=True, below=True),
+            Column("SIZE", lambda one: size_text(one.change.removed_bytes, style), right=True),
+            Column("RECORDS", lambda one: one.change.removed_records or "-", right=True),
+            Column("WHY", lambda one: one.change.reason, fold=True, below=True),
         ),
         lambda one: asdict(one.change),
     )
@@ -243,7 +244,7 @@ class _Going:
 
 
 def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
-    scan = size_text(summary.bytes_to_scan, style)
+    scan = size_text(summary.scan_bytes, style)
     rate = size_text(summary.scan_rate, style)
     total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
     if summary.untouched:
@@ -252,8 +253,8 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f", {summary.refused} must not be recovered"
     if summary.unloadable:
         total += f"; a start fails on {summary.unloadable}"
-    if summary.records_lost:
-        total += f"; {counted(summary.records_lost, 'record')} lost"
+    if summary.lost_records:
+        total += f"; {counted(summary.lost_records, 'record')} lost"
     elif not (summary.unloadable or summary.strays or summary.refused or summary.absent):
         total += "; no record is lost"
     if summary.strays:
@@ -266,8 +267,8 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     time = duration_text(seconds * 1000) if seconds else "less than a second"
     lines = [total]
     if summary.removed:
-        size = size_text(sum(one.bytes_gone for one in summary.removed), style)
-        records = counted(sum(one.records_gone for one in summary.removed), "record")
+        size = size_text(sum(one.removed_bytes for one in summary.removed), style)
+        records = counted(sum(one.removed_records for one in summary.removed), "record")
         lines.append(f"files to remove: {len(summary.removed)}, {size}, with {records}")
     is_marked = any(plan.while_marked is not None for plan in summary.plans)
     when = "at an unclean start" if is_marked else "when it starts"
@@ -304,16 +305,16 @@ INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
     Field("path", k.TEXT, ""),
     Field("base_offset", k.INT, "in the file's name"),
     Field("result", k.TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
-    Field("size", k.SIZE | None, "as it was", "size_bytes"),
-    Field("new_size", k.SIZE, "rebuilt", "new_size_bytes"),
+    Field("size_bytes", k.SIZE | None, "as it was"),
+    Field("new_size_bytes", k.SIZE, "rebuilt"),
 )  # fmt: skip
 INDEX_SUMMARY: Final = ObjectType[IndexSummary](
     "index_summary",
     "`rebuild-index`",
     "The last object: totals.",
     Field("indexes", k.INT, ""),
-    Field("to_write", k.INT, "not `same`"),
-    Field("written", k.INT, ""),
+    Field("stale_indexes", k.INT, "not `same`", "to_write"),
+    Field("written_indexes", k.INT, "", "written"),
 )
 
 
@@ -321,8 +322,8 @@ def index_view(style: Style) -> View[IndexComparison]:
     return INDEX_COMPARISON.view(
         style,
         Column("INDEX", lambda index: file_cell(index.path), fold=True),
-        Column("SIZE", "size"),
-        Column("FROM THE LOG", "new_size"),
+        Column("SIZE", "size_bytes"),
+        Column("FROM THE LOG", "new_size_bytes"),
         Column("RESULT", "result"),
     )
 

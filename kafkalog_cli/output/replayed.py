@@ -41,19 +41,20 @@ REPLAYED: Final = ObjectType[ShownLog](
     Field("performed", k.BOOL, "false in a dry run"),
     Field("records", k.INT, "of this run", "done.records"),
     Field("tombstones", k.INT, "", "done.tombstones"),
-    Field("size", k.SIZE, "keys, values and headers", "done.size_bytes"),
+    Field("size_bytes", k.SIZE, "keys, values and headers", "done.size_bytes"),
     Field("first_offset", k.INT | None, "in the log", "done.first_offset"),
     Field("last_offset", k.INT | None, "in the log", "done.last_offset"),
     Field("records_before", k.INT, "produced before the run was stopped", "done.records_before"),
-    Field("unsendable", k.INT, "left out: a header name is not UTF-8", "done.unsendable"),
-    Field("refused", k.INT, "left out: the topic refuses them", "done.refused"),
-    Field("zero_times", k.INT, "records whose timestamp 0 becomes 1", "done.zero_times"),
+    Field("unsendable_records", k.INT, "left out: a header name is not UTF-8",
+          "done.unsendable_records"),
+    Field("refused_records", k.INT, "left out: the topic refuses them", "done.refused_records"),
+    Field("zero_timestamps", k.INT, "records whose timestamp 0 becomes 1", "done.zero_timestamps"),
 )  # fmt: skip
 TRANSLATED: Final[ObjectType[TranslatedOffset]] = ObjectType(
     "translated_offset",
     "`replay --commit-offsets`",
     "A committed offset of a group, and what was committed for it in the cluster.",
-    Field("group", k.TEXT, ""),
+    Field("group_id", k.TEXT, "", "group"),
     Field("topic", k.TEXT, "in the files"),
     Field("partition", k.INT, ""),
     Field("offset", k.INT, "in the files"),
@@ -72,7 +73,7 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
         Column("TO", _destination, fold=True),
         Column("RECORDS", "records"),
         Column("TOMBSTONES", "tombstones"),
-        Column("SIZE", "size"),
+        Column("SIZE", "size_bytes"),
         Column("OFFSETS", _offsets),
         Column("BEFORE", "records_before"),
     )
@@ -90,7 +91,7 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
 def _write_offsets(summary: ReplaySummary, style: Style) -> None:
     view = TRANSLATED.view(
         style,
-        Column("GROUP", "group", fold=True),
+        Column("GROUP", "group_id", fold=True),
         Column("PARTITION", lambda one: f"{one.topic}-{one.partition}", fold=True),
         Column("OFFSET", "offset"),
         Column("TO", "to_topic", fold=True),
@@ -140,16 +141,16 @@ def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
     if summary.created:
         show_note(f"{counted(len(summary.created), 'topic')} created: {some_of(summary.created)}")
         show_note("what server.properties of the source's brokers set is not known to new topics")
-    if unsendable := sum(one.unsendable for one in summary.logs):
+    if unsendable := sum(one.unsendable_records for one in summary.logs):
         show_warning(
             f"{counted(unsendable, 'record')} left out: the name of a header is not UTF-8, and "
             "librdkafka's binding sends no other."
         )
-    if refused := sum(one.refused for one in summary.logs):
+    if refused := sum(one.refused_records for one in summary.logs):
         show_warning(
             f"{counted(refused, 'record')} left out, which topics refuse: --refused has them."
         )
-    if zeros := sum(one.zero_times for one in summary.logs):
+    if zeros := sum(one.zero_timestamps for one in summary.logs):
         show_warning(
             f"{counted(zeros, 'record')} with the timestamp 0 get 1: librdkafka sends no 0."
         )

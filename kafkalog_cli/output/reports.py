@@ -52,7 +52,7 @@ class PrometheusReport(Report):
             for severity in Severity:
                 if count := self._counts[place, severity]:
                     yield _sample(
-                        "partition_defects", count, severity=severity, directory=partition.path,
+                        "partition_defects", count, severity=severity, path=partition.path,
                         topic=partition.topic, partition=str(partition.partition),
                     )  # fmt: skip
 
@@ -66,10 +66,10 @@ def _gauges(facts: RunFacts) -> Iterator[str]:
         "files": (summary.files, "Files checked."),
         "batches": (summary.batches, "Record batches checked."),
         "records": (summary.records, "Records in them."),
-        "bytes_expected": (summary.bytes_expected, "Bytes the run set out to check."),
-        "bytes_checked": (summary.bytes_checked, "Bytes checked."),
-        "bytes_deferred": (summary.bytes_deferred, "Bytes deferred because time ran out."),
-        "segments_deferred": (summary.segments_deferred, "Segments deferred because time ran out."),
+        "expected_bytes": (summary.expected_bytes, "Bytes the run set out to check."),
+        "checked_bytes": (summary.checked_bytes, "Bytes checked."),
+        "deferred_bytes": (summary.deferred_bytes, "Bytes deferred because time ran out."),
+        "deferred_segments": (summary.deferred_segments, "Segments deferred because time ran out."),
         "errors": (len(facts.errors), "Paths that could not be read; one more if checks failed."),
         "exit_status": (facts.status, "Exit status of the run."),
         "duration_seconds": ((facts.ended_ms - facts.started_ms) / 1000, "How long the run took."),

@@ -55,9 +55,9 @@ class ResurrectWriter:
                 for loser in row.losers:
                     offset = loser.differs_from
                     at = "" if offset is None else f", differs from offset {offset} on"
-                    _print(f"not taken: {loser.path}: {loser.why}{at}")
+                    _print(f"not taken: {loser.path}: {loser.reason}{at}")
             elif isinstance(row, LeftOutDirectory):
-                _print(f"left out: {row.path}: {row.why}")
+                _print(f"left out: {row.path}: {row.reason}")
 
 
 def _topic_view() -> View[ResurrectedTopic]:
@@ -99,8 +99,8 @@ def _print_totals(summary: ResurrectSummary) -> None:
     else:
         where = os.path.join(summary.destination, "log") if is_new else summary.destination
         _print(f"{what}: {records}, {size}, {verb} to {where}")
-    if summary.missing:
-        _print(f"without a directory: {counted(summary.missing, 'partition')}")
+    if summary.missing_partitions:
+        _print(f"without a directory: {counted(summary.missing_partitions, 'partition')}")
     if summary.dry_run:
         how = "afterwards" if is_in_place else "without --dry-run"
         follows = f"; {how}, this starts Kafka {summary.kafka} on it:" if is_new else ""

@@ -48,13 +48,13 @@ class RetentionSummary:
     until_ms: int
     partitions: int = 0
     segments: int = 0
-    segments_deleted: int = 0
+    deleted_segments: int = 0
     bytes_total: int = 0
-    bytes_freed: int = 0
-    side_bytes_freed: int = 0
+    freed_bytes: int = 0
+    freed_side_bytes: int = 0
     remote_segments: int = 0
-    remote_segments_deleted: int = 0
-    remote_bytes_freed: int = 0
+    deleted_remote_segments: int = 0
+    freed_remote_bytes: int = 0
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
@@ -62,27 +62,32 @@ class RetentionSummary:
 
         self.partitions += 1
         self.segments += len(found.verdicts)
-        self.segments_deleted += len(found.outcome.deleted)
+        self.deleted_segments += len(found.outcome.deleted)
         self.bytes_total += found.log.size_bytes
-        self.bytes_freed += found.bytes_freed
-        self.side_bytes_freed += found.side_bytes_freed
+        self.freed_bytes += found.freed_bytes
+        self.freed_side_bytes += found.freed_side_bytes
         if found.remote is not None:
             self.remote_segments += len(found.remote.verdicts)
-            self.remote_segments_deleted += found.remote.segments_deleted
-            self.remote_bytes_freed += found.remote.bytes_freed
+            self.deleted_remote_segments += found.remote.deleted_segments
+            self.freed_remote_bytes += found.remote.freed_bytes
         for day in forecast(found.verdicts, self.now_ms, self.until_ms):
             old = self.days.get(day.from_ms, ForecastDay(day.from_ms, day.to_ms, 0, 0))
             self.days[day.from_ms] = ForecastDay(
                 day.from_ms,
                 day.to_ms,
                 old.segments + day.segments,
-                old.bytes_freed + day.bytes_freed,
+                old.freed_bytes + day.freed_bytes,
             )
 
 
 def _forecast(summary: RetentionSummary) -> object:
     return [
-        {"from": day.from_ms, "to": day.to_ms, "segments": day.segments, "bytes": day.bytes_freed}
+        {
+            "from_timestamp": day.from_ms,
+            "to_timestamp": day.to_ms,
+            "segments": day.segments,
+            "freed_bytes": day.freed_bytes,
+        }
         for _, day in sorted(summary.days.items())
     ]
 
@@ -93,10 +98,10 @@ def _remote(found: PartitionRetention) -> object:
         return None
     return {
         "segments": len(remote.verdicts),
-        "size": remote.size_bytes,
-        "local_size": remote.local_bytes,
-        "segments_deleted": remote.segments_deleted,
-        "bytes_freed": remote.bytes_freed,
+        "size_bytes": remote.size_bytes,
+        "local_size_bytes": remote.local_bytes,
+        "deleted_segments": remote.deleted_segments,
+        "freed_bytes": remote.freed_bytes,
         "runs": remote.runs,
     }
 
@@ -113,16 +118,16 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
           "log start offset and high watermark: `name`, `value`, `source` (a checkpoint, the "
           "log, or the option)"),
     Field("log_end_offset", k.INT, "offset of the next record", "log.log_end_offset"),
-    Field("size", k.SIZE, "of batches in all segments", "log.size_bytes"),
-    Field("segments_deleted", k.INT, "now", lambda found: len(found.outcome.deleted)),
-    Field("bytes_freed", k.SIZE, "their `.log` files"),
-    Field("side_bytes_freed", k.SIZE, "their indexes and producer snapshots"),
+    Field("size_bytes", k.SIZE, "of batches in all segments", "log.size_bytes"),
+    Field("deleted_segments", k.INT, "now", lambda found: len(found.outcome.deleted)),
+    Field("freed_bytes", k.SIZE, "their `.log` files"),
+    Field("freed_side_bytes", k.SIZE, "their indexes and producer snapshots"),
     Field("log_start_offset_after", k.INT, ""),
     Field("rolled", k.BOOL, "all are deleted, so a new active segment is needed", "outcome.rolled"),
     Field("remote", k.OBJECT | None,
-          "in remote storage: `segments`, `size`, `local_size` (local segments not uploaded, "
-          "which count for `retention.bytes` too), `segments_deleted`, `bytes_freed`, `runs` "
-          "(of the broker's task)", _remote),
+          "in remote storage: `segments`, `size_bytes`, `local_size_bytes` (local segments not "
+          "uploaded, which count for `retention.bytes` too), `deleted_segments`, `freed_bytes`, "
+          "`runs` (of the broker's task)", _remote),
 )  # fmt: skip
 RETENTION: Final = ObjectType[Judged](
     "retention",
@@ -132,12 +137,12 @@ RETENTION: Final = ObjectType[Judged](
     Field("storage", k.TEXT, "`local` or `remote`"),
     Field("segment", k.TEXT, "its `.log`", "verdict.segment.path"),
     Field("base_offset", k.INT, "in the file's name", "verdict.segment.base_offset"),
-    Field("end_offset", k.INT, "base offset of the next segment, log end offset for the last",
+    Field("next_base_offset", k.INT, "base offset of the next segment, log end offset for the last",
           "verdict.upper_bound"),
-    Field("size", k.SIZE, "of its batches", "verdict.segment.size_bytes"),
+    Field("size_bytes", k.SIZE, "of its batches", "verdict.segment.size_bytes"),
     Field("is_active", k.BOOL, "a broker would append to it", "verdict.is_active"),
-    Field("largest_timestamp", k.TIME, "as a broker determines it",
-          "verdict.segment.largest_timestamp"),
+    Field("max_timestamp", k.TIME, "as a broker determines it",
+          "verdict.segment.max_timestamp"),
     Field("timestamp_source", k.TEXT,
           "`time-index`, `batches` (recovered at the next start), `mtime` (no timestamp), "
           "`metadata` (remote)",
@@ -151,9 +156,9 @@ RETENTION: Final = ObjectType[Judged](
           "`blocked_by`), `within-retention`, `unlimited`, `compact-only`, `cleaner-disabled`, "
           "`metadata-log`, `not-live`, `other-leader-epochs` (remote, of another lineage)",
           "verdict.reason"),
-    Field("deletable_at", k.TIME | None,
+    Field("deletable_timestamp", k.TIME | None,
           "first time at which time alone may delete it and the segments before it",
-          "verdict.deletable_at"),
+          "verdict.deletable_timestamp"),
     Field("blocked_by", k.TEXT | None,
           "`high-watermark`, `segment` (an earlier one stays), `active-empty`, "
           "`remote-storage` (not uploaded)",
@@ -161,9 +166,9 @@ RETENTION: Final = ObjectType[Judged](
     Field("blocking_segment", k.INT | None,
           "base offset of the earlier segment that expires later",
           "verdict.blocking_segment"),
-    Field("bytes_to_append", k.INT | None,
+    Field("remaining_bytes", k.INT | None,
           "until `retention.bytes` deletes it; null for the active segment",
-          "verdict.bytes_to_append"),
+          "verdict.remaining_bytes"),
     Field("latest_record", k.OBJECT | None,
           "record with the largest timestamp, if that lies in the future or delays others: "
           "`offset`, `timestamp`, `position` of its batch",
@@ -174,19 +179,20 @@ RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     "retention_summary",
     "`simulate-retention`, `apply-retention`",
     "The last object: what is freed now, and later by time alone.",
-    Field("now", k.INT, "clock used", "now_ms"),
-    Field("until", k.INT, "end of the forecast", "until_ms"),
+    Field("now_timestamp", k.INT, "clock used", "now_ms"),
+    Field("until_timestamp", k.INT, "end of the forecast", "until_ms"),
     Field("partitions", k.INT, "with a log"),
     Field("segments", k.INT, ""),
-    Field("segments_deleted", k.INT, "now"),
-    Field("size", k.INT, "of batches in all segments", "bytes_total"),
-    Field("bytes_freed", k.INT, "`.log` files deleted now"),
-    Field("side_bytes_freed", k.INT, "indexes and snapshots deleted with them"),
+    Field("deleted_segments", k.INT, "now"),
+    Field("size_bytes", k.INT, "of batches in all segments", "bytes_total"),
+    Field("freed_bytes", k.INT, "`.log` files deleted now"),
+    Field("freed_side_bytes", k.INT, "indexes and snapshots deleted with them"),
     Field("remote_segments", k.INT, ""),
-    Field("remote_segments_deleted", k.INT, "now"),
-    Field("remote_bytes_freed", k.INT, "their logs"),
+    Field("deleted_remote_segments", k.INT, "now"),
+    Field("freed_remote_bytes", k.INT, "their logs"),
     Field("forecast", k.ARRAY,
-          "local segments by 24 hours: `from` (exclusive), `to` (inclusive), `segments`, `bytes`",
+          "local segments by 24 hours: `from_timestamp` (exclusive), `to_timestamp` (inclusive), "
+          "`segments`, `freed_bytes`",
           _forecast),
 )  # fmt: skip
 
@@ -206,17 +212,17 @@ CHECK: Final = ObjectType[Checked](
     "A segment, and the check at which a broker that starts now deletes it.",
     *topic_and_partition("found.partition."),
     Field("check", k.INT, "since the start, from 1", "check.number"),
-    Field("at", k.TIME, "", "check.at_ms"),
+    Field("timestamp", k.TIME, "", "check.at_ms"),
     Field("runner", k.TEXT, "`retention` (every `log.retention.check.interval.ms`), or `cleaner` "
                           "for compacted topics (every `log.cleaner.backoff.ms`)",
                           "schedule.runner"),
     Field("segment", k.TEXT, "its `.log`, which becomes `.deleted`", "deletion.segment.path"),
     Field("base_offset", k.INT, "in the file's name", "deletion.segment.base_offset"),
-    Field("size", k.SIZE, "of its batches", "deletion.segment.size_bytes"),
+    Field("size_bytes", k.SIZE, "of its batches", "deletion.segment.size_bytes"),
     Field("reason", k.TEXT, "as in `retention`", "deletion.reason"),
-    Field("late_by", k.INT, "since time alone would have allowed it; else 0",
+    Field("late_ms", k.INT, "since time alone would have allowed it; else 0",
           lambda one: one.check.late_by_ms(one.deletion, one.found.policy)),
-    Field("files_removed_at", k.TIME, "`file.delete.delay.ms` later", "check.removed_ms"),
+    Field("removal_timestamp", k.TIME, "`file.delete.delay.ms` later", "check.removal_timestamp"),
 )  # fmt: skip
 
 
@@ -276,14 +282,14 @@ def verdict_view(style: Style) -> View[Judged]:
     return RETENTION.view(
         style,
         Column("SEGMENT", "base_offset"),
-        Column("SIZE", "size"),
-        Column("LARGEST TIME", "largest_timestamp"),
+        Column("SIZE", "size_bytes"),
+        Column("LARGEST TIME", "max_timestamp"),
         Column("FROM", "timestamp_source"),
         Column(
             "VERDICT", "verdict", tone=lambda one: Tone.REMOVED if one.verdict.is_deleted else None
         ),
         Column("REASON", "reason"),
-        Column("DELETABLE", "deletable_at", below=True),
+        Column("DELETABLE", "deletable_timestamp", below=True),
         Column("WHY", partial(_why, style=style), fold=True, below=True),
     )
 
@@ -292,12 +298,12 @@ def check_view(style: Style) -> View[Checked]:
     return CHECK.view(
         style,
         Column("CHECK", "check"),
-        Column("AT", "at"),
+        Column("AT", "timestamp"),
         Column("SEGMENT", "base_offset"),
-        Column("SIZE", "size"),
+        Column("SIZE", "size_bytes"),
         Column("REASON", "reason"),
         Column("LATE MS" if style.exact else "LATE", partial(_late, style=style), right=True),
-        Column("FILES REMOVED", "files_removed_at", below=True),
+        Column("FILES REMOVED", "removal_timestamp", below=True),
     )
 
 
@@ -315,7 +321,7 @@ def _late(one: Checked, style: Style) -> str:
 
 def remote_heading(remote: RemoteRetention, style: Style) -> str:
     size, local = (size_text(one, style) for one in (remote.size_bytes, remote.local_bytes))
-    gone = f"{counted(remote.segments_deleted, 'segment')} of {len(remote.verdicts)} deleted"
+    gone = f"{counted(remote.deleted_segments, 'segment')} of {len(remote.verdicts)} deleted"
     runs = f" in {counted(remote.runs, 'run')} of the broker's task" if remote.runs else ""
     whole = f"in remote storage: {size}, and {local} not uploaded yet"
     return f"{whole}; {gone}{runs}, the log then starts at {remote.log_start_offset}"
@@ -325,17 +331,17 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     size = partial(size_text, style=style)
     time = partial(time_text, style=style)
     total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
-    freed = f"{size(summary.bytes_freed)} and {size(summary.side_bytes_freed)} of indexes"
-    gone = counted(summary.segments_deleted, "segment")
+    freed = f"{size(summary.freed_bytes)} and {size(summary.freed_side_bytes)} of indexes"
+    gone = counted(summary.deleted_segments, "segment")
     going = f"at {time(summary.now_ms)} retention deletes {gone}, {freed}"
     lines = [f"{total}, {size(summary.bytes_total)}; {going}"]
     lines += [
-        f"by {time(min(day.to_ms, summary.until_ms))}: {day.segments} more, {size(day.bytes_freed)}"
+        f"by {time(min(day.to_ms, summary.until_ms))}: {day.segments} more, {size(day.freed_bytes)}"
         for _, day in sorted(summary.days.items())
     ]
     if not summary.days:
         lines.append(f"by {time(summary.until_ms)}: nothing more")
     if summary.remote_segments:
-        there = f"{summary.remote_segments_deleted} of {summary.remote_segments} segments"
-        lines.append(f"in remote storage: {there}, {size(summary.remote_bytes_freed)}")
+        there = f"{summary.deleted_remote_segments} of {summary.remote_segments} segments"
+        lines.append(f"in remote storage: {there}, {size(summary.freed_remote_bytes)}")
     print_lines(lines)

@@ -28,11 +28,11 @@ class TrialSegment:
 
     @property
     def index_size(self) -> int:
-        return self.segment.index_size_bytes(self.trial.replay.settings)
+        return self.segment.index_bytes(self.trial.replay.settings)
 
     @property
     def timeindex_size(self) -> int:
-        return self.segment.timeindex_size_bytes(self.trial.replay.settings)
+        return self.segment.timeindex_bytes(self.trial.replay.settings)
 
 
 def trial_segments(trial: Trial) -> list[TrialSegment]:
@@ -53,47 +53,47 @@ ROLL: Final = ObjectType[TrialSegment](
     "`simulate-roll`",
     "A segment that a broker would have made of the batches.",
     *topic_and_partition("trial.partition."),
-    Field("configs", k.TEXT, "`present` or `proposed`", "trial.name"),
+    Field("trial", k.TEXT, "`present` or `proposed`", "trial.name"),
     Field("base_offset", k.INT, "in the file's name", "segment.base_offset"),
     Field("last_offset", k.INT | None, "",
           lambda one: one.segment.last_offset if one.segment.batches else None),
-    Field("size", k.SIZE, "of its batches", "segment.size_bytes"),
+    Field("size_bytes", k.SIZE, "of its batches", "segment.size_bytes"),
     Field("batches", k.INT, "", "segment.batches"),
     Field("first_timestamp", k.TIME | None,
           "of its first batch: `segment.ms` counts from it; -1 if the broker's clock decides",
           lambda one: one.segment.first_timestamp if one.segment.batches else None),
-    Field("largest_timestamp", k.TIME | None, "of its batches, -1 if none",
-          lambda one: one.segment.largest_timestamp if one.segment.batches else None),
+    Field("max_timestamp", k.TIME | None, "of its batches, -1 if none",
+          lambda one: one.segment.max_timestamp if one.segment.batches else None),
     Field("is_active", k.BOOL, "a broker would append to it", "segment.is_active"),
     Field("rolled_by", k.TEXT | None,
           "`segment.bytes`, `segment.ms`, `segment.index.bytes` (an index is full), "
           "`offset-range` (2^31 offsets)", "segment.rolled_by"),
-    Field("log_size", k.SIZE, "preallocated if the configs say so",
+    Field("log_bytes", k.SIZE, "preallocated if the configs say so",
           lambda one: one.segment.file_size_bytes(one.trial.replay.settings)),
     Field("index_entries", k.INT, "", "segment.index_entries"),
-    Field("index_size", k.SIZE, "preallocated for the active segment"),
+    Field("index_bytes", k.SIZE, "preallocated for the active segment", "index_size"),
     Field("timeindex_entries", k.INT, "", "segment.timeindex_entries"),
-    Field("timeindex_size", k.SIZE, "likewise"),
+    Field("timeindex_bytes", k.SIZE, "likewise", "timeindex_size"),
 )  # fmt: skip
 ROLL_SUMMARY: Final = ObjectType["Trial"](
     "roll_summary",
     "`simulate-roll`",
     "Totals, after the segments.",
     *topic_and_partition("partition."),
-    Field("configs", k.TEXT, "`present` or `proposed`", "name"),
-    Field("values", CONFIGS, "configs as in `recovery`", "configs"),
+    Field("trial", k.TEXT, "`present` or `proposed`", "name"),
+    Field("configs", CONFIGS, "configs as in `recovery`"),
     Field("segments", k.INT, "resulting", lambda trial: len(trial.replay.segments)),
     Field("segments_on_disk", k.INT, "", lambda trial: len(trial.partition.segments)),
     Field("rolls", k.OBJECT, "by reason", lambda trial: dict(_rolls(trial))),
-    Field("size", k.INT, "of batches",
+    Field("size_bytes", k.INT, "of batches",
           lambda trial: sum(one.size_bytes for one in trial.replay.segments)),
-    Field("index_size", k.INT, "",
+    Field("index_bytes", k.INT, "",
           lambda trial: sum(one.index_size for one in trial_segments(trial))),
-    Field("timeindex_size", k.INT, "",
+    Field("timeindex_bytes", k.INT, "",
           lambda trial: sum(one.timeindex_size for one in trial_segments(trial))),
     Field("files", k.INT, "log and two indexes per segment, a snapshot per roll", _files),
-    Field("refused", k.INT, "batches larger than `segment.bytes`", "replay.refused"),
-    Field("untimed", k.INT,
+    Field("refused_batches", k.INT, "batches larger than `segment.bytes`", "replay.refused"),
+    Field("untimed_batches", k.INT,
           "batches after one without a timestamp: no roll by time is simulated", "replay.untimed"),
 )  # fmt: skip
 
@@ -106,15 +106,15 @@ def segment_view(style: Style) -> View[TrialSegment]:
 
     return ROLL.view(
         style,
-        Column("CONFIGS", "configs"),
+        Column("CONFIGS", "trial"),
         Column("BASE", "base_offset"),
         Column("BATCHES", "batches"),
-        Column("SIZE", "size"),
-        Column("INDEX", "index_size"),
-        Column("TIMEIDX", "timeindex_size"),
+        Column("SIZE", "size_bytes"),
+        Column("INDEX", "index_bytes"),
+        Column("TIMEIDX", "timeindex_bytes"),
         Column("ENDED BY", lambda one: one.segment.rolled_by or "(active)"),
         time("FIRST BATCH", "first_timestamp"),
-        time("LARGEST TIME", "largest_timestamp"),
+        time("LARGEST TIME", "max_timestamp"),
     )
 
 

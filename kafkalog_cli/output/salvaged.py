@@ -29,7 +29,7 @@ def _lost_view() -> View[dict[str, Any]]:
         (
             Column("LOST FROM", lambda row: file_cell(row["path"]), fold=True),
             Column("POSITION", lambda row: row.get("position"), right=True),
-            Column("BYTES", lambda row: row.get("size"), right=True),
+            Column("BYTES", lambda row: row.get("size_bytes"), right=True),
             Column("OFFSETS", _offsets),
             Column("REASON", lambda row: row.get("reason") or row.get("detail"), fold=True),
             Column("KEPT AS", lambda row: row.get("file") or row.get("to"), fold=True),
@@ -53,7 +53,7 @@ class SalvageWriter(Writer[dict[str, Any]]):
         self.write(manifest_object(row))
 
     def write(self, row: dict[str, Any]) -> None:
-        is_range = row["type"] == "lost_range" and not row["lent"]
+        is_range = row["type"] == "lost_range" and not row["in_copies"]
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)
         if self.form != Format.TABLE:
@@ -75,7 +75,7 @@ def note_unfinished(rows: Iterable[dict[str, Any]]) -> None:
 
 def print_totals(summary: SalvageSummary) -> None:
     verb = "would be copied" if summary.dry_run else "copied"
-    size = size_cell(summary.size_copied + summary.size_from_copies, exact=False)
+    size = size_cell(summary.copied_bytes + summary.from_copies_bytes, exact=False)
     what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
     where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     lines = [f"{where}: {what}, {verb} to {os.path.join(summary.destination, 'log')}"]
@@ -84,17 +84,17 @@ def print_totals(summary: SalvageSummary) -> None:
     if summary.lost_ranges:
         lines.append(
             f"{counted(summary.lost_ranges, 'range')} of bytes lost, with "
-            f"{counted(summary.offsets_lost, 'offset')}"
+            f"{counted(summary.lost_offsets, 'offset')}"
         )
     elif summary.partitions and not summary.has_losses:
         lines.append("no record is lost")
-    if corrected := summary.batches_corrected:
+    if corrected := summary.corrected_batches:
         what = counted(corrected, "batch")
         lines.append(f"headers corrected, as checksums or the batches around prove: {what}")
-    if failed := summary.partitions_failed:
+    if failed := summary.failed_partitions:
         lines.append(f"not copied because the work failed: {counted(failed, 'partition')}")
     if skipped := summary.files[Fate.SKIPPED]:
-        records = counted(summary.records_skipped, "record")
+        records = counted(summary.skipped_records, "record")
         what = "file or directory" if skipped == 1 else "files or directories"
         lines.append(f"left out: {skipped} {what}, with {records}")
     print_lines(lines)

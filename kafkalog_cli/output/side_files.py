@@ -112,7 +112,7 @@ LEADER_EPOCH: Final = ObjectType[Entry](
     "`dump-segment leader-epoch-checkpoint`",
     "A line of `leader-epoch-checkpoint`.",
     _PATH,
-    _of_entry("epoch", k.INT, ""),
+    _of_entry("leader_epoch", k.INT, ""),
     _of_entry("start_offset", k.INT, ""),
 )
 PROPERTY: Final = ObjectType[Fact](
@@ -140,7 +140,7 @@ _TYPES: Final = {
         ),
     ),
     FileKind.OFFSET_CHECKPOINT: (CHECKPOINT_ENTRY, "topic partition offset"),
-    FileKind.LEADER_EPOCH_CHECKPOINT: (LEADER_EPOCH, "epoch start_offset"),
+    FileKind.LEADER_EPOCH_CHECKPOINT: (LEADER_EPOCH, "leader_epoch start_offset"),
 }
 """The type of a file's entries, and the fields that tables show."""
 

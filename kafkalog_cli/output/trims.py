@@ -24,11 +24,11 @@ RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     Field("path", k.TEXT, "", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
     Field("performed", k.BOOL, "false in a plan", "is_done"),
-    Field("segments_deleted", k.INT, "", lambda one: len(one.plan.segments)),
-    Field("bytes_freed", k.INT, "their `.log` files", "plan.bytes_freed"),
-    Field("side_bytes_freed", k.INT, "their indexes and producer snapshots",
-          "plan.side_bytes_freed"),
-    Field("files", k.ARRAY, "in deletion order",
+    Field("deleted_segments", k.INT, "", lambda one: len(one.plan.segments)),
+    Field("freed_bytes", k.INT, "their `.log` files", "plan.freed_bytes"),
+    Field("freed_side_bytes", k.INT, "their indexes and producer snapshots",
+          "plan.freed_side_bytes"),
+    Field("deleted_files", k.ARRAY, "in deletion order",
           lambda one: [name for group in one.plan.files for name in group]),
     Field("keep_deleted", k.BOOL, "they stay as `.deleted`", "plan.keeps_deleted"),
     Field("left_overs", k.ARRAY, "files of interrupted deletions, which go too", "plan.left_overs"),
@@ -38,8 +38,8 @@ RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     Field("log_start_checkpoint", k.INT | None,
           "in `log-start-offset-checkpoint` afterwards", "plan.log_start_checkpoint"),
     Field("log_end_offset", k.INT, "before and after", "plan.found.log.log_end_offset"),
-    Field("leader_epochs", k.ARRAY, "afterwards: epoch, first offset",
-          lambda one: [[entry.epoch, entry.start_offset] for entry in one.plan.leader_epochs]),
+    Field("leader_epochs", k.ARRAY, "afterwards: `leader_epoch`, `start_offset`",
+          "plan.leader_epochs"),
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: 
             continue
         verb = "removed" if one.is_done else "would be removed"
         files = sum(map(len, plan.files))
-        freed = size_text(plan.bytes_freed + plan.side_bytes_freed, style)
+        freed = size_text(plan.freed_bytes + plan.freed_side_bytes, style)
         what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
         lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
         if plan.left_overs:

@@ -39,10 +39,10 @@ UNDO: Final = ObjectType[Restored](
           "undo.state"),
     Field("reason", k.TEXT | None, "why it was `aborted`", "undo.reason"),
     Field("performed", k.BOOL, "false in a plan"),
-    Field("files_restored", k.INT, "", "undo.files_restored"),
-    Field("bytes_restored", k.SIZE, "", "undo.bytes_restored"),
-    Field("files_removed", k.INT, "which the run had made", "undo.files_removed"),
-    Field("bytes_removed", k.SIZE, "", "undo.bytes_removed"),
+    Field("restored_files", k.INT, "", "undo.restored_files"),
+    Field("restored_bytes", k.SIZE, "", "undo.restored_bytes"),
+    Field("removed_files", k.INT, "which the run had made", "undo.removed_files"),
+    Field("removed_bytes", k.SIZE, "", "undo.removed_bytes"),
     Field("offsets", k.ARRAY, "checkpoint entries that change: `checkpoint`, `offset` now, "
                             "`restored_to`; null: no entry", _changes),
 )  # fmt: skip
@@ -52,7 +52,7 @@ RECORDED_RUN: Final = ObjectType["RecordedRun"](
     "`undo --list`",
     "A run with a backup.",
     Field("backup", k.TEXT, "its directory"),
-    Field("begun", k.TIME, "", "begun_ms"),
+    Field("start_timestamp", k.TIME, ""),
     Field("command", k.TEXT, ""),
     Field("log_dir", k.TEXT | None, "null if it changed copied partitions"),
     Field("partitions", k.INT, "changed and not yet restored"),
@@ -75,7 +75,7 @@ def run_view(style: Style) -> View[RecordedRun]:
     return RECORDED_RUN.view(
         style,
         Column("BACKUP", "backup", fold=True),
-        Column("BEGUN", "begun"),
+        Column("BEGUN", "start_timestamp"),
         Column("COMMAND", "command"),
         Column("LOG DIRECTORY", "log_dir", fold=True),
         Column("PARTITIONS", "partitions"),
@@ -88,10 +88,10 @@ def undo_view(style: Style) -> View[Restored]:
         style,
         Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
         Column("RUN", "state"),
-        Column("RESTORED", "files_restored"),
-        Column("SIZE", "bytes_restored"),
-        Column("REMOVED", "files_removed"),
-        Column("SIZE", "bytes_removed"),
+        Column("RESTORED", "restored_files"),
+        Column("SIZE", "restored_bytes"),
+        Column("REMOVED", "removed_files"),
+        Column("SIZE", "removed_bytes"),
         Column("OFFSETS", _offsets, fold=True),
     )
 

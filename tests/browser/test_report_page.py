@@ -128,7 +128,7 @@ def test_sizes_and_offsets_are_those_of_ls(
     page: chromium.Page, log_dir: Path, kafkalog: Any
 ) -> None:
     expected = {
-        Path(row["path"]).name: (row["state"], str(row["size"]), str(row["segment_count"]),
+        Path(row["path"]).name: (row["state"], str(row["size_bytes"]), str(row["segments"]),
                       number(row["log_start_offset"]), number(row["high_watermark"]),
                       number(row["log_end_offset"]))
         for row in of_type(rows(kafkalog, "ls", log_dir), "partition")
@@ -162,8 +162,8 @@ def test_findings_and_next_starts_are_those_of_verify(
     )
     assert found == expected
     starts = sorted(
-        (row["verdict"], number(row["truncate_to"]), str(row["records_lost"]),
-         str(row["bytes_lost"]))
+        (row["verdict"], number(row["truncate_to"]), str(row["lost_records"]),
+         str(row["lost_bytes"]))
         for row in of_type(given, "next_start")
     )  # fmt: skip
     assert starts == sorted(
@@ -180,13 +180,13 @@ def test_groups_and_transactions_are_those_of_the_commands(
     given = rows(kafkalog, "groups", log_dir)
     assert {row["Group"]: (row["Type"], row["State"], row["Lag"], row["Offsets"])
             for row in cells(page, "group-table")} == {
-        row["group"]: (row["group_type"], row["state"], number(row["lag"]), str(row["offsets"]))
+        row["group_id"]: (row["group_type"], row["state"], number(row["lag"]), str(row["offsets"]))
         for row in of_type(given, "group")
     }  # fmt: skip
     assert sorted((row["Group"], row["Topic"], row["Partition"], row["Offset"], row["End"],
                    row["Lag"], row["Committed"]) for row in cells(page, "lag-table")) == sorted(
-        (row["group"], row["topic"], str(row["partition"]), number(row["offset"]),
-         number(row["end_offset"]), number(row["lag"]), str(row["committed_at"]))
+        (row["group_id"], row["topic"], str(row["partition"]), number(row["offset"]),
+         number(row["log_end_offset"]), number(row["lag"]), str(row["commit_timestamp"]))
         for row in of_type(given, "group_offset")
     )  # fmt: skip
     given = rows(kafkalog, "transactions", log_dir)
@@ -217,7 +217,7 @@ def test_what_retention_frees_is_that_of_simulate_retention(
 ) -> None:
     given = rows(kafkalog, "simulate-retention", log_dir, "--now", str(NOW_MS))
     freed = {
-        Path(row["path"]).name: str(row["bytes_freed"])
+        Path(row["path"]).name: str(row["freed_bytes"])
         for row in of_type(given, "retention_partition")
     }
     found = {row["Partition"]: row["Frees"] for row in cells(page, "retention-table")}
@@ -307,9 +307,9 @@ def test_it_prints_light_and_whole(browser: chromium.Browser, page_file: Path) -
 def test_growth_is_that_of_du(page: chromium.Page, log_dir: Path, kafkalog: Any) -> None:
     given = rows(kafkalog, "du", log_dir, "--forecast", "--now", str(NOW_MS))
     expected = {
-        row["topic"]: str(row["growth_per_hour"])
+        row["topic"]: str(row["hourly_growth_bytes"])
         for row in given
-        if row.get("by") == "topic" and row["growth_per_hour"] is not None
+        if row.get("by") == "topic" and row["hourly_growth_bytes"] is not None
     }
     found = {row["Topic"]: row["Growth per hour"] for row in cells(page, "topic-table")}
     common = expected.keys() & found.keys()

@@ -125,7 +125,7 @@ def swap(root: Path, observe: Callable[[Step], None] | None = None, backup: str 
             for suffix in SUFFIXES:
                 like = str(log_dir / PARTITION / name_of(old[0], "log"))
                 name = name_of(old[0], suffix) + ".cleaned"
-                with changes.create(name, like=like, mtime_ms=1_700_000_000_000) as file:
+                with changes.create(name, like=like, modified_timestamp=1_700_000_000_000) as file:
                     file.write(content(log_dir / PARTITION, old, suffix))
             changes.sync_directory()
             fail_before("swap")

@@ -224,7 +224,7 @@ def test_real_rows_have_the_documented_fields(corpus_dir: Path, kafkalog: Any) -
             row = json.loads(line)
             assert output.mistakes(row) == []
             seen.add(row["type"])
-    assert {"log_dir", "partition", "segment", "file", "record", "defect", "summary"} <= seen
+    assert {"log_dir", "partition", "segment", "file", "record", "defect", "verify_summary"} <= seen
     assert seen <= set(output.OBJECT_TYPES)
 
 

@@ -62,7 +62,7 @@ def as_a_consumer(row: dict[str, Any]) -> dict[str, Any]:
         "key": as_hex(row["key"]),
         "value": as_hex(row["value"]),
         "headers": [[header["key"], as_hex(header["value"])] for header in row["headers"]],
-        "leaderEpoch": row["partition_leader_epoch"],
+        "leaderEpoch": row["leader_epoch"],
     }
 
 

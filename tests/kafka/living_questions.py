@@ -72,7 +72,7 @@ def committed(broker: LivingBroker, kafkalog: Kafkalog) -> None:
     groups = answered(kafkalog, "groups", *broker.log_dirs)
     for one in groups:
         if one["type"] == "group_offset":
-            assert (one["group"], one["topic"]) == ("billing", "steady")
+            assert (one["group_id"], one["topic"]) == ("billing", "steady")
             assert one["offset"] <= broker.steady_end()
 
 

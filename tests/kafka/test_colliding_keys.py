@@ -102,4 +102,4 @@ def test_our_cleaner_keeps_both(collided: Path, kind: type[Pass] | type[ColumnPa
     assert FIRST_KEY in written
     assert second_key() in written
     assert b"old" not in written
-    assert cleaning.tally.records_kept == 3
+    assert cleaning.tally.kept_records == 3

@@ -326,4 +326,4 @@ def test_remote_retention_leaves_what_the_broker_left(
     assert {one for one in gone if states[one[21:]] != 3} == set()
     assert {one for one in kept if states[one[21:]] != (one in copied)} == set()
     assert partition["log_start_offset_after"] == told[step]["starts"][name]
-    assert partition["remote"]["segments_deleted"] == len(gone)
+    assert partition["remote"]["deleted_segments"] == len(gone)

@@ -306,7 +306,7 @@ def test_fetch_positions_are_those_of_the_storage_classes(
             found = None
             if row["found"]:
                 base = int(os.path.basename(row["segment"]).partition(".")[0])
-                found = (base, row["position"], row["size"], row["batch_base_offset"],
+                found = (base, row["position"], row["size_bytes"], row["batch_base_offset"],
                          row["batch_last_offset"], row["offset"])  # fmt: skip
             expected = None
             if "position" in wanted:

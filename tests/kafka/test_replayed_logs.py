@@ -192,7 +192,7 @@ def test_a_consumer_gets_what_the_consumer_of_the_source_got(
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
         "--progress", tmp_path / "run", "--keep-partitions", "--end", "log", "--format", "ndjson",
     )  # fmt: skip
-    zero_times = records = 0
+    zero_timestamps = records = 0
     for path in user_partitions(one):
         topic, _, number = path.name.rpartition("-")
         rows = expected(one, path.name)
@@ -204,11 +204,11 @@ def test_a_consumer_gets_what_the_consumer_of_the_source_got(
             )
             got, wanted = ([one | {"timestamp": 0} for one in some] for some in (got, wanted))
         assert got == wanted
-        zero_times += sum(row["timestamp"] == 0 for row in rows)
+        zero_timestamps += sum(row["timestamp"] == 0 for row in rows)
         records += len(rows)
-    assert result.status == (1 if zero_times else 0), result.stderr
+    assert result.status == (1 if zero_timestamps else 0), result.stderr
     assert sum(row["records"] for row in objects(result, "replayed")) == records
-    assert sum(row["zero_times"] for row in objects(result, "replayed")) == zero_times
+    assert sum(row["zero_timestamps"] for row in objects(result, "replayed")) == zero_timestamps
 
 
 def test_read_committed_leaves_aborted_records_out(
@@ -241,7 +241,7 @@ def require_translated(target: Broker, one: State, result: Result) -> int:
     found = objects(result, "translated_offset")
     for row in found:
         place = (row["to_topic"], row["partition"])
-        assert target.committed(row["group"])[place] == row["to_offset"]
+        assert target.committed(row["group_id"])[place] == row["to_offset"]
         records = expected(one, f"{row['topic']}-{row['partition']}")
         following = target.read(*place, first=row["to_offset"])
         got = told(following[0]) if following else None
@@ -258,7 +258,7 @@ def test_killed_at_random_moments_nothing_is_missing_or_there_twice(
     drawn = random.Random(seed)
     one = state(corpus_dir, "kafka-4.3", "internal-topics")
     names, words = renamed(target, one)
-    size = sum(row["size"] for row in objects(
+    size = sum(row["size_bytes"] for row in objects(
         kafkalog("replay", *one.log_dirs, *words, "--dry-run", "--format", "ndjson"), "replayed"
     ))  # fmt: skip
     seconds = 0.5 * KILLS

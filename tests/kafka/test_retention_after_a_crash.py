@@ -49,6 +49,6 @@ def test_largest_timestamps_after_a_crash_are_kafkas(oracle: Oracle, tmp_path: P
         log = judge_partition(open_partition(str(root / PARTITION)), configs, START_MS).log
         wanted = said["log"]
         assert log.log_end_offset == wanted["logEndOffset"], root
-        assert [(one.largest_timestamp, one.size_bytes) for one in log.segments] == [
+        assert [(one.max_timestamp, one.size_bytes) for one in log.segments] == [
             (one["largestTimestamp"], one["size"]) for one in wanted["segments"]
         ], root

@@ -90,7 +90,7 @@ def test_a_tier_is_a_path_of_every_reader(tiered: Tiered, kafkalog: Run, tmp_pat
     for name in PARTITIONS:
         row = listed[name.removesuffix("-0")]
         bases = {path.name[:20] for path in tiered.remote(name).glob("*.log")}
-        assert row["segment_count"] == len(bases)  # an upload that was interrupted is repeated
+        assert row["segments"] == len(bases)  # an upload that was interrupted is repeated
         assert tiered.remote(name).name == f"{name}-{row['topic_id']}"
         told = tiered.told[name]["specials"]
         assert (row["log_start_offset"], row["log_end_offset"]) == (0, told["latest-tiered"] + 1)

@@ -27,7 +27,7 @@ def serious(log_dir: Path, level: Level) -> list[str]:
     """Return the findings above a note."""
     run = Verification(level)
     found = list(run.verify(log_dir))
-    assert run.summary.bytes_checked == run.summary.bytes_expected > 0
+    assert run.summary.checked_bytes == run.summary.expected_bytes > 0
     return [
         f"{defect.reference} {defect.path} at {defect.position}: {defect.detail}"
         for defect in found

@@ -76,13 +76,13 @@ def as_told(record: Any) -> dict[str, Any]:
         "timestamp": record.timestamp,
         "key": None if record.key is None else record.key.hex(),
         "value": None if record.value is None else record.value.hex(),
-        "leaderEpoch": record.batch.partition_leader_epoch,
+        "leaderEpoch": record.batch.leader_epoch,
     }
 
 
 def findings(kafkalog: Run, *argv: object, status: int = 0) -> list[dict[str, Any]]:
     found = rows(kafkalog, "verify", *argv, status=status)
-    assert found[-1]["type"] == "summary"
+    assert found[-1]["type"] == "verify_summary"
     return [row for row in found if row["type"] == "defect"]
 
 

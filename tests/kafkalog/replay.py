@@ -64,9 +64,9 @@ def perform(partition: Path, action: Action, told: deque[tuple[str, bytes]]) -> 
             told_name, data = told.popleft()
             assert (told_name, len(data)) == (name, size_bytes)
             (partition / name).write_bytes(data)
-        case TruncateLog(base_offset, position, _, bytes_lost):
+        case TruncateLog(base_offset, position, _, lost_bytes):
             path = partition / name_of(base_offset)
-            assert path.stat().st_size == position + bytes_lost
+            assert path.stat().st_size == position + lost_bytes
             with path.open("r+b") as file:
                 file.truncate(position)
         case RebuildIndexes(base_offset):

@@ -401,11 +401,11 @@ def test_how_a_log_was_written(tmp_path: Path) -> None:
     ]
     path = builders.write_log(tmp_path / "t-0", *batches, bytes(100))
     [found] = writes_of(open_partition(str(path.parent)))
-    assert (found.batches, found.in_order, found.in_time) == (5, 5, 4)
-    assert (found.bytes_without_batch, found.damage) == (100, "zero-tail")
+    assert (found.batches, found.batches_in_order, found.batches_in_time) == (5, 5, 4)
+    assert (found.unframed_bytes, found.damage) == (100, "zero-tail")
     builders.write_log(tmp_path / "t-1", *reversed(batches))
     [found] = writes_of(open_partition(str(tmp_path / "t-1")))
-    assert (found.batches, found.in_order, found.in_time) == (5, 1, 3)
+    assert (found.batches, found.batches_in_order, found.batches_in_time) == (5, 1, 3)
 
 
 def test_extents_are_counted_where_the_system_counts_them(disk_path: Path) -> None:

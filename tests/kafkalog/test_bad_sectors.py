@@ -94,7 +94,7 @@ def test_every_batch_beside_bad_sectors_is_read(
             run = Verification(level)
             told = [one for one in run.verify(log.parent) if one.reference == "bytes-unreadable"]
             assert run.summary.batches == len(good), (seed, number, level)
-            missing = run.summary.bytes_expected - run.summary.bytes_checked
+            missing = run.summary.expected_bytes - run.summary.checked_bytes
             assert missing == sum(one.size_bytes or 0 for one in told), (seed, number, level)
             for sector in bad:
                 assert any(covered(one, sector, log) for one in told), (seed, number, sector)

@@ -289,7 +289,7 @@ def answers(path: Path, questions: list[Any], *, lazily: bool) -> list[Any]:
     found: list[Any] = []
     try:
         found += [
-            (replace(one.lookup, steps=(), bytes_read=0), one.reset_to)
+            (replace(one.lookup, steps=(), read_bytes=0), one.reset_to)
             for one in look_up([partition], questions, view=view)
         ]
     except DataError as error:

@@ -87,21 +87,21 @@ def test_a_header_is_taken_apart(tmp_path: Path):
     assert (found.base_timestamp, found.max_timestamp) == (BASE_TIME, BASE_TIME + 150)
     assert found.timestamp_type == TimestampType.CREATE_TIME
     assert (found.producer_id, found.producer_epoch, found.base_sequence) == (-1, -1, -1)
-    assert (found.last_sequence, found.partition_leader_epoch) == (-1, 5)
+    assert (found.last_sequence, found.leader_epoch) == (-1, 5)
     assert not found.is_control
     assert not found.is_transactional
-    assert found.delete_horizon_ms is None
+    assert found.delete_horizon_timestamp is None
 
 
 def test_a_compacted_batch_keeps_its_last_offset(tmp_path: Path):
     """§8.2: with a delete horizon, and with nothing left."""
     found = one(tmp_path, COMPACTED)
     assert (found.base_offset, found.last_offset, found.count) == (100, 102, 1)
-    assert found.delete_horizon_ms == 1700086500000
+    assert found.delete_horizon_timestamp == 1700086500000
     assert (found.base_sequence, found.last_sequence) == (7, 9)
     found = one(tmp_path, EMPTY)
     assert (found.last_offset, found.count, found.size_bytes) == (102, 0, 61)
-    assert (found.base_timestamp, found.delete_horizon_ms) == (-1, None)
+    assert (found.base_timestamp, found.delete_horizon_timestamp) == (-1, None)
 
 
 def test_a_marker_is_a_control_batch(tmp_path: Path):
@@ -120,7 +120,7 @@ def test_old_messages_are_batches_of_one(tmp_path: Path):
     assert found.crc_valid
     found = one(tmp_path, MESSAGE_V1)
     assert (found.magic, found.max_timestamp) == (1, 1_500_000_000_000)
-    assert (found.producer_id, found.partition_leader_epoch) == (-1, -1)
+    assert (found.producer_id, found.leader_epoch) == (-1, -1)
     assert found.crc_valid
 
 

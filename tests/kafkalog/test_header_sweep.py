@@ -152,7 +152,7 @@ def gathered(found: Iterable[Record | Defect]) -> Answer:
         if isinstance(one, Defect):
             defects.append(one)
         else:
-            rows.append((one.offset, one.batch.partition_leader_epoch))
+            rows.append((one.offset, one.batch.leader_epoch))
     return rows, defects
 
 

@@ -179,7 +179,7 @@ def test_verify_and_recover_tell_the_same_start(
     for row in starts:
         if row["topic"] is not None and row["verdict"] in ("refuse", "stray", "truncate"):
             assert worst[row["path"]] == row["verdict"]
-    assert summary["partitions_absent"] == len(state.created) * (state.error is None)
+    assert summary["absent_partitions"] == len(state.created) * (state.error is None)
 
 
 def test_an_empty_snapshot_is_named(tmp_path: Path, kafkalog: Any) -> None:

@@ -55,7 +55,7 @@ def log_dir(corpus_dir: Path, store: Store) -> Path:
 
 def _without_times(text: str) -> str:
     """Remove file times, as an upload gives files a new one."""
-    return re.sub(r'"mtime_ms":\d+', '"mtime_ms":0', text)
+    return re.sub(r'"modified_timestamp":\d+', '"modified_timestamp":0', text)
 
 
 @pytest.mark.sampled(3)

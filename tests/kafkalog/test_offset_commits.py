@@ -47,8 +47,8 @@ def require_same(key: bytes, value: bytes) -> bool:
     assert what.offset == data["offset"]
     assert what.leader_epoch == data.get("leaderEpoch", -1)
     assert what.metadata == data["metadata"]
-    assert what.committed_ms == data["commitTimestamp"]
-    assert what.expires_ms == data.get("expireTimestamp", -1)
+    assert what.commit_timestamp == data["commitTimestamp"]
+    assert what.expire_timestamp == data.get("expireTimestamp", -1)
     return True
 
 

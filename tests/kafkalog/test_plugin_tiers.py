@@ -123,7 +123,7 @@ def test_nothing_is_wrong_with_what_the_plugin_uploads(recorded: PluginTier, kaf
     """With the metadata of the broker, whose segments are all there, and each batch read."""
     paths = (recorded.log_dir, recorded.tier)
     *found, summary = rows(kafkalog, *recorded.options, "verify", *paths, "--level", "deep")
-    assert summary["type"] == "summary"
+    assert summary["type"] == "verify_summary"
     wrong = [row for row in found if row["type"] == "defect" and row["severity"] != "note"]
     assert not wrong
 
@@ -313,6 +313,6 @@ def test_lookups_by_names_are_those_in_the_whole_log(
 def answer_of(question: Callable[[UnifiedLog], Lookup], log: UnifiedLog) -> object:
     """Return an answer without how it was found, or the error."""
     try:
-        return replace(question(log), steps=(), bytes_read=0)
+        return replace(question(log), steps=(), read_bytes=0)
     except KafkaLogError as error:
         return error.message

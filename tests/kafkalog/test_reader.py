@@ -129,8 +129,8 @@ def test_producers_and_epochs_are_selected(log: Log) -> None:
     for producer in {row.batch.producer_id for row in rows} | {77}:
         wanted = [r for r in rows if r.batch.producer_id == producer]
         same(log, Selection(producer_id=producer), wanted)
-    for epoch in {row.batch.partition_leader_epoch for row in rows} | {77}:
-        wanted = [r for r in rows if r.batch.partition_leader_epoch == epoch]
+    for epoch in {row.batch.leader_epoch for row in rows} | {77}:
+        wanted = [r for r in rows if r.batch.leader_epoch == epoch]
         same(log, Selection(leader_epoch=epoch), wanted)
 
 

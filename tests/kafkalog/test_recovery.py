@@ -162,7 +162,7 @@ def test_records_lost_are_those_that_are_gone(scenarios: list[Scenario], mode: S
         if scenario.name == "size_huge":
             continue  # Kafka's count ends at the wrong length, ours finds the batches behind it
         compared += 1
-        assert predicted.records_lost == before - after["recordCount"], scenario.name
+        assert predicted.lost_records == before - after["recordCount"], scenario.name
     assert mode == StartMode.CLEAN or compared > 10
 
 
@@ -369,6 +369,6 @@ def test_partitions_of_real_brokers_start_without_loss(corpus_dir: Path) -> None
             continue
         node, starts = predicted_in(found)
         assert worst_of(node, starts) is None, properties
-        assert sum(start.records_lost for start in starts) == 0, properties
+        assert sum(start.lost_records for start in starts) == 0, properties
         seen += len(starts)
     assert seen > 100

@@ -153,7 +153,7 @@ def test_groups_are_what_an_admin_client_is_told(
 ) -> None:
     """Groups of each protocol, their offsets, and how far share groups lag."""
     lines = rows(kafkalog, "groups", node.root)
-    assert {row["group"] for row in lines if row["type"] == "group"} == {*told["groups"]}
+    assert {row["group_id"] for row in lines if row["type"] == "group"} == {*told["groups"]}
     for name, wanted in told["groups"].items():
         found = rows(kafkalog, "groups", node.root, "--group", name)
         [group] = [row for row in found if row["type"] == "group"]
@@ -194,7 +194,7 @@ def test_transactions_are_what_an_admin_client_is_told(
         row["transactional_id"]: f"TransactionDescription(coordinatorId=1, state={row['state']}, "
         f"producerId={row['producer_id']}, producerEpoch={row['producer_epoch']}, "
         f"transactionTimeoutMs={row['timeout_ms']}, "
-        f"transactionStartTimeMs=OptionalLong[{row['started_at']}], "
+        f"transactionStartTimeMs=OptionalLong[{row['start_timestamp']}], "
         f"topicPartitions=[{', '.join(row['partitions'])}])"
         for row in found
         if row["type"] == "transactional_id"

@@ -55,7 +55,7 @@ def test_the_plan_changes_nothing_and_comes_true(log_dir: Path, kafkalog: Run) -
     gone = {f"orders-0/{name}" for name in changed[0]["files"]}
     assert before.keys() - files(log_dir).keys() == gone
     simulated = kafkalog("simulate-retention", log_dir / "orders-0", *WORDS, "--format", "ndjson")
-    assert rows(simulated, "retention_summary")[0]["segments_deleted"] == 0
+    assert rows(simulated, "retention_summary")[0]["deleted_segments"] == 0
 
 
 def test_verify_finds_nothing_afterwards(log_dir: Path, kafkalog: Run) -> None:

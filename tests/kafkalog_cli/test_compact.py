@@ -72,7 +72,7 @@ def test_a_plan_is_what_is_done(log_dir: Path, kafkalog: Run) -> None:
     assert done.pop("is_done")
     assert not plan.pop("is_done")
     assert done == plan
-    assert done["records_read"] == done["records_kept"] + sum(done["dropped"].values())
+    assert done["read_records"] == done["kept_records"] + sum(done["dropped"].values())
     assert summary["compacted"] == 1
     again, _ = rows(kafkalog(*words, "--in-place", "--yes"))
     assert again["skipped"] == "nothing to clean"

@@ -156,7 +156,7 @@ def test_a_salvage_goes_on_after_a_partition_that_fails(
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     [failed] = [row for row in rows if row["type"] == "failed_partition"]
     assert failed["path"] == str(log_dir / "orders-0")
-    assert rows[-1]["partitions_failed"] == 1
+    assert rows[-1]["failed_partitions"] == 1
     before = [json.loads(line) for line in whole.stdout.splitlines()]
     assert rows[-1]["partitions"] == before[-1]["partitions"] - 1
 

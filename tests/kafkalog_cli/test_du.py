@@ -47,9 +47,9 @@ def test_a_disk_that_fills_says_when(log_dir: Path, kafkalog: Run) -> None:
     size = next((log_dir / "orders-0").glob("*.log")).stat().st_size
     words = ("--forecast", "--now", BASE_TIME, "--config", "retention.ms=-1")
     [*_, disk, total] = objects(kafkalog, log_dir, *words, "--disk-size", "1MiB")
-    assert total["growth"] == [size // 24] * 24
-    assert disk["growth_per_hour"] == size // 24
-    hours = (disk["full_at"] - BASE_TIME) / HOUR_MS
+    assert total["growth_bytes"] == [size // 24] * 24
+    assert disk["hourly_growth_bytes"] == size // 24
+    hours = (disk["full_timestamp"] - BASE_TIME) / HOUR_MS
     assert hours == pytest.approx(((1 << 20) - disk["used_bytes"]) / (size / 24), abs=0.01)
     text = kafkalog("du", log_dir, *words, "--disk-size", "1MiB").stdout.decode()
     assert "█" * 24 in text
@@ -66,10 +66,10 @@ def test_rows_add_up_and_say_what_they_are(log_dir: Path, kafkalog: Run) -> None
     for by in ("topic", "partition", "day", "kind"):
         [*shares, total] = objects(kafkalog, log_dir, "--by", by)
         assert {one["by"] for one in shares} == {by}
-        for name in ("disk_bytes", "size", "leftover_bytes"):
+        for name in ("disk_bytes", "size_bytes", "leftover_bytes"):
             assert sum(one[name] for one in shares) == total[name]
-        assert total["growth"] == []
-        assert total["freed_now"] is None
+        assert total["growth_bytes"] == []
+        assert total["freed_now_bytes"] is None
     names = [one["name"] for one in objects(kafkalog, log_dir)[:-1]]
     assert sorted(name or "" for name in names) == ["", "gone", "orders"]
     days = [one["name"] for one in objects(kafkalog, log_dir, "--by", "day")[:-1]]

@@ -99,7 +99,7 @@ def test_batches_and_records_tell_the_same(corpus_dir: Path, kafkalog: Any) -> N
     rows = records(kafkalog, partition)
     assert {batch["compression"] for batch in batches} == {"zstd"}
     assert all(batch["crc_valid"] for batch in batches)
-    assert sum(batch["count"] for batch in batches) == len(rows) == 2000
+    assert sum(batch["records"] for batch in batches) == len(rows) == 2000
     by_batch = {(batch["path"], batch["position"]): batch for batch in batches}
     for row in rows:
         batch = by_batch[row["path"], row["batch_position"]]
@@ -139,8 +139,8 @@ def test_damage_is_shown_in_place_and_reading_goes_on(
     assert result.status == 1
     [defect] = [row for row in rows if row["type"] == "defect"]
     assert defect["reference"] == "batch-length-invalid"
-    assert (defect["position"], defect["size"]) == (position, batches[3]["size"])
-    names = ("position", "size", "base_offset", "last_offset", "count", "crc_valid")
+    assert (defect["position"], defect["size_bytes"]) == (position, batches[3]["size_bytes"])
+    names = ("position", "size_bytes", "base_offset", "last_offset", "records", "crc_valid")
     shown = [[row[name] for name in names] for row in rows if row["type"] == "batch"]
     assert shown == [[row[name] for name in names] for row in batches]
 

@@ -51,7 +51,7 @@ def objects(kafkalog: Any, *argv: object) -> list[dict[str, Any]]:
     out = kafkalog("dump-segment", *argv, "--format", "ndjson", "--bytes", "base64").stdout
     rows = [json.loads(line) for line in out.splitlines()]
     for row in rows:
-        for name in ("key_size", "value_size", "control_type", "decoded"):
+        for name in ("key_size_bytes", "value_size_bytes", "control_type", "decoded"):
             row.pop(name, None)
     return [row for row in rows if row.pop("type") != "defect"]
 

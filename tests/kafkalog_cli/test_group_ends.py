@@ -77,7 +77,7 @@ def test_a_commit_between_high_watermark_and_log_end_is_in_range(
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 1 5\n")
     found = kafkalog("groups", log_dir, "--format", "ndjson")
     one = objects(found, "group_offset")[1]
-    assert (one["end_offset"], one["lag"], one["outside"]) == (5, -2, None)
+    assert (one["log_end_offset"], one["lag"], one["outside"]) == (5, -2, None)
     assert "records above the high watermark left out: orders-1 from 5, 5 records" in found.stderr
 
 
@@ -149,7 +149,9 @@ def test_share_groups_have_the_offsets_of_their_state(shares: Path, kafkalog: Ru
     assert found.status == 0
     rows = objects(found, "group_offset")
     assert [(one["offset"], one["lag"]) for one in rows] == [(5, 3), (None, None), (7, None)]
-    assert {(one["group"], one["end_offset"], one["outside"]) for one in rows} == {("s", 10, None)}
+    assert {(one["group_id"], one["log_end_offset"], one["outside"]) for one in rows} == {
+        ("s", 10, None)
+    }
     [group] = objects(found, "group")
     assert (group["group_type"], group["offsets"], group["lag"]) == ("share", 3, None)
 

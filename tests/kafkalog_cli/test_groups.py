@@ -58,15 +58,15 @@ def test_offsets_are_what_an_admin_client_is_told(
     assert result.status == 0
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows(result, "group_offset"):
-        if not row["pending"] and row["group"] != "group-share":
+        if not row["pending"] and row["group_id"] != "group-share":
             one = {"offset": row["offset"], "metadata": row["metadata"]}
             if row["leader_epoch"] >= 0:
                 one["leaderEpoch"] = row["leader_epoch"]
-            found.setdefault(row["group"], {})[f"{row['topic']}-{row['partition']}"] = one
+            found.setdefault(row["group_id"], {})[f"{row['topic']}-{row['partition']}"] = one
     assert found == told
     [pending] = [row for row in rows(result, "group_offset") if row["pending"]]
-    assert (pending["group"], pending["metadata"]) == ("group-tx", "open tx")
-    kinds = {row["group"]: (row["group_type"], row["state"]) for row in rows(result, "group")}
+    assert (pending["group_id"], pending["metadata"]) == ("group-tx", "open tx")
+    kinds = {row["group_id"]: (row["group_type"], row["state"]) for row in rows(result, "group")}
     assert kinds == {
         "group-admin": ("classic", "Empty"),
         "group-classic": ("classic", "Empty"),
@@ -79,12 +79,12 @@ def test_offsets_are_what_an_admin_client_is_told(
             if one.offsets} == {"group-admin": 11, "group-classic": 5, "group-consumer": 3,
                                 "group-share": 68, "group-tx": 22}  # fmt: skip
     ends = {(row["topic"], row["partition"]): row for row in rows(result, "group_offset")}
-    assert ends["events", 0]["end_offset"] == 80
-    shares = [row for row in rows(result, "group_offset") if row["group"] == "group-share"]
+    assert ends["events", 0]["log_end_offset"] == 80
+    shares = [row for row in rows(result, "group_offset") if row["group_id"] == "group-share"]
     # Its consumers had acknowledged or rejected all records.
     assert [(row["offset"], row["lag"]) for row in shares] == [(68, 0), (65, 0), (67, 0)]
     others = [row for row in rows(result, "group_offset") if row not in shares]
-    assert all(row["lag"] == row["end_offset"] - row["offset"] for row in others)
+    assert all(row["lag"] == row["log_end_offset"] - row["offset"] for row in others)
 
 
 def test_members_are_shown_with_what_they_own(log_dir: Path, kafkalog: Run) -> None:
@@ -141,7 +141,7 @@ def test_a_partition_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
     result = kafkalog("groups", log_dir, "--format", "ndjson")
     assert result.status == 1
     assert "1 partition of __consumer_offsets not in PATH: 1." in result.stderr
-    assert {row["group"] for row in rows(result, "group")} == {
+    assert {row["group_id"] for row in rows(result, "group")} == {
         "group-classic", "group-consumer", "group-tx",
     }  # fmt: skip
 
@@ -191,10 +191,10 @@ def test_an_older_moment_may_not_be_known_where_the_log_is_compacted(
     assert all(row["exact"] for row in before)
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 1000\n")
     after = rows(kafkalog("groups", log_dir, "--at", "0@4", "--format", "ndjson"), "group_offset")
-    known = {(row["group"], row["topic"], row["partition"]): row for row in after}
+    known = {(row["group_id"], row["topic"], row["partition"]): row for row in after}
     assert any(not row["exact"] for row in after)
     for row in before:
-        same = known[row["group"], row["topic"], row["partition"]]
+        same = known[row["group_id"], row["topic"], row["partition"]]
         assert (same["offset"], same["record_offset"]) == (row["offset"], row["record_offset"])
     for row in after:
         if row["offset"] is None:
@@ -226,14 +226,14 @@ def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
     """They are compared between two moments of one partition."""
     now = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group_offset")
     counted = {
-        (row["group"], row["topic"], row["partition"]): row["offset"]
+        (row["group_id"], row["topic"], row["partition"]): row["offset"]
         for row in now
-        if row["coordinator"] == 0 and not row["pending"] and row["group"] != "group-share"
+        if row["coordinator"] == 0 and not row["pending"] and row["group_id"] != "group-share"
     }
     result = kafkalog("groups", log_dir, "--diff", "0@0", "--format", "ndjson")
     found = rows(result, "group_offset_change")
     assert {
-        (row["group"], row["topic"], row["partition"]): row["after"] for row in found
+        (row["group_id"], row["topic"], row["partition"]): row["after"] for row in found
     } == counted
     assert {(row["change"], row["before"]) for row in found} == {("added", None)}
     assert kafkalog("groups", log_dir, "--diff", "0@1000000", "--format", "ndjson").stdout == b""
@@ -242,11 +242,11 @@ def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
 def test_where_a_group_is_coordinated(log_dir: Path, kafkalog: Run) -> None:
     """The hash of its name gives the partition that really holds its records."""
     groups = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group")
-    words = [word for row in groups for word in ("--group", row["group"])]
+    words = [word for row in groups for word in ("--group", row["group_id"])]
     result = kafkalog("where", log_dir, *words, "--format", "ndjson")
     assert result.status == 0
     assert {row["key"]: row["partition"] for row in rows(result, "coordinator")} == {
-        row["group"]: row["coordinator"] for row in groups
+        row["group_id"]: row["coordinator"] for row in groups
     }
     shutil.rmtree(log_dir / "__transaction_state-0")
     shutil.rmtree(log_dir / "__transaction_state-1")
@@ -316,7 +316,7 @@ def test_two_keys_of_one_group(kafkalog: Run, tmp_path: Path) -> None:
     ]
     write_log(tmp_path / "__consumer_offsets-0", *batches)
     [group] = rows(kafkalog("groups", tmp_path, "--format", "ndjson"), "group")
-    assert (group["group"], group["epoch"]) == ("g", 3)
+    assert (group["group_id"], group["group_epoch"]) == ("g", 3)
 
 
 def test_a_partition_that_cannot_be_read_costs_only_itself(
@@ -333,7 +333,7 @@ def test_a_partition_that_cannot_be_read_costs_only_itself(
     monkeypatch.setattr(source.Source, "_pread", fail)
     result = kafkalog("groups", log_dir, "--format", "ndjson")
     assert result.status == UnreadableError.exit_code
-    assert {row["group"] for row in rows(result, "group")} == {
+    assert {row["group_id"] for row in rows(result, "group")} == {
         "group-admin", "group-regex", "group-share",
     }  # fmt: skip
     assert "Not all of __consumer_offsets could be read: partition 0." in result.stderr

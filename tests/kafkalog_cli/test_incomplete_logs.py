@@ -125,7 +125,7 @@ def test_a_log_ends_where_the_start_of_a_broker_ends_it(log_dir: Path, kafkalog:
     planned = kafkalog("recover", log_dir, "--check", "--format", "ndjson")
     found = [json.loads(line) for line in planned.stdout.splitlines()]
     [plan] = [one for one in found if one.get("verdict") == "hide"]
-    assert (plan["log_end_offset"], plan["records_lost"], planned.status) == (750, 240, 1)
+    assert (plan["log_end_offset"], plan["lost_records"], planned.status) == (750, 240, 1)
     assert plan["detail"] in listed.stderr
     assert plan["lost_from"] == 750
 

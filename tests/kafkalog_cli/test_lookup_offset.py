@@ -159,7 +159,7 @@ def test_offsets_are_where_the_storage_classes_read_them(
         assert row["found"], expected
         assert int(Path(row["segment"]).stem) == expected["segmentBase"], expected
         assert row["position"] == expected["position"], expected
-        assert row["size"] == expected["batchSize"], expected
+        assert row["size_bytes"] == expected["batchSize"], expected
         assert row["batch_base_offset"] == expected["batchBaseOffset"], expected
         assert row["batch_last_offset"] == expected["batchLastOffset"], expected
         if "firstRecordOffset" in expected:
@@ -290,7 +290,7 @@ def test_the_best_replica_answers(tmp_path: Path, kafkalog: Any) -> None:
         batches = [batch(offset, [record()]) for offset in range(count)]
         write_log(tmp_path / broker / "orders-0", *batches)
     [best] = lookups(kafkalog, tmp_path, "--special", "latest")
-    assert (best["offset"], best["directory"]) == (5, str(tmp_path / "broker-2"))
+    assert (best["offset"], best["log_dir"]) == (5, str(tmp_path / "broker-2"))
     both = lookups(kafkalog, tmp_path, "--special", "latest", "--replicas", "all")
     assert [row["offset"] for row in both] == [2, 5]
     table = kafkalog("lookup-offset", tmp_path, "--special", "latest", "--replicas", "all")

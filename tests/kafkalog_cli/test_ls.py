@@ -36,8 +36,8 @@ def test_every_file_is_named_and_known(any_state: State, kafkalog: Any) -> None:
     assert [row["path"] for row in listed if row["kind"] == "unknown"] == []
     for row in listed:
         status = os.stat(row["path"])
-        assert row["size"] == status.st_size
-        assert row["mtime_ms"] == status.st_mtime_ns // 1_000_000
+        assert row["size_bytes"] == status.st_size
+        assert row["modified_timestamp"] == status.st_mtime_ns // 1_000_000
 
 
 def test_partitions_are_those_of_the_log_directory(any_state: State, kafkalog: Any) -> None:
@@ -74,15 +74,15 @@ def test_segments_are_those_on_disk(corpus_dir: Path, kafkalog: Any) -> None:
     logs = sorted(partition.glob("*.log"))
     assert [row["path"] for row in listed] == [str(log) for log in logs]
     for row, log in zip(listed, logs, strict=True):
-        assert row["size"] == log.stat().st_size
-        assert row["index_size"] == log.with_suffix(".index").stat().st_size
-        assert row["timeindex_size"] == log.with_suffix(".timeindex").stat().st_size
+        assert row["size_bytes"] == log.stat().st_size
+        assert row["index_bytes"] == log.with_suffix(".index").stat().st_size
+        assert row["timeindex_bytes"] == log.with_suffix(".timeindex").stat().st_size
 
 
 def test_rows_are_sorted_by_size_on_demand(corpus_dir: Path, kafkalog: Any) -> None:
     """The largest comes first."""
     listed = rows(kafkalog, "--sort", "size", corpus_dir / "kafka-4.3" / "codecs")
-    sizes = [row["size"] for row in listed if row["type"] == "partition"]
+    sizes = [row["size_bytes"] for row in listed if row["type"] == "partition"]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) > 3
 
@@ -99,12 +99,12 @@ def test_preallocated_room_in_indexes_is_no_size(
         with last.with_suffix(suffix).open("r+b") as index:
             index.truncate(10 << 20)
     (row,) = rows(kafkalog, partition)
-    assert logs <= row["size"] < logs + (64 << 10)
+    assert logs <= row["size_bytes"] < logs + (64 << 10)
     segment = rows(kafkalog, "--segments", partition)[-1]
-    assert segment["index_size"] < 64 << 10
-    assert segment["timeindex_size"] < 64 << 10
+    assert segment["index_bytes"] < 64 << 10
+    assert segment["timeindex_bytes"] < 64 << 10
     files = {row["path"]: row for row in rows(kafkalog, "--files", partition)}
-    assert files[str(last.with_suffix(".index"))]["size"] == 10 << 20
+    assert files[str(last.with_suffix(".index"))]["size_bytes"] == 10 << 20
 
 
 def test_rows_of_several_log_directories_say_which(corpus_dir: Path, kafkalog: Any) -> None:
@@ -129,12 +129,12 @@ def test_a_parent_of_log_directories_is_listed_as_they_are(corpus_dir: Path, kaf
         assert both.stdout == kafkalog("ls", *words, *disks).stdout
         assert f"note: {root} holds 2 log directories: logs-a, logs-b\n" in both.stderr
     found = rows(kafkalog, root)
-    assert [row["path"] for row in found if row["type"] == "log_dir"] == disks
+    assert [row["log_dir"] for row in found if row["type"] == "log_dir"] == disks
     partitions = [row for row in found if row["type"] == "partition"]
-    assert {row["directory"] for row in partitions} == {*disks}
-    assert all(row["path"].startswith(row["directory"] + "/") for row in partitions)
+    assert {row["log_dir"] for row in partitions} == {*disks}
+    assert all(row["path"].startswith(row["log_dir"] + "/") for row in partitions)
     segments = rows(kafkalog, "--segments", root)
-    assert {row["directory"] for row in segments if row["type"] == "segment"} == {*disks}
+    assert {row["log_dir"] for row in segments if row["type"] == "segment"} == {*disks}
 
 
 def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalog: Any) -> None:

@@ -161,7 +161,7 @@ def test_a_new_topic_of_the_same_name_is_another_one(tmp_path: Path, kafkalog: R
         value_of("TopicRecord", name="orders", topicId=other),
     ])  # fmt: skip
     [topic] = rows(kafkalog("metadata", log_dir, "--format", "ndjson"), "metadata_topic")
-    assert (topic["topic_id"], topic["configs"], topic["offset"]) == (other, {}, 3)
+    assert (topic["topic_id"], topic["topic_configs"], topic["offset"]) == (other, {}, 3)
     changes = kafkalog("metadata", log_dir, "--diff", "2", "--format", "ndjson")
     assert [(one["change"], one["path"]) for one in rows(changes, "metadata_change")] == [
         ("removed", "/image/configs/TOPIC:orders/retention.ms"),

@@ -30,7 +30,11 @@ def test_a_row_a_partition_and_one_a_topic(kafkalog: Callable[..., Any], tmp_pat
     whole = rows[-1]
     assert whole["type"] == "profile"
     assert (whole["records"], whole["tombstones"], whole["keys"]) == (4, 2, 1)
-    assert (whole["key_bytes"], whole["value_bytes"], whole["header_bytes"]) == (4, 6, 6)
+    assert (whole["key_size_bytes"], whole["value_size_bytes"], whole["header_size_bytes"]) == (
+        4,
+        6,
+        6,
+    )
     assert whole["hot_keys"] == [{"key": "k", "at_least": 4, "at_most": 4}]
     hour = BASE_TIME // 3_600_000 * 3_600_000
     assert whole["histogram"] == [{"start": hour, "records": 4, "data_bytes": 16}]

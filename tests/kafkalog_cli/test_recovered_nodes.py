@@ -158,7 +158,7 @@ def test_the_id_of_a_topic_is_written_again(node: Path, kafkalog: Run) -> None:
     written = {"name": path.name, "fate": "written", "size_bytes": len(whole)}
     assert (plan.status, row["verdict"]) == (1, "stray")
     assert [one for one in row["files"] if one["name"] == path.name] == [
-        written | {"bytes_gone": 0, "records_gone": 0, "why": None}
+        written | {"removed_bytes": 0, "removed_records": 0, "reason": None}
     ]
     assert not path.exists()
     done = kafkalog("recover", node, *IN_PLACE)

@@ -46,9 +46,9 @@ def test_a_plan_changes_nothing_and_says_all(damaged: Any, kafkalog: Any) -> Non
     recovery, summary = map(json.loads, result.stdout.splitlines())
     assert not output.mistakes(recovery) + output.mistakes(summary)
     assert (recovery["verdict"], recovery["log_end_offset"]) == ("truncate", 56)
-    assert (recovery["lost_from"], recovery["records_lost"]) == (56, 10)
-    assert recovery["bytes_to_scan"] == (partition / f"{51:020}.log").stat().st_size
-    assert summary["scan_ms"] == summary["bytes_to_scan"] * 1000 // (200 << 20)
+    assert (recovery["lost_from"], recovery["lost_records"]) == (56, 10)
+    assert recovery["scan_bytes"] == (partition / f"{51:020}.log").stat().st_size
+    assert summary["scan_ms"] == summary["scan_bytes"] * 1000 // (200 << 20)
     assert files(partition) == before
     assert kafkalog("recover", partition, *SETTINGS).status == 1
 
@@ -58,7 +58,7 @@ def test_the_time_is_that_of_a_rate_that_is_assumed(damaged: Any, kafkalog: Any)
     size = (partition / f"{51:020}.log").stat().st_size
     words = ("recover", partition, *SETTINGS, "--scan-rate", "1k")
     summary = json.loads(kafkalog(*words, "--format", "ndjson").stdout.splitlines()[-1])
-    assert (summary["scan_rate"], summary["scan_ms"]) == (1024, size * 1000 // 1024)
+    assert (summary["scan_bytes_per_second"], summary["scan_ms"]) == (1024, size * 1000 // 1024)
     assert b"at an assumed 1.0K per second" in kafkalog(*words).stdout
 
 
@@ -290,8 +290,8 @@ def test_krafts_own_log_stops_no_recovery_of_the_others(node: Path, kafkalog: An
     assert "at each start" in rows[METADATA[:-2]]["untouched"]
     assert rows[METADATA[:-2]]["files"] == []
     changed = sum(bool(row["files"]) for name, row in rows.items() if name)
-    assert rows[None]["partitions_changed"] == changed
-    assert rows[None]["partitions_untouched"] == 1
+    assert rows[None]["changed_partitions"] == changed
+    assert rows[None]["untouched_partitions"] == 1
     done = kafkalog("recover", node, *IN_PLACE, "--format", "ndjson")
     assert (done.status, "refused" in done.stderr) == (1, False)
     assert files(node / METADATA) == before
@@ -332,11 +332,11 @@ def test_a_plan_lists_everything_that_goes(form: str, damaged: Any, kafkalog: An
         recovery, summary = map(json.loads, result.stdout.splitlines())
         going = {one["name"]: one for one in recovery["files"] if one["fate"] == "removed"}
         assert {path.name: path.stat().st_size for path in left}.items() <= {
-            name: one["bytes_gone"] for name, one in going.items()
+            name: one["removed_bytes"] for name, one in going.items()
         }.items()
-        assert going[left[0].name]["records_gone"] == count
-        assert summary["files_removed"] == len(going)
-        assert summary["records_removed"] == sum(one["records_gone"] for one in going.values())
+        assert going[left[0].name]["removed_records"] == count
+        assert summary["removed_files"] == len(going)
+        assert summary["removed_records"] == sum(one["removed_records"] for one in going.values())
     else:
         lines = result.stdout.decode().splitlines()
         [line] = [one for one in lines if left[0].name in one]

@@ -34,12 +34,12 @@ def test_it_writes_a_page_and_says_what_is_on_it(
                       "ndjson")  # fmt: skip
     assert result.status == 0, result.stderr
     [row] = [json.loads(line) for line in result.stdout.splitlines()]
-    assert (row["path"], row["size"]) == (str(page), page.stat().st_size)
+    assert (row["path"], row["size_bytes"]) == (str(page), page.stat().st_size)
     assert (row["topics"], row["partitions"], row["groups"]) == (6, 7, 1)
     assert row["defects"]["damage"] == 0
     listed = kafkalog("ls", EXAMPLES / "log-dir", "--format", "ndjson").stdout.splitlines()
-    sizes = [one["size"] for one in map(json.loads, listed) if one["type"] == "partition"]
-    assert row["log_size"] == sum(sizes)
+    sizes = [one["size_bytes"] for one in map(json.loads, listed) if one["type"] == "partition"]
+    assert row["log_bytes"] == sum(sizes)
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     for licence in ("University of Washington Interactive Data Lab", "SpryMedia", "Mike Bostock"):

@@ -70,7 +70,7 @@ def test_retention_of_a_real_broker(corpus_dir: Path, kafkalog: Run) -> None:
         gone |= {row["reason"] for row in found if row.get("verdict") == "delete"}
         again = kafkalog("simulate-retention", after.root / f"{topic}-0", "--now", now,
                          "--format", "ndjson")  # fmt: skip
-        assert rows(again)[-1]["segments_deleted"] == 0, topic
+        assert rows(again)[-1]["deleted_segments"] == 0, topic
     assert gone == {"retention.bytes", "retention.ms", "log-start-offset"}
 
 
@@ -122,8 +122,8 @@ def test_a_replay_under_present_configs_gives_the_files(
             for row, one in zip(segments[:-1], partition.segments, strict=False):
                 assert one.offset_index is not None
                 assert one.time_index is not None
-                assert row["index_size"] == one.offset_index.size_bytes
-                assert row["timeindex_size"] == one.time_index.size_bytes
+                assert row["index_bytes"] == one.offset_index.size_bytes
+                assert row["timeindex_bytes"] == one.time_index.size_bytes
                 compared += 1
     if name not in ("default-config-clean", "default-config-live"):
         assert compared

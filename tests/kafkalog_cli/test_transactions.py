@@ -65,7 +65,7 @@ def test_an_open_transaction_has_its_owner(log_dir: Path, kafkalog: Run) -> None
         "events-open": "Ongoing",
         "events-tx": "CompleteCommit",
     }
-    assert ids["events-open"]["partitions"] == ["more-events-0", "__consumer_offsets-0"]
+    assert ids["events-open"]["topic_partitions"] == ["more-events-0", "__consumer_offsets-0"]
     assert opened(result) == OPEN
     for row in rows(result, "open_transaction"):
         assert (row["transactional_id"], row["hanging"]) == ("events-open", None)
@@ -128,10 +128,10 @@ def test_a_marker_that_is_written_already_is_named(log_dir: Path, kafkalog: Run)
                  if one["transactional_id"] == "events-tx"]  # fmt: skip
         return row
 
-    assert events_tx()["marked"] == []
+    assert events_tx()["marked_topic_partitions"] == []
     keep_batches(log_dir, 12)
     row = events_tx()
-    assert (row["state"], row["marked"]) == (
+    assert (row["state"], row["marked_topic_partitions"]) == (
         "PrepareCommit", ["__consumer_offsets-0", "more-events-0"],
     )  # fmt: skip
     shown = " ".join(kafkalog("transactions", log_dir).stdout.decode().split())
@@ -152,7 +152,7 @@ def test_a_marker_that_is_written_already_is_named(log_dir: Path, kafkalog: Run)
         log.write_bytes(data[: markers[-1]] if markers else b"")
         if markers:
             break
-    assert events_tx()["marked"] == ["__consumer_offsets-0"]
+    assert events_tx()["marked_topic_partitions"] == ["__consumer_offsets-0"]
     # Its coordinator has the next epoch already, and will write it with the marker.
     rest = rows(kafkalog("transactions", log_dir, "--format", "ndjson"), "open_transaction")
     [waiting] = [one for one in rest if one["transactional_id"] == "events-tx"]
@@ -203,7 +203,7 @@ def test_an_id_whose_older_states_may_be_gone_is_shown(log_dir: Path, kafkalog: 
     result = kafkalog(*words, *at)
     [row] = rows(result, "transactional_id")
     assert (result.status, row["state"], row["exact"]) == (0, "Unknown", False)
-    assert (row["producer_id"], row["partitions"], row["record_offset"]) == (-1, [], -1)
+    assert (row["producer_id"], row["topic_partitions"], row["record_offset"]) == (-1, [], -1)
     assert b"older states may be gone" in kafkalog("transactions", log_dir, *at).stdout
 
 

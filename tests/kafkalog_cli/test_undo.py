@@ -46,7 +46,7 @@ def test_in_place_takes_it_back(kafkalog: Callable[..., Result], root: Path) -> 
     (row,) = map(json.loads, result.stdout.splitlines())
     assert output.mistakes(row) == []
     assert (row["type"], row["performed"], row["partition"]) == ("undo", True, 0)
-    assert (row["files_restored"], row["files_removed"]) == (9, 4)
+    assert (row["restored_files"], row["removed_files"]) == (9, 4)
     assert row["offsets"] == [
         {"checkpoint": "cleaner-offset-checkpoint", "offset": 25, "restored_to": 2}
     ]

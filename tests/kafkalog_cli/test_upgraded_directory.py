@@ -125,7 +125,7 @@ def test_recover_predicts_what_a_start_removed(
     ends = {f"{one['topic']}-{one['partition']}": one["log_end_offset"] for one in found}
     assert ends.pop("__cluster_metadata-0")
     assert ends == {name: truth.end for name, truth in answers.truths().items()}
-    assert summary["records_lost"] == 0
+    assert summary["lost_records"] == 0
     removed = {
         f"{one['topic']}-{one['partition']}/{int(file['name'].partition('.')[0])}"
         for one in found

@@ -82,14 +82,14 @@ def test_prometheus_counts_what_was_found(
         for number in range(10)
         if f"/txn-{number}/" in row["path"]
     )
-    names = ("directory", "topic", "partition", "severity")
+    names = ("path", "topic", "partition", "severity")
     by_partition = {
         tuple(sample.labels[name] for name in names): sample.value
         for sample in metrics["partition_defects"]
     }
     assert by_partition == inside
     summary = json.loads(kafkalog("verify", hurt, "--format", "ndjson").stdout.splitlines()[-1])
-    for name in ("files", "batches", "records", "bytes_expected", "bytes_checked"):
+    for name in ("files", "batches", "records", "expected_bytes", "checked_bytes"):
         assert metrics[name][0].value == summary[name]
     assert metrics["last_run_timestamp_seconds"][0].value == 1_700_000_007.5
     assert metrics["duration_seconds"][0].value == 7.5
@@ -101,8 +101,8 @@ def test_labels_and_names_are_escaped(tmp_path: Path, corpus_dir: Path, kafkalog
     log = place / "00000000000000000000.log"
     log.write_bytes(flip(log.read_bytes(), 8 * 100))
     [sample] = prometheus(kafkalog, place)["partition_defects"]
-    assert sample.labels["directory"].startswith(str(tmp_path))
-    assert '"' in sample.labels["directory"]
+    assert sample.labels["path"].startswith(str(tmp_path))
+    assert '"' in sample.labels["path"]
     for form in ("prometheus", "table"):
         text = kafkalog("verify", place, "--format", form).stdout.decode()
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", text), form
@@ -168,5 +168,5 @@ def test_what_is_put_off_is_told_everywhere(hurt: Path, kafkalog: Any):
     assert b"nothing wrong" in result.stdout
     metrics = prometheus(kafkalog, *line)
     segments = len(list((hurt / "txn-0").glob("*.log")))
-    assert metrics["segments_deferred"][0].value == segments
-    assert metrics["bytes_deferred"][0].value > 10_000
+    assert metrics["deferred_segments"][0].value == segments
+    assert metrics["deferred_bytes"][0].value > 10_000

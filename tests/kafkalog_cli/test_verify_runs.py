@@ -22,7 +22,7 @@ LIMIT, RATE = "--rate-limit", 16 << 10
 
 def summary(kafkalog: Any, *line: object) -> dict[str, Any]:
     found = json.loads(kafkalog("verify", *line, "--format", "ndjson").stdout.splitlines()[-1])
-    assert found["type"] == "summary"
+    assert found["type"] == "verify_summary"
     assert isinstance(found, dict)
     return found
 

@@ -311,7 +311,7 @@ def _result() -> str:
     return json.dumps({
         "plan": {"path": f"{ROOT}/log/{PARTITION}", "request": {"now_ms": 1}},
         "sound": {"producers": [[1, None, 0]], "suits_kernels": True}, "keys": 1, "end_offset": 9,
-        "tally": {"records_read": 2, "records_kept": 1, "bytes_read": 9, "bytes_written": 3,
+        "tally": {"read_records": 2, "kept_records": 1, "read_bytes": 9, "bytes_written": 3,
                   "dropped": {"superseded": 1}},
         "groups": [made], "files": {name: [3, crc32c(b"new")] for name in names},
     })  # fmt: skip

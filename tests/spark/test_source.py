@@ -112,7 +112,7 @@ def test_sql_knows_the_format(spark: SparkSession, corpus_dir: Path) -> None:
         "create or replace temp view batches using kafkalog "
         f"options (path '{one.log_dirs[0]}', table 'batches')"
     )
-    counted = spark.sql("select sum(count) from batches where not is_control").collect()[0][0]
+    counted = spark.sql("select sum(records) from batches where not is_control").collect()[0][0]
     noted = sorted((one.expected / "records").glob("*.ndjson"))
     outside = [path for path in noted if path.name.startswith("__")]
     texts = [path.read_text() for path in noted if path not in outside]

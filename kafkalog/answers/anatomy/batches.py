@@ -113,7 +113,7 @@ def _batch(space: Bytes, batch: Batch, shown: Shown) -> Iterator[Item]:
 
 
 def _batch_words(batch: Batch) -> str:
-    words = f"offsets {batch.base_offset}–{batch.last_offset}, {counted(batch.count, 'record')}"
+    words = f"offsets {batch.base_offset}–{batch.last_offset}, {counted(batch.records, 'record')}"
     if batch.compression:
         words += f", {compression_name(batch.compression)}"
     if batch.is_control:
@@ -140,7 +140,7 @@ def _describe_header(field: TracedField, space: Bytes, batch: Batch) -> Said:
         words, details = attribute_words(field, batch.magic)
         return Said(words, None, details)
     damage = "magic-unknown" if name == "magic" and batch.magic > 2 else None
-    if name == "records_count" and batch.count < 0:
+    if name == "records_count" and batch.records < 0:
         damage = "records-count-invalid"
     return Said(BATCH[name](field.value, batch), damage)
 
@@ -150,7 +150,7 @@ def _records(space: Bytes, batch: Batch, start: int, end: int, shown: Shown) -> 
         if batch.magic == 2:  # what is missing is said, whatever the codec
             yield from records_of(space, batch, start, end, shown)
         return
-    if batch.magic > 2 or batch.count < 0:
+    if batch.magic > 2 or batch.records < 0:
         words = "not read: the magic is unknown" if batch.magic > 2 else "not read: negative count"
         damage = "magic-unknown" if batch.magic > 2 else "records-count-invalid"
         yield space.field("batch.records", start, end, None, words, damage=damage)

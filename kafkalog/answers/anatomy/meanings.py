@@ -37,7 +37,7 @@ def compression_name(codec: int) -> str:
 
 
 def _base_timestamp(value: int, batch: Batch) -> str:
-    if batch.delete_horizon_ms is not None:
+    if batch.delete_horizon_timestamp is not None:
         return f"delete horizon: its tombstones and markers may go at {time_of(value)}"
     return f"{time_of(value)}; the records' deltas count from here"
 
@@ -56,7 +56,7 @@ def _producer(value: int, batch: Batch) -> str:
 
 BATCH: Final[dict[str, OfBatch]] = {
     "base_offset": lambda _, batch: "offset of the first record"
-    if batch.count else "offset of the first record that was here",
+    if batch.records else "offset of the first record that was here",
     "batch_length": lambda value, batch: f"bytes after this field: {c.LOG_OVERHEAD} + {value} = "
     f"{batch.size_bytes} bytes in all",
     "partition_leader_epoch": lambda *_: "leader epoch in which it was appended",

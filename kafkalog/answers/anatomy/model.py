@@ -23,7 +23,7 @@ class Field:
         path: the file.
         level: 0 for bytes of the file, 1 for those that a batch holds compressed.
         position: of the first byte, in the file or in what the batch holds.
-        length: number of bytes.
+        size_bytes: number of bytes.
         name: names and ordinals of the structures that it is in, and its own.
         value: number, text, bytes, or None for null.
         meaning: what the value says, in words.
@@ -35,7 +35,7 @@ class Field:
     path: str
     level: int
     position: int
-    length: int
+    size_bytes: int
     name: str
     value: object
     meaning: str
@@ -59,7 +59,7 @@ class Structure:
     path: str
     level: int
     position: int
-    length: int
+    size_bytes: int
     name: str
     meaning: str
     damage: str | None = None

@@ -62,14 +62,14 @@ def records_of(space: Bytes, batch: Batch, start: int, end: int, shown: Shown) -
         if position > start:
             words = f"{counted(first, 'record')} before the one asked for"
             yield space.left_out("batch.", start, position, words)
-    for ordinal in range(first, batch.count):
+    for ordinal in range(first, batch.records):
         name = f"batch.records[{ordinal}]"
         if position >= end:
-            words = f"missing: the header says {counted(batch.count, 'record')}"
+            words = f"missing: the header says {counted(batch.records, 'record')}"
             yield space.structure(name, end, end, words, "records-count-invalid")
             return
         if ordinal == first + shown.limit:
-            words = f"{counted(batch.count - ordinal, 'record')} left out"
+            words = f"{counted(batch.records - ordinal, 'record')} left out"
             yield space.left_out("batch.", position, end, words)
             return
         trace = tracer.trace(Stream(space.source, position, end))
@@ -108,7 +108,7 @@ def _first_record(space: Bytes, batch: Batch, start: int, end: int, offset: int)
     from construct import ConstructError
 
     stream = Stream(space.source, start, end)
-    for ordinal in range(batch.count):
+    for ordinal in range(batch.records):
         position = stream.tell()
         try:
             record = Record.parse_stream(stream, _root=None, headers_max=HEADERS_MAX)

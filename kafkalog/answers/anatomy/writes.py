@@ -56,10 +56,11 @@ class SegmentWrites:
 
     Attributes:
         size_bytes: its length.
-        in_order: number of batches whose offsets are above those of the one before; the first
-            counts.
-        in_time: number of batches whose largest timestamp is not below that of the one before.
-        bytes_without_batch: bytes in which there is no batch.
+        batches_in_order: number of batches whose offsets are above those of the one before; the
+            first counts.
+        batches_in_time: number of batches whose largest timestamp is not below that of the one
+            before.
+        unframed_bytes: bytes in which there is no batch.
         extents: number of pieces of the disk it lies in; None if the file system does not say.
         damage: kind of the first defect; None if there is a batch everywhere.
     """
@@ -68,9 +69,9 @@ class SegmentWrites:
     base_offset: int
     size_bytes: int
     batches: int
-    in_order: int
-    in_time: int
-    bytes_without_batch: int
+    batches_in_order: int
+    batches_in_time: int
+    unframed_bytes: int
     extents: int | None
     damage: str | None
 
@@ -85,7 +86,7 @@ def writes_of(partition: PartitionDir) -> Iterator[SegmentWrites]:
         Reads the headers of all batches.
     """
     for segment in partition.segments:
-        batches = in_order = in_time = bad = 0
+        batches = batches_in_order = batches_in_time = bad = 0
         damage = None
         last_offset, last_time = segment.base_offset - 1, -(1 << 63)
         with Source(segment.log.path) as source:
@@ -97,8 +98,8 @@ def writes_of(partition: PartitionDir) -> Iterator[SegmentWrites]:
                     before = np.concatenate(([last_offset], lasts[:-1]))
                     earlier = np.concatenate(([last_time], times[:-1]))
                     batches += found.count
-                    in_order += int((firsts > before).sum())
-                    in_time += int((times >= earlier).sum())
+                    batches_in_order += int((firsts > before).sum())
+                    batches_in_time += int((times >= earlier).sum())
                     last_offset, last_time = int(lasts[-1]), int(times[-1])
                 else:
                     bad += found.size_bytes or 0
@@ -108,8 +109,8 @@ def writes_of(partition: PartitionDir) -> Iterator[SegmentWrites]:
                 segment.base_offset,
                 source.size_bytes,
                 batches,
-                in_order,
-                in_time,
+                batches_in_order,
+                batches_in_time,
                 bad,
                 extent_count(source.path),
                 damage,

@@ -91,7 +91,7 @@ def _end_of(opened: OpenSegment) -> int:
 
 
 def _add_undated(hours: list[int], segment: Segment, start: int) -> None:
-    hour = (segment.log.mtime_ms - start - 1) // HOUR_MS
+    hour = (segment.log.modified_timestamp - start - 1) // HOUR_MS
     if 0 <= hour < HOURS:
         hours[hour] += segment.log.size_bytes
 
@@ -133,14 +133,14 @@ def changes_of(found: PartitionRetention, growth: tuple[int, ...]) -> Iterator[C
     """Yield how the size of a log changes, if it grows on as it did."""
     now, policy = found.now_ms, found.policy
     rate = sum(growth) / (HOURS * HOUR_MS)
-    yield Change(now, -found.bytes_freed - found.side_bytes_freed, rate)
+    yield Change(now, -found.freed_bytes - found.freed_side_bytes, rate)
     is_limited = policy.inert is None and policy.deletes
     # The log stops growing once retention deletes as much as is appended: at retention.bytes, or
     # when what is appended now is older than retention.ms.
     balanced_at = None
     kept = [one for one in found.verdicts if not one.is_deleted]
-    if rate and is_limited and kept and kept[0].bytes_to_append is not None:
-        balanced_at = now + round(kept[0].bytes_to_append / rate)
+    if rate and is_limited and kept and kept[0].remaining_bytes is not None:
+        balanced_at = now + round(kept[0].remaining_bytes / rate)
     ends = [balanced_at]
     if is_limited and policy.retention_ms >= 0:
         ends.append(now + policy.retention_ms)
@@ -148,7 +148,7 @@ def changes_of(found: PartitionRetention, growth: tuple[int, ...]) -> Iterator[C
     if end is not None:
         yield Change(end, 0, -rate)
     for verdict in kept:
-        at = verdict.deletable_at
+        at = verdict.deletable_timestamp
         # From the balance on, what is deleted is what is appended: the old segments are already in
         # it.
         if at is not None and at > now and (balanced_at is None or at <= balanced_at):
@@ -238,7 +238,7 @@ class Ahead:
             tuple(log_dirs),
             occupied,
             free,
-            sum(one.usage.growth_per_hour or 0 for one in here),
+            sum(one.usage.hourly_growth_bytes or 0 for one in here),
             None if free is None else full_at(free, changes, self.now_ms),
         )
 
@@ -282,9 +282,9 @@ def _outlook(found: PartitionRetention, until_ms: int) -> Outlook:
         growth = growth_of(partition, found.now_ms)
     days = forecast(found.verdicts, found.now_ms, until_ms)
     usage = Usage(
-        growth=growth,
-        freed_now=found.bytes_freed + found.side_bytes_freed,
-        freed_later=sum(day.bytes_freed for day in days),
+        growth_bytes=growth,
+        freed_now_bytes=found.freed_bytes + found.freed_side_bytes,
+        freed_later_bytes=sum(day.freed_bytes for day in days),
         dirty_bytes=_dirty_bytes(found),
     )
     changes = tuple(changes_of(found, growth))

@@ -69,39 +69,42 @@ class Usage:
         disk_bytes: blocks on disk, as `du` counts them.
         size_bytes: apparent size: the length of the files.
         leftover_bytes: blocks of leftovers, which nothing reads any more.
-        replicas: number of partition directories.
-        growth: bytes appended in each of the last hours, oldest first; empty if not measured.
-        freed_now: bytes that retention deletes at its next check.
-        freed_later: bytes that time alone makes retention delete until the end of the forecast.
+        copies: number of partition directories.
+        growth_bytes: bytes appended in each of the last hours, oldest first; empty if not measured.
+        freed_now_bytes: bytes that retention deletes at its next check.
+        freed_later_bytes: bytes that time alone makes retention delete until the end of the
+            forecast.
         dirty_bytes: bytes that the cleaner has not compacted yet.
     """
 
     disk_bytes: int = 0
     size_bytes: int = 0
     leftover_bytes: int = 0
-    replicas: int = 0
-    growth: tuple[int, ...] = ()
-    freed_now: int = 0
-    freed_later: int = 0
+    copies: int = 0
+    growth_bytes: tuple[int, ...] = ()
+    freed_now_bytes: int = 0
+    freed_later_bytes: int = 0
     dirty_bytes: int = 0
 
     @property
-    def growth_per_hour(self) -> int | None:
+    def hourly_growth_bytes(self) -> int | None:
         """Mean of the measured hours; None if none was measured."""
-        return sum(self.growth) // len(self.growth) if self.growth else None
+        return sum(self.growth_bytes) // len(self.growth_bytes) if self.growth_bytes else None
 
     def add(self, other: Usage) -> None:
         self.disk_bytes += other.disk_bytes
         self.size_bytes += other.size_bytes
         self.leftover_bytes += other.leftover_bytes
-        self.replicas += other.replicas
-        self.freed_now += other.freed_now
-        self.freed_later += other.freed_later
+        self.copies += other.copies
+        self.freed_now_bytes += other.freed_now_bytes
+        self.freed_later_bytes += other.freed_later_bytes
         self.dirty_bytes += other.dirty_bytes
-        if not self.growth:
-            self.growth = other.growth
-        elif other.growth:
-            self.growth = tuple(map(sum, zip(self.growth, other.growth, strict=True)))
+        if not self.growth_bytes:
+            self.growth_bytes = other.growth_bytes
+        elif other.growth_bytes:
+            self.growth_bytes = tuple(
+                map(sum, zip(self.growth_bytes, other.growth_bytes, strict=True))
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Share:
         by: `topic`, `partition`, `day` or `kind`.
         name: the topic, the directory's name, the day or the kind; None for files of a log
             directory itself, or without a day.
-        topic, partition, directory: of a single partition directory, else None.
+        topic, partition, log_dir: of a single partition directory, else None.
     """
 
     by: str
@@ -120,7 +123,7 @@ class Share:
     usage: Usage
     topic: str | None = None
     partition: int | None = None
-    directory: str | None = None
+    log_dir: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +131,15 @@ class OverLimit:
     """A partition that is larger or older than its retention allows, and why it still is.
 
     Attributes:
-        bytes_over: how many bytes are above the limit.
-        why: what keeps them.
+        over_bytes: how many bytes are above the limit.
+        reason: what keeps them.
     """
 
     path: str
     topic: str
     partition: int | None
-    bytes_over: int
-    why: str
+    over_bytes: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +149,15 @@ class Disk:
     Attributes:
         used_bytes: blocks that they occupy.
         free_bytes: what is free; None if unknown.
-        growth_per_hour: how fast they grow.
-        full_at: when the disk is full at this rate, milliseconds; None if not within ten years.
+        hourly_growth_bytes: how fast they grow.
+        full_timestamp: when the disk is full at this rate; None if not within ten years.
     """
 
-    directories: tuple[str, ...]
+    log_dirs: tuple[str, ...]
     used_bytes: int
     free_bytes: int | None
-    growth_per_hour: int
-    full_at: int | None
+    hourly_growth_bytes: int
+    full_timestamp: int | None
 
 
 @dataclass(slots=True)

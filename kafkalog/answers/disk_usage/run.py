@@ -208,7 +208,7 @@ class _Sums:
             size = usage.disk_bytes
             self.of_log_dirs[place.log_dir] = self.of_log_dirs.get(place.log_dir, 0) + size
         if place.topic is not None and self.by in (SplitBy.TOPIC, SplitBy.PARTITION):
-            self._share(place, None).usage.replicas += 1
+            self._share(place, None).usage.copies += 1
 
     def add_outlook(self, log_dir: str, path: str, outlook: Outlook) -> None:
         place = Place(path, log_dir, outlook.topic, outlook.partition, None, ())
@@ -263,7 +263,7 @@ class _Sums:
                     latest, _ = opened.largest_timestamp(recovered=segment.is_active)
                 # As retention does: `LogSegment.largestTimestamp` falls back to the time of the
                 # file.
-                latest = segment.log.mtime_ms if latest < 0 else latest
+                latest = segment.log.modified_timestamp if latest < 0 else latest
                 days[segment.base_offset] = _day(latest, self.zone)
         return days
 
@@ -318,7 +318,7 @@ def disk_usage(
             if sums.by in (SplitBy.TOPIC, SplitBy.PARTITION):
                 sums.add_outlook(outlook.log_dir, outlook.path, outlook)
             report.total.add(outlook.usage)
-        report.over = sorted(ahead.over, key=lambda one: -one.bytes_over)
+        report.over = sorted(ahead.over, key=lambda one: -one.over_bytes)
         report.disks = ahead.disks(sums.of_log_dirs, forecast.disk_bytes)
     for share in sums.shares.values():
         _add_blocks(report.total, share.usage)
@@ -328,9 +328,7 @@ def disk_usage(
 
 def _add_blocks(total: Usage, usage: Usage) -> None:
     """Add what was measured on disk; the outlook is added once, however the sum is split."""
-    total.add(
-        Usage(usage.disk_bytes, usage.size_bytes, usage.leftover_bytes, replicas=usage.replicas)
-    )
+    total.add(Usage(usage.disk_bytes, usage.size_bytes, usage.leftover_bytes, copies=usage.copies))
 
 
 def _sorted(shares: list[Share], by: SplitBy) -> list[Share]:

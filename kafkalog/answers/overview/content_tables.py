@@ -53,7 +53,7 @@ def codec_table(report: Report) -> Table:
             number_cell(records),
             Cell(f"{records / batches:.1f}", round(records / batches, 3), "n"),
             Cell(escaped(size_text(size / batches)), round(size / batches, 3), "n"),
-            size_cell(max(part.batch_size_max for part in parts)),
+            size_cell(max(part.max_batch_bytes for part in parts)),
             number_cell(sum(part.control_batches for part in parts)),
         ))  # fmt: skip
     columns = (
@@ -116,7 +116,7 @@ _OFFSETS_MAX: Final = 2000
 
 def group_table(report: Report) -> Table:
     def last_commit(one: GroupFacts) -> Cell:
-        return time_cell(max((each.commit.committed_ms for each in one.offsets), default=None))
+        return time_cell(max((each.commit.commit_timestamp for each in one.offsets), default=None))
 
     return table_of(
         "group-table", "Groups", report.groups,
@@ -146,9 +146,10 @@ def lag_table(report: Report) -> Table:
         ("Topic", "Topic", lambda one: text_cell(one.commit.topic, "k")),
         ("Partition", "Partition", lambda one: number_cell(one.commit.partition)),
         ("Offset", "The next offset to read", lambda one: number_cell(one.commit.offset)),
-        ("End", "High watermark of the partition", lambda one: number_cell(one.end_offset)),
+        ("End", "High watermark of the partition", lambda one: number_cell(one.log_end_offset)),
         ("Lag", "Records from offset to end", lambda one: number_cell(one.lag)),
-        ("Committed", "By the coordinator's clock", lambda one: time_cell(one.commit.committed_ms)),
+        ("Committed", "By the coordinator's clock",
+         lambda one: time_cell(one.commit.commit_timestamp)),
         ("Notes", "Whether it counts yet",
          lambda one: text_cell("open transaction" if one.commit.is_pending else "")),
         order=(5, "desc"),
@@ -189,7 +190,7 @@ def transactional_id_table(report: Report) -> Table:
         ("State", "At its coordinator", lambda one: text_cell(one.state)),
         ("Producer", "Producer id", lambda one: number_cell(one.producer_id)),
         ("Epoch", "Producer epoch", lambda one: number_cell(one.producer_epoch)),
-        ("Last change", "When its state changed", lambda one: time_cell(one.updated_ms)),
+        ("Last change", "When its state changed", lambda one: time_cell(one.last_update_timestamp)),
         ("Partitions", "That its transaction wrote to",
          lambda one: number_cell(len(one.partitions))),
         order=(4, "desc"),

@@ -195,7 +195,7 @@ class Gathering:
             ),
             open_transactions=tuple(transactions.open) if transactions else (),
             disks=tuple(self._disks(log_dirs)),
-            over=tuple(sorted(self._ahead.over, key=lambda one: -one.bytes_over)),
+            over=tuple(sorted(self._ahead.over, key=lambda one: -one.over_bytes)),
             profiles=tuple(self._profiles(profiles)),
             gaps=tuple(self._gaps),
         )
@@ -260,7 +260,7 @@ class Gathering:
                 growth = _asked(lambda one: growth_of(one, self._now_ms), directory)
                 names = directory.path, directory.log_dir, directory.topic, directory.partition
                 changes = tuple(changes_of(retention, growth))
-                self._ahead.outlooks.append(Outlook(*names, Usage(growth=growth), changes))
+                self._ahead.outlooks.append(Outlook(*names, Usage(growth_bytes=growth), changes))
                 if (over := over_limit(retention)) is not None:
                     self._ahead.over.append(over)
         return growth

@@ -47,7 +47,7 @@ class SegmentContents:
     Attributes:
         batches, records: batches with data, and the records in them.
         size_bytes: size of these batches.
-        batch_size_max: size of the largest one.
+        max_batch_bytes: size of the largest one.
         first_timestamp, last_timestamp: the smallest and the largest `max_timestamp`; None without
             any.
         codecs: batches with data by codec.
@@ -58,7 +58,7 @@ class SegmentContents:
     batches: int
     records: int
     size_bytes: int
-    batch_size_max: int
+    max_batch_bytes: int
     control_batches: int
     first_timestamp: int | None
     last_timestamp: int | None
@@ -215,7 +215,7 @@ class _Counts:
             batches=self._sums["batches"],
             records=self._sums["records"],
             size_bytes=self._sums["size_bytes"],
-            batch_size_max=self._size_max,
+            max_batch_bytes=self._size_max,
             control_batches=self._sums["control_batches"],
             first_timestamp=min(self._times, default=None),
             last_timestamp=max(self._times, default=None),

@@ -207,10 +207,10 @@ def _tiles(report: Report) -> str:
     topics = {one.listed.topic for one in partitions}
     defects = report.checked.defects
     worst = report.worst
-    lost = sum(one.records_lost for one in report.next_starts)
+    lost = sum(one.lost_records for one in report.next_starts)
     refused = sum(one.verdict == Verdict.REFUSE for one in report.next_starts)
     acting = sum(one.verdict != Verdict.NOTHING for one in report.next_starts)
-    freed = sum(one.retention.bytes_freed for one in partitions if one.retention)
+    freed = sum(one.retention.freed_bytes for one in partitions if one.retention)
     lags = [one.lag for one in report.groups if one.lag is not None]
     hanging = sum(one.hanging is not None for one in report.open_transactions)
     dirty = sum(
@@ -250,7 +250,7 @@ def _sections(report: Report, drawn: Collection[str]) -> list[tuple[str, str, tu
     unread = checked.looked.unread
     read = (
         f"Checked at level {report.level}: {counted(checked.files, 'file')}, "
-        f"{counted(checked.batches, 'batch')}, {size_text(checked.bytes_checked)}"
+        f"{counted(checked.batches, 'batch')}, {size_text(checked.checked_bytes)}"
         f"{f'; {unread}' if unread else ''}."
     )
     found = [

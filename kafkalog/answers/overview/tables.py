@@ -114,7 +114,7 @@ def next_start_table(report: Report) -> Table:
     worst = {verdict: number for number, verdict in enumerate(Verdict)}
 
     def rank(one: NextStart) -> tuple[int, int, str]:
-        return (-worst[one.verdict], -one.records_lost, one.path)
+        return (-worst[one.verdict], -one.lost_records, one.path)
 
     def outcome(one: NextStart) -> Cell:
         # The worst sorts first.
@@ -132,9 +132,9 @@ def next_start_table(report: Report) -> Table:
         ("Truncates to", "Log end offset after the log is cut",
          lambda one: number_cell(one.truncate_to)),
         ("Records lost", "Records that are cut off or not served",
-         lambda one: number_cell(one.records_lost)),
+         lambda one: number_cell(one.lost_records)),
         ("Bytes lost", "Bytes that are cut off or not served",
-         lambda one: size_cell(one.bytes_lost)),
+         lambda one: size_cell(one.lost_bytes)),
         ("What it does", "In one line", lambda one: text_cell("; ".join(_acts_of(one)), "w")),
     )  # fmt: skip
 
@@ -168,17 +168,21 @@ def _growth_cell(partitions: Sequence[PartitionFacts]) -> Cell:
 
 def disk_table(report: Report) -> Table:
     def full(one: Disk) -> Cell:
-        return Cell("not in ten years", -2) if one.full_at is None else time_cell(one.full_at)
+        return (
+            Cell("not in ten years", -2)
+            if one.full_timestamp is None
+            else time_cell(one.full_timestamp)
+        )
 
     return table_of(
         "disk-table", "Disks", report.disks,
         ("Log directories", "On one file system",
-         lambda one: text_cell(", ".join(one.directories), "k")),
+         lambda one: text_cell(", ".join(one.log_dirs), "k")),
         ("Used", "By these log directories", lambda one: size_cell(one.used_bytes)),
         ("Free", "On the file system, on the machine that made this page",
          lambda one: size_cell(one.free_bytes)),
         ("Growth per hour", "Mean of the last 24 hours, by the timestamps of batches",
-         lambda one: size_cell(one.growth_per_hour)),
+         lambda one: size_cell(one.hourly_growth_bytes)),
         ("Full", "If it grows on like this, and retention deletes as predicted", full),
     )  # fmt: skip
 
@@ -188,8 +192,8 @@ def over_table(report: Report) -> Table:
         "over-table", "Above their limit", report.over,
         ("Partition", "Topic and partition",
          lambda one: text_cell(os.path.basename(one.path), "k")),
-        ("Above", "Bytes above the limit", lambda one: size_cell(one.bytes_over)),
-        ("Why", "What keeps them", lambda one: text_cell(one.why, "w")),
+        ("Above", "Bytes above the limit", lambda one: size_cell(one.over_bytes)),
+        ("Why", "What keeps them", lambda one: text_cell(one.reason, "w")),
         order=(1, "desc"),
     )  # fmt: skip
 
@@ -202,13 +206,13 @@ def topic_table(report: Report) -> Table:
     for topic in topics_by_size(report):
         found = by_topic[topic]
         size = sum(one.listed.size_bytes for one in found)
-        freed = sum(one.retention.bytes_freed for one in found if one.retention)
+        freed = sum(one.retention.freed_bytes for one in found if one.retention)
         rows.append((
             text_cell(topic, "k"),
             number_cell(len(found)),
             size_cell(size),
             share_cell(size / report.size_bytes if report.size_bytes else 0),
-            number_cell(sum(one.listed.segment_count for one in found)),
+            number_cell(sum(one.listed.segments for one in found)),
             number_cell(sum(part.records for one in found for part in one.contents)),
             _growth_cell(found),
             size_cell(freed),
@@ -242,7 +246,7 @@ def partition_table(report: Report) -> Table:
             _name(one, report),
             text_cell(listed.state),
             size_cell(listed.size_bytes),
-            number_cell(listed.segment_count),
+            number_cell(listed.segments),
             number_cell(listed.log_start_offset),
             number_cell(listed.high_watermark),
             number_cell(listed.log_end_offset),
@@ -268,7 +272,7 @@ def log_dir_table(report: Report) -> Table:
          lambda one: text_cell("–" if one.meta is None else one.meta.cluster_id, "k")),
         ("Shutdown", "Whether the broker was shut down cleanly",
          lambda one: text_cell(one.last_stop)),
-        ("Partitions", "Partition directories", lambda one: number_cell(one.partition_count)),
+        ("Partitions", "Partition directories", lambda one: number_cell(one.partitions)),
         ("Size", "All files", lambda one: size_cell(one.size_bytes)),
     )  # fmt: skip
 
@@ -294,14 +298,18 @@ def retention_table(report: Report) -> Table:
         if found is None:
             continue
         kept = [verdict for verdict in found.verdicts if not verdict.is_deleted]
-        times = [verdict.deletable_at for verdict in kept if verdict.deletable_at is not None]
+        times = [
+            verdict.deletable_timestamp
+            for verdict in kept
+            if verdict.deletable_timestamp is not None
+        ]
         blocked = [verdict for verdict in kept if verdict.reason == Reason.BLOCKED]
         rows.append((
             _name(one, report),
             text_cell(_limit_text(found)),
             size_cell(found.log.size_bytes),
             number_cell(len(found.outcome.deleted)),
-            size_cell(found.bytes_freed),
+            size_cell(found.freed_bytes),
             time_cell(min(times, default=None)),
             number_cell(len(blocked)),
             text_cell(blocked[0].detail if blocked else "", "w"),

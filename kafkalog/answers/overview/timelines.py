@@ -77,7 +77,7 @@ def fate_of(verdict: Verdict, now_ms: int) -> str:
         return "deleted now"
     if verdict.reason == Reason.BLOCKED:
         return _BLOCKED
-    if verdict.deletable_at is not None and verdict.deletable_at <= now_ms + DAY_MS:
+    if verdict.deletable_timestamp is not None and verdict.deletable_timestamp <= now_ms + DAY_MS:
         return "goes within 24 h"
     return "active" if verdict.is_active else "stays"
 

@@ -190,7 +190,9 @@ def _epochs(log: UnifiedLog, original: UnifiedLog) -> list[tuple[int, int]]:
     """Return the leader epochs that begin before the end of the original log."""
     end = original.log_end_offset
     return [
-        (entry.epoch, entry.start_offset) for entry in log.leader_epochs if entry.start_offset < end
+        (entry.leader_epoch, entry.start_offset)
+        for entry in log.leader_epochs
+        if entry.start_offset < end
     ]
 
 
@@ -264,7 +266,7 @@ class _Judge:
         yield self._finding(Reason.MARKER_TOO_EARLY, detail, batch, record)
 
     def _has_passed(self, batch: Batch) -> bool:
-        horizon = batch.delete_horizon_ms
+        horizon = batch.delete_horizon_timestamp
         return horizon is not None and horizon <= self.bounds.now_ms
 
     def _finding(
@@ -285,7 +287,7 @@ class _Judge:
 
 
 def _horizon(batch: Batch) -> str:
-    horizon = batch.delete_horizon_ms
+    horizon = batch.delete_horizon_timestamp
     return "no delete horizon" if horizon is None else f"delete horizon {horizon}"
 
 
@@ -294,7 +296,7 @@ def _changed_batch(before: Batch, after: Batch) -> Iterator[Finding]:
     if before.magic < 2:
         return
     names = (
-        "base_offset", "last_offset", "partition_leader_epoch", "producer_id", "producer_epoch",
+        "base_offset", "last_offset", "leader_epoch", "producer_id", "producer_epoch",
         "base_sequence", "is_transactional", "is_control", "timestamp_type",
     )  # fmt: skip
     for name in names:
@@ -304,8 +306,8 @@ def _changed_batch(before: Batch, after: Batch) -> Iterator[Finding]:
             yield Finding(
                 Reason.BATCH_CHANGED, detail, after.path, after.position, after.base_offset
             )
-    is_set = before.delete_horizon_ms is not None and after.count > 0
-    if is_set and after.delete_horizon_ms != before.delete_horizon_ms:
+    is_set = before.delete_horizon_timestamp is not None and after.records > 0
+    if is_set and after.delete_horizon_timestamp != before.delete_horizon_timestamp:
         detail = f"The batch has {_horizon(after)}; it had {_horizon(before)}"
         yield Finding(Reason.HORIZON_CHANGED, detail, after.path, after.position, after.base_offset)
 

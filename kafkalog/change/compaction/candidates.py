@@ -136,7 +136,7 @@ def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
             timestamp, _ = opened.largest_timestamp(recovered=True)
     # As LogSegment.largestTimestamp: logs of magic 0 have no timestamps, and empty segments no
     # entry.
-    return timestamp if timestamp >= 0 else segment.log.mtime_ms
+    return timestamp if timestamp >= 0 else segment.log.modified_timestamp
 
 
 def _aligned_down(segments: Sequence[Segment], offset: int) -> int:
@@ -377,7 +377,7 @@ def _above_since(log: UnifiedLog, cleanable: Cleanable, ratio_max: float) -> int
     for segment in segments_between(log.segments, start, cleanable.first_uncleanable_offset):
         dirty += segment.log.size_bytes
         if dirty and dirty / (cleanable.clean_bytes + dirty) > ratio_max:
-            return segment.log.mtime_ms
+            return segment.log.modified_timestamp
     return None
 
 

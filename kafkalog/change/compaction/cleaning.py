@@ -118,7 +118,7 @@ def _built(
     is_legacy = batch.magic < 2
     fields = {
         "base_offset": base_offset,
-        "partition_leader_epoch": batch.partition_leader_epoch,
+        "partition_leader_epoch": batch.leader_epoch,
         "magic": 2,
         "crc": 0,
         "attributes": Attributes.parse(attributes.to_bytes(2, "big")),
@@ -218,7 +218,9 @@ class Pass(CleaningPass):
     def _legacy_horizon(self, first_dirty: int) -> int:
         # As Cleaner.doClean: messages of magic 0 and 1 have no place for a horizon, so the time of
         # the file tells how long a tombstone has been there.
-        clean = [s.log.mtime_ms for s in self._log.segments if s.base_offset < first_dirty]
+        clean = [
+            s.log.modified_timestamp for s in self._log.segments if s.base_offset < first_dirty
+        ]
         return clean[-1] - self.config.delete_retention_ms if clean else 0
 
     def _build(self, cleanable: Cleanable) -> OffsetMap:
@@ -242,7 +244,7 @@ class Pass(CleaningPass):
             upper = self._next_base(segment)
             # The index goes along, not the log: a marker may lie in a later segment than its data.
             self._expect_aborted(segment, upper)
-            keep_legacy = segment.log.mtime_ms > self._legacy_horizon_ms
+            keep_legacy = segment.log.modified_timestamp > self._legacy_horizon_ms
             with self._log.open_segment(segment) as opened:
                 for batch in opened.scan_from(segment.base_offset):
                     # It was judged before: a defect now is a change behind our back.
@@ -269,7 +271,7 @@ class Pass(CleaningPass):
         source = opened.source
         is_discardable = self._transactions.is_discardable(source, batch)
         drop_all = is_discardable
-        horizon = batch.delete_horizon_ms
+        horizon = batch.delete_horizon_timestamp
         # A marker whose data is gone stays until its horizon: a consumer that lags must learn how
         # the transaction ended (KIP-534).
         if batch.is_control:
@@ -307,10 +309,10 @@ class Pass(CleaningPass):
         elif len(kept) == records and batch.magic >= 2 and not sets_horizon:
             action = Action.COPIED
         data = self._replacing(source, batch, action, kept, horizon)
-        self.tally.records_read += records
-        self.tally.records_kept += len(kept)
+        self.tally.read_records += records
+        self.tally.kept_records += len(kept)
         self.tally.dropped.update(dropped)
-        self.tally.bytes_read += batch.size_bytes
+        self.tally.read_bytes += batch.size_bytes
         self.tally.bytes_written += len(data)
         return data
 
@@ -365,7 +367,7 @@ class Pass(CleaningPass):
             return Dropped.SUPERSEDED
         if record.value is not None:
             return None
-        horizon = batch.delete_horizon_ms
+        horizon = batch.delete_horizon_timestamp
         # Without a horizon no pass has seen the tombstone yet, so it stays and gets one.
         stays = horizon is None or self._now_ms < horizon if batch.magic >= 2 else keep_legacy
         return None if stays else Dropped.TOMBSTONE

@@ -133,7 +133,7 @@ class ColumnPass(CleaningPass):
                         if self._last is not None:
                             self._buffers.give(self._last)
                         self._last = piece.data
-                    self.tally.bytes_read += size
+                    self.tally.read_bytes += size
                     if self._progress is not None:
                         self._progress(size)
                 # The reader stops quietly at a torn batch; the log had none when it was judged.
@@ -208,8 +208,8 @@ class ColumnPass(CleaningPass):
             (Dropped.MARKER, headers[k.COUNT, piece.drop_all & is_control].sum()),
         ):
             tally.dropped[why] += int(count)
-        tally.records_read += int(headers[k.COUNT].sum())
-        tally.records_kept += int(counters[r.KEPT])
+        tally.read_records += int(headers[k.COUNT].sum())
+        tally.kept_records += int(counters[r.KEPT])
         tally.bytes_written += piece.size_bytes
         tally.note_refusal(piece.refusal)
         return piece.data.data

@@ -277,7 +277,7 @@ class PartitionWork:
         if is_done:
             after = _size_of(open_partition(self._partition.path).segments)
         else:
-            after += sum(group.bytes_after - group.bytes_before for group in last.values())
+            after += sum(group.after_bytes - group.before_bytes for group in last.values())
         return Compaction(
             self._candidate,
             is_done,

@@ -139,7 +139,7 @@ def _copy(entry: FileEntry, directory: NewDirectory, name: str) -> None:
     """Copy a file with its times, owner and permissions."""
     if entry.error is not None:
         raise RefusedError(f"The file cannot be copied: {entry.error}", path=entry.path)
-    directory.copy(entry.path, name, entry.mtime_ms, clones=False, like=entry.path)
+    directory.copy(entry.path, name, entry.modified_timestamp, clones=False, like=entry.path)
 
 
 def _copy_offsets(partition: PartitionDir, directory: NewDirectory) -> None:

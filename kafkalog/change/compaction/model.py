@@ -150,17 +150,17 @@ class Tally:
         cleaner_gives_up: the first failure that a broker's cleaner would have had; None without.
     """
 
-    records_read: int = 0
-    records_kept: int = 0
-    bytes_read: int = 0
+    read_records: int = 0
+    kept_records: int = 0
+    read_bytes: int = 0
     bytes_written: int = 0
     dropped: Counter[Dropped] = field(default_factory=Counter)
     cleaner_gives_up: str | None = None
 
     def add(self, other: Tally) -> None:
-        self.records_read += other.records_read
-        self.records_kept += other.records_kept
-        self.bytes_read += other.bytes_read
+        self.read_records += other.read_records
+        self.kept_records += other.kept_records
+        self.read_bytes += other.read_bytes
         self.bytes_written += other.bytes_written
         self.dropped.update(other.dropped)
         self.note_refusal(other.cleaner_gives_up)
@@ -233,14 +233,14 @@ class Group:
     Attributes:
         base_offset: base offset of the new segment.
         sources: base offsets of the segments it is made of.
-        bytes_before: total size of their logs.
-        bytes_after: size of its log.
+        before_bytes: total size of their logs.
+        after_bytes: size of its log.
     """
 
     base_offset: int
     sources: Sequence[int]
-    bytes_before: int
-    bytes_after: int
+    before_bytes: int
+    after_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +253,8 @@ class Compaction:
         keys: number of keys in the offset maps of all passes.
         tally: what was read and kept in all passes.
         next_dirty_offset: where the next cleaning begins; None if nothing was examined.
-        bytes_before: size of all logs of the partition.
-        bytes_after: their size afterwards.
+        before_bytes: size of all logs of the partition.
+        after_bytes: their size afterwards.
         groups: the new segments, pass after pass.
     """
 
@@ -264,8 +264,8 @@ class Compaction:
     keys: int
     tally: Tally
     next_dirty_offset: int | None
-    bytes_before: int
-    bytes_after: int
+    before_bytes: int
+    after_bytes: int
     groups: tuple[Group, ...]
 
     @property

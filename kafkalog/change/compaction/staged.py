@@ -79,9 +79,9 @@ _RESULT: Final = Fields(
         "end_offset": _OFFSET,
         "tally": Fields(
             {
-                "records_read": Number(),
-                "records_kept": Number(),
-                "bytes_read": Number(),
+                "read_records": Number(),
+                "kept_records": Number(),
+                "read_bytes": Number(),
                 "bytes_written": Number(),
                 "dropped": Entries(OneOf(tuple(map(str, Dropped))), Number()),
                 "cleaner_gives_up": Maybe(Text()),
@@ -131,9 +131,9 @@ def write_result(result: Mapping[str, Any], changes: Changes) -> None:
 
 def tally_to_json(tally: Tally) -> dict[str, Any]:
     return {
-        "records_read": tally.records_read,
-        "records_kept": tally.records_kept,
-        "bytes_read": tally.bytes_read,
+        "read_records": tally.read_records,
+        "kept_records": tally.kept_records,
+        "read_bytes": tally.read_bytes,
         "bytes_written": tally.bytes_written,
         "dropped": dict(tally.dropped),
         "cleaner_gives_up": tally.cleaner_gives_up,

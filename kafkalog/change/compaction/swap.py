@@ -181,13 +181,15 @@ def clean_group(
     first, last = group[0], group[-1]
     assert last.next_base_offset is not None, "the active segment is not cleaned"
     segment = NewSegment(first.base_offset, cleaning.config.index_interval_bytes)
-    kept = cleaning.tally.records_kept
+    kept = cleaning.tally.kept_records
     if changes is None:
         for piece in cleaning.clean(group):
             segment.extend(memoryview(piece))
     else:
         name = segment_file(first.base_offset, file_names.LOG) + file_names.CLEANED
-        with changes.create(name, like=first.log.path, mtime_ms=last.log.mtime_ms) as log:
+        with changes.create(
+            name, like=first.log.path, modified_timestamp=last.log.modified_timestamp
+        ) as log:
             for data in written(log, cleaning.clean(group)):
                 segment.extend(data)
             log.flush()
@@ -209,7 +211,7 @@ def clean_group(
         segment.next_offset,
         last.next_base_offset,
         segment.size_bytes,
-        cleaning.tally.records_kept - kept,
+        cleaning.tally.kept_records - kept,
         indexes,
     )
     if changes is not None:
@@ -223,8 +225,12 @@ def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) 
             name = segment_file(files.base_offset, suffix) + file_names.CLEANED
             # As LogSegment.setLastModified: log, index and time index get the time of the last
             # source, by which logs without timestamps are judged; the transaction index does not.
-            mtime_ms = None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.mtime_ms
-            with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
+            modified_timestamp = (
+                None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.modified_timestamp
+            )
+            with changes.create(
+                name, like=group[0].log.path, modified_timestamp=modified_timestamp
+            ) as index:
                 index.write(data)
     except BaseException:  # not even Ctrl-C leaves `.cleaned` files behind
         discard(files, changes)

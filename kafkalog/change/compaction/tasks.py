@@ -100,8 +100,8 @@ def said_compaction(answer: Mapping[str, Any], candidate: Candidate) -> Compacti
         answer["keys"],
         tally_from_json(answer["tally"]),
         answer["next_dirty_offset"],
-        answer["bytes_before"],
-        answer["bytes_after"],
+        answer["before_bytes"],
+        answer["after_bytes"],
         tuple(Group(**{**one, "sources": tuple(one["sources"])}) for one in answer["groups"]),
     )
 
@@ -132,8 +132,8 @@ def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
         "keys": found.keys,
         "tally": tally_to_json(found.tally),
         "next_dirty_offset": found.next_dirty_offset,
-        "bytes_before": found.bytes_before,
-        "bytes_after": found.bytes_after,
+        "before_bytes": found.before_bytes,
+        "after_bytes": found.after_bytes,
         "groups": [asdict(group) for group in found.groups],
     }
 

@@ -273,7 +273,7 @@ class Journal:
         log_dir: the log directory; None if copied partitions were changed.
         partitions: by path, in the order the run came to them.
         lacks_mark: whether the run removed the clean shutdown mark, and nobody restored it.
-        begun_ms: when the run began.
+        start_timestamp: when the run began.
     """
 
     path: str
@@ -281,7 +281,7 @@ class Journal:
     log_dir: str | None
     partitions: dict[str, PartitionEntry] = field(default_factory=dict)
     lacks_mark: bool = False
-    begun_ms: int = 0
+    start_timestamp: int = 0
     tops: dict[str, TopFile] = field(default_factory=dict)
 
     @property
@@ -384,7 +384,7 @@ def read_journal(path: str) -> Journal | None:
                 journal.note(fields)
             elif fields["type"] == "run":
                 journal = Journal(path, fields["command"], fields["log_dir"])
-                journal.begun_ms = fields["time_ms"]
+                journal.start_timestamp = fields["time_ms"]
             else:
                 raise ValueError("it does not start a run")
         except ValueError as error:

@@ -22,7 +22,7 @@ class RecordedRun:
 
     Attributes:
         backup: the directory of the backup.
-        begun_ms: when the run began.
+        start_timestamp: when the run began.
         log_dir: the log directory that it changed; None if it changed copied partitions.
         partitions: number of partitions that it changed and nobody has restored.
         is_finished: whether it finished each partition that it began.
@@ -31,7 +31,7 @@ class RecordedRun:
     """
 
     backup: str
-    begun_ms: int
+    start_timestamp: int
     command: str
     log_dir: str | None
     partitions: int
@@ -73,7 +73,7 @@ def recorded_runs(
                 failed(error)
             else:
                 found += [] if run is None else [run]
-    return sorted(found, key=lambda run: -run.begun_ms)
+    return sorted(found, key=lambda run: -run.start_timestamp)
 
 
 def _recorded(backup: str, path: str) -> RecordedRun | None:
@@ -93,7 +93,7 @@ def _recorded(backup: str, path: str) -> RecordedRun | None:
     is_finished = all(one.state != PartitionState.IN_PROGRESS for one in left)
     return RecordedRun(
         backup,
-        journal.begun_ms,
+        journal.start_timestamp,
         journal.command,
         journal.log_dir,
         len(left),

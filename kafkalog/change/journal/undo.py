@@ -284,8 +284,8 @@ class PartitionUndo:
         topic: the topic, or the whole name if the directory is not named as a partition.
         state: how far the run, or an earlier undo, came.
         reason: why the run gave it up; None if it did not.
-        files_restored, bytes_restored: those that are missing or different.
-        files_removed, bytes_removed: those that were not there, or were different.
+        restored_files, restored_bytes: those that are missing or different.
+        removed_files, removed_bytes: those that were not there, or were different.
         offsets: the entries in checkpoints that change.
     """
 
@@ -294,10 +294,10 @@ class PartitionUndo:
     partition: int | None
     state: PartitionState
     reason: str | None
-    files_restored: int
-    bytes_restored: int
-    files_removed: int
-    bytes_removed: int
+    restored_files: int
+    restored_bytes: int
+    removed_files: int
+    removed_bytes: int
     offsets: tuple[OffsetChange, ...]
 
 

@@ -190,7 +190,7 @@ class Gap:
     Attributes:
         topic, partition, topic_id: the partition; without an id if its directory has none.
         first_offset: the first of them.
-        end_offset: the one after the last; None if unknown.
+        last_offset: the last of them; None if unknown.
         detail: a sentence for a person.
     """
 
@@ -198,7 +198,7 @@ class Gap:
     partition: int
     topic_id: str | None
     first_offset: int
-    end_offset: int | None
+    last_offset: int | None
     reason: LossReason
     detail: str
 
@@ -207,9 +207,10 @@ class Gap:
         """Return the gap that a loss makes."""
         name, _, topic_id = loss.key.partition("@")
         topic, _, partition = name.rpartition("-")
+        last = None if loss.end_offset is None else loss.end_offset - 1
         return cls(
             topic, int(partition) if partition.isdecimal() else -1, topic_id or None,
-            loss.first_offset, loss.end_offset, loss.reason, loss.detail,
+            loss.first_offset, last, loss.reason, loss.detail,
         )  # fmt: skip
 
     @classmethod
@@ -328,7 +329,7 @@ class ExportSummary:
     Attributes:
         destination: the destination, without credentials.
         parts: all parts, by number.
-        written: number of parts that this run wrote; the others existed.
+        written_files: number of parts that this run wrote; the others existed.
         was_complete: whether an earlier run had done everything.
         swept: number of leftovers of killed runs that were removed.
         left_out: records of the logs that are in no file.
@@ -341,7 +342,7 @@ class ExportSummary:
 
     destination: str
     parts: tuple[ExportedPart, ...]
-    written: int
+    written_files: int
     was_complete: bool
     swept: int
     left_out: LeftOut = field(default_factory=LeftOut)

@@ -47,17 +47,17 @@ class FileChange:
     Attributes:
         fate: what happens to it.
         size_bytes: its size after the change.
-        bytes_gone: number of bytes that a removed or cut file loses.
-        records_gone: records that can be read in these bytes, by the headers of their batches.
-        why: why it is removed or cut; None for others, and if it is only renamed.
+        removed_bytes: number of bytes that a removed or cut file loses.
+        removed_records: records that can be read in these bytes, by the headers of their batches.
+        reason: why it is removed or cut; None for others, and if it is only renamed.
     """
 
     name: str
     fate: Fate
     size_bytes: int
-    bytes_gone: int = 0
-    records_gone: int = 0
-    why: str | None = None
+    removed_bytes: int = 0
+    removed_records: int = 0
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class RecoveryPlan:
         refusal: why a start on the directory as it is would fail; None if it would not.
         tidying: the actions of the start that finish or roll back what a crash left.
         changes: the files that will change, by name.
-        bytes_to_scan: size of the segments that are scanned.
+        scan_bytes: size of the segments that are scanned.
         high_watermark: the entry in the checkpoint of high watermarks, None if none.
         has_mark: whether the log directory has the clean shutdown mark.
         untouched: why nothing is changed, whatever a start would do; None for most partitions.
@@ -100,7 +100,7 @@ class RecoveryPlan:
     refusal: Refusal | None
     tidying: tuple[Action, ...]
     changes: tuple[FileChange, ...]
-    bytes_to_scan: int
+    scan_bytes: int
     high_watermark: int | None
     has_mark: bool
     untouched: Untouched | None = None
@@ -171,7 +171,7 @@ class RecoveryPlan:
     @property
     def going(self) -> tuple[FileChange, ...]:
         """The files that are removed or cut."""
-        return tuple(one for one in self.changes if one.why is not None)
+        return tuple(one for one in self.changes if one.reason is not None)
 
     @property
     def detail(self) -> str:

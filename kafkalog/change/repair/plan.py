@@ -82,7 +82,7 @@ def plan_recovery(
     changes: list[FileChange] = []
     topic_id = None
     if hosting is not None and predicted.loaded is not None and untouched is None:
-        epochs = [one.epoch for one in predicted.loaded.leader_epochs]
+        epochs = [one.leader_epoch for one in predicted.loaded.leader_epochs]
         topic_id = hosting.missing_id(partition, max(epochs, default=0))
     if predicted.refusal is None and untouched is None:
         after = whole_entries(start.contents)

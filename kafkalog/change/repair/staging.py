@@ -149,7 +149,7 @@ def _write(
     data = index_data(source, part.start, part.end, part.base_offset, config)
     for suffix in _SUFFIXES:
         name = segment_file(part.base_offset, suffix) + file_names.CLEANED
-        with changes.create(name, like=source.path, mtime_ms=modified_ms) as file:
+        with changes.create(name, like=source.path, modified_timestamp=modified_ms) as file:
             if suffix == file_names.LOG:
                 _copy(source, part, file)
             else:

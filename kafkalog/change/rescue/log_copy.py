@@ -146,7 +146,7 @@ def next_epoch(following: Sequence[SourceLog]) -> int | None:
             position = find_batch(source, 0, source.size_bytes)
             found = read_batch(source, position, source.size_bytes)
         if isinstance(found, Batch):
-            return found.partition_leader_epoch if found.partition_leader_epoch >= 0 else None
+            return found.leader_epoch if found.leader_epoch >= 0 else None
     return None
 
 
@@ -184,19 +184,19 @@ class EpochsInLog:
         """
         starts = dict(zip(self._epochs, self._first, strict=True))
         rising = all(
-            one.epoch < other.epoch and one.start_offset < other.start_offset
+            one.leader_epoch < other.leader_epoch and one.start_offset < other.start_offset
             for one, other in itertools.pairwise(known)
         )
         for entry in known if rising else ():
             if self._fits(entry):
-                starts[entry.epoch] = entry.start_offset
+                starts[entry.leader_epoch] = entry.start_offset
         return [EpochEntry(epoch, starts[epoch]) for epoch in sorted(starts)]
 
     def _fits(self, entry: EpochEntry) -> bool:
-        at = bisect_left(self._epochs, entry.epoch)
+        at = bisect_left(self._epochs, entry.leader_epoch)
         is_behind = at == 0 or self._last[at - 1] < entry.start_offset
         is_before = at == len(self._epochs) or entry.start_offset <= self._first[at]
-        return entry.epoch >= 0 and entry.start_offset >= 0 and is_behind and is_before
+        return entry.leader_epoch >= 0 and entry.start_offset >= 0 and is_behind and is_before
 
 
 _CHUNK: Final = 1 << 20
@@ -278,7 +278,7 @@ class LogCopy:
             if self._directory is not None:
                 # With its time: a broker judges a log without timestamps by it
                 # (LogSegment.largestTimestamp).
-                out = files.enter_context(self._directory.create(target, source.mtime_ms))
+                out = files.enter_context(self._directory.create(target, source.modified_timestamp))
             for decided in decided_pieces(source, self._bounds):
                 for pieces in _runs(decided.table):
                     if pieces[IS_SOUND, 0]:
@@ -301,9 +301,9 @@ class LogCopy:
             partition=self._place.partition,
             base_offset=self._log.base_offset,
             size_bytes=size,
-            size_copied=self._written - self._filled,
-            size_lost=size - self._written + self._filled,
-            size_from_copies=self._filled,
+            copied_bytes=self._written - self._filled,
+            lost_bytes=size - self._written + self._filled,
+            from_copies_bytes=self._filled,
             batches=self._batches,
             records=self._records,
             # With zeros in place of unreadable bytes it would not be that of the file.
@@ -343,12 +343,12 @@ class LogCopy:
         if batch.header_defect is not None:
             corrected, header = _corrected(
                 source, batch.position, batch.base_offset, batch.size_bytes,
-                batch.partition_leader_epoch, batch.magic,
+                batch.leader_epoch, batch.magic,
             )  # fmt: skip
         self._tell(
             CopiedRange(
                 source.path, batch.position, batch.size_bytes, self._written, batch.base_offset,
-                batch.last_offset, 1, batch.count, corrected,
+                batch.last_offset, 1, batch.records, corrected,
             )
         )  # fmt: skip
         if out is not None:
@@ -359,7 +359,7 @@ class LogCopy:
         self._written += batch.size_bytes
         self._filled += batch.size_bytes
         self._batches += 1
-        self._records += batch.count
+        self._records += batch.records
         self._next_offset = batch.last_offset + 1
 
     def _keep(self, source: Source, pieces: Table, out: BinaryIO | None) -> None:
@@ -443,7 +443,7 @@ class LogCopy:
             file=None if has_zeros else f"{name}.bin",
             first_offset=None if is_empty else first,
             last_offset=None if is_empty else last,
-            lent=missing == [],
+            in_copies=missing == [],
         )
         if self._directory is not None:
             if lost.file is None:
@@ -538,7 +538,7 @@ def _table_of(batch: Batch) -> Table:
     for field, value in (
         (BASE_OFFSET, batch.base_offset),
         (LAST_OFFSET, batch.last_offset),
-        (EPOCH, batch.partition_leader_epoch),
+        (EPOCH, batch.leader_epoch),
     ):
         table[field] = value
     return table

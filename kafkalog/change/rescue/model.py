@@ -67,7 +67,7 @@ class LostRange:
             leave none out.
         last_offset: last that may be lost; None at the end of a log if no checkpoint notes where
             it ended.
-        lent: whether other copies have all of it.
+        in_copies: whether other copies have all of it.
     """
 
     path: str
@@ -79,7 +79,7 @@ class LostRange:
     defects: int
     first_offset: int | None
     last_offset: int | None
-    lent: bool = False
+    in_copies: bool = False
 
     @property
     def is_padding(self) -> bool:
@@ -89,7 +89,7 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedSegment:
-    """A log, after its ranges: `size_copied` and `size_lost` together are `size`.
+    """A log, after its ranges: `copied_bytes` and `lost_bytes` together are `size`.
 
     Attributes:
         path: in the source.
@@ -98,7 +98,7 @@ class SalvagedSegment:
         partition: None if the directory's name has none.
         base_offset: in the file's name.
         size_bytes: of the source's log.
-        size_from_copies: copied from other copies.
+        from_copies_bytes: copied from other copies.
         batches, records: copied.
         crc: of the source's log; None unless it was read whole.
         crc_copied: of the new log.
@@ -110,9 +110,9 @@ class SalvagedSegment:
     partition: int | None
     base_offset: int
     size_bytes: int
-    size_copied: int
-    size_lost: int
-    size_from_copies: int
+    copied_bytes: int
+    lost_bytes: int
+    from_copies_bytes: int
     batches: int
     records: int
     crc: int | None
@@ -184,16 +184,16 @@ class SalvageSummary:
         destination: as given.
         segments: logs.
         size_bytes: of the source's logs.
-        size_from_copies: copied from other copies.
+        from_copies_bytes: copied from other copies.
         batches, records: copied.
         lost_ranges: without preallocated zeros, and what copies have.
-        offsets_lost: in ranges with known ends; some may never have had a record, as after
+        lost_offsets: in ranges with known ends; some may never have had a record, as after
             compaction.
-        batches_corrected: with a corrected header.
-        records_skipped: in logs that others have replaced.
+        corrected_batches: with a corrected header.
+        skipped_records: in logs that others have replaced.
         files: by fate.
         findings: of `verify` about the result, except notes; and gaps in the source.
-        partitions_failed: not copied because the work failed.
+        failed_partitions: not copied because the work failed.
         left_over_removed: the leftover of a killed run was removed.
     """
 
@@ -202,18 +202,18 @@ class SalvageSummary:
     partitions: int = 0
     segments: int = 0
     size_bytes: int = 0
-    size_copied: int = 0
-    size_lost: int = 0
-    size_from_copies: int = 0
+    copied_bytes: int = 0
+    lost_bytes: int = 0
+    from_copies_bytes: int = 0
     batches: int = 0
     records: int = 0
     lost_ranges: int = 0
-    offsets_lost: int = 0
-    batches_corrected: int = 0
-    records_skipped: int = 0
+    lost_offsets: int = 0
+    corrected_batches: int = 0
+    skipped_records: int = 0
     files: Counter[Fate] = field(default_factory=Counter)
     findings: int = 0
-    partitions_failed: int = 0
+    failed_partitions: int = 0
     left_over_removed: bool = False
 
     def count(self, row: Row) -> None:
@@ -223,22 +223,22 @@ class SalvageSummary:
             case SalvagedSegment():
                 self.segments += 1
                 self.size_bytes += row.size_bytes
-                self.size_copied += row.size_copied
-                self.size_lost += row.size_lost
-                self.size_from_copies += row.size_from_copies
+                self.copied_bytes += row.copied_bytes
+                self.lost_bytes += row.lost_bytes
+                self.from_copies_bytes += row.from_copies_bytes
                 self.batches += row.batches
                 self.records += row.records
-            case LostRange() if not (row.is_padding or row.lent):
+            case LostRange() if not (row.is_padding or row.in_copies):
                 self.lost_ranges += 1
                 if row.first_offset is not None and row.last_offset is not None:
-                    self.offsets_lost += row.last_offset - row.first_offset + 1
+                    self.lost_offsets += row.last_offset - row.first_offset + 1
             case CopiedRange() if row.corrected is not None:
-                self.batches_corrected += 1
+                self.corrected_batches += 1
             case SalvagedFile():
                 self.files[row.fate] += 1
-                self.records_skipped += row.records
+                self.skipped_records += row.records
             case FailedPartition():
-                self.partitions_failed += 1
+                self.failed_partitions += 1
             case Defect():
                 self.findings += 1
 
@@ -247,12 +247,12 @@ class SalvageSummary:
         """Whether the new log lacks anything of the old one, or still has defects."""
         # Leftovers with records next to a log are old versions of it; without a log they were the
         # data.
-        is_all_skipped = self.records_skipped > 0 and not self.records
+        is_all_skipped = self.skipped_records > 0 and not self.records
         return bool(
             self.lost_ranges
             or self.files[Fate.LOST]
             or self.findings
-            or self.partitions_failed
+            or self.failed_partitions
             or is_all_skipped
         )
 
@@ -281,8 +281,17 @@ _TYPES: dict[type, str] = {
     SalvageSummary: "salvage_summary",
     Defect: "defect",
 }
-_NAMES = {"size_bytes": "size", "target": "to", "crc": "crc32c", "crc_copied": "crc32c_copied"}
-_DEFECT_FIELDS = ("reference", "severity", "path", "position", "offset", "size", "detail", "hint")
+_NAMES = {"target": "to", "crc": "crc32c", "crc_copied": "copy_crc32c"}
+_DEFECT_FIELDS = (
+    "reference",
+    "severity",
+    "path",
+    "position",
+    "offset",
+    "size_bytes",
+    "detail",
+    "hint",
+)
 
 
 def manifest_object(row: Row) -> dict[str, object]:

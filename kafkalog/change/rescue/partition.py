@@ -133,7 +133,7 @@ class PartitionCopy:
         unstable = None
         if self._directory is not None and logs:
             # Before the rebuild: a scan only adds epochs above the latest that the file has.
-            lines = [(entry.epoch, entry.start_offset) for entry in epochs.entries(known)]
+            lines = [(entry.leader_epoch, entry.start_offset) for entry in epochs.entries(known)]
             target = f"{self._place.log}/{file_names.LEADER_EPOCHS}"
             self._directory.write(target, checkpoint_text(lines))
             self._tell(

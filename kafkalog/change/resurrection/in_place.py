@@ -166,7 +166,7 @@ def _resurrected(
     chosen = choose([target], images, options)
     if chosen.left_out:
         one = chosen.left_out[0]
-        raise RefusedError(f"A broker would not keep it: {one.why}.",
+        raise RefusedError(f"A broker would not keep it: {one.reason}.",
                            path=one.path, hint=_ELSEWHERE)  # fmt: skip
     if not any(one.partitions for one in chosen.topics):
         raise NotFoundError("No partition is found.", path=log_dir)

@@ -245,7 +245,7 @@ class _Arrival:
                     records=judged.records,
                     size_bytes=judged.size_bytes,
                     leader_epoch=known.leader_epoch if known is not None else 0,
-                    bytes_cut=judged.bytes_cut,
+                    cut_bytes=judged.cut_bytes,
                     first_unstable_offset=judged.first_unstable_offset,
                     losers=choice.losers,
                 )

@@ -91,14 +91,14 @@ class Loser:
         log_end_offset: where it ends.
         differs_from: the offset to which it would be cut as a follower of the copy that was taken,
             which is then ahead or different; None if it holds all that the other holds.
-        why: why it was not taken.
+        reason: why it was not taken.
     """
 
     path: str
     leader_epoch: int
     log_end_offset: int
     differs_from: int | None
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,10 @@ class ResurrectedPartition:
         records: by batch headers, control records included.
         size_bytes: of its logs.
         leader_epoch: in the metadata.
-        bytes_cut: of an incomplete batch at the end.
+        cut_bytes: of an incomplete batch at the end.
         first_unstable_offset: first of an open transaction.
         losers: other copies: `path`, `leader_epoch`, `log_end_offset`, `differs_from` (where a
-            follower would cut it; None if the same), `why`.
+            follower would cut it; None if the same), `reason`.
         remote_from: start of the old log, if offsets were left in remote storage.
     """
 
@@ -134,7 +134,7 @@ class ResurrectedPartition:
     records: int = 0
     size_bytes: int = 0
     leader_epoch: int = 0
-    bytes_cut: int = 0
+    cut_bytes: int = 0
     first_unstable_offset: int | None = None
     losers: tuple[Loser, ...] = ()
     remote_from: int | None = None
@@ -181,7 +181,7 @@ class LeftOutDirectory:
     """
 
     path: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +220,10 @@ class ResurrectSummary:
         metadata_version: feature level.
         metadata_from: log directories.
         partitions: missing ones included.
-        missing: without a directory.
-        reflinked, salvaged: partitions.
-        shortened: partitions with offsets left in remote storage.
-        losers: copies not taken.
-        left_out: directories not taken.
+        missing_partitions: without a directory.
+        shortened_partitions: with offsets left in remote storage.
+        unused_copies: those not taken.
+        left_out_directories: those not taken.
         next_producer_id: the first that the new cluster gives; None if no producer was seen.
         metadata_records: in `bootstrap.checkpoint`.
         start_command: empty with `--into`.
@@ -245,12 +244,12 @@ class ResurrectSummary:
     partitions: int = 0
     records: int = 0
     size_bytes: int = 0
-    missing: int = 0
-    reflinked: int = 0
-    salvaged: int = 0
-    shortened: int = 0
-    losers: int = 0
-    left_out: int = 0
+    missing_partitions: int = 0
+    reflinked_partitions: int = 0
+    salvaged_partitions: int = 0
+    shortened_partitions: int = 0
+    unused_copies: int = 0
+    left_out_directories: int = 0
     next_producer_id: int | None = None
     metadata_records: int = 0
     start_command: str = ""
@@ -263,15 +262,15 @@ class ResurrectSummary:
                 self.partitions += 1
                 self.records += row.records
                 self.size_bytes += row.size_bytes
-                self.missing += row.path is None
-                self.reflinked += row.how == "reflink"
-                self.salvaged += row.how == "salvaged"
-                self.shortened += row.remote_from is not None
-                self.losers += len(row.losers)
+                self.missing_partitions += row.path is None
+                self.reflinked_partitions += row.how == "reflink"
+                self.salvaged_partitions += row.how == "salvaged"
+                self.shortened_partitions += row.remote_from is not None
+                self.unused_copies += len(row.losers)
             case ResurrectedTopic():
                 self.topics += 1
             case LeftOutDirectory():
-                self.left_out += 1
+                self.left_out_directories += 1
             case MetadataRecord():
                 self.metadata_records += 1
 
@@ -285,7 +284,7 @@ _TYPES: Final[dict[type, str]] = {
     LeftOutDirectory: "left_out_directory",
     ResurrectSummary: "resurrect_summary",
 }
-_NAMES: Final = {"size_bytes": "size", "target": "to"}
+_NAMES: Final = {"target": "to"}
 
 
 def manifest_object(row: Row) -> dict[str, object]:

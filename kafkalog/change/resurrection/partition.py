@@ -65,7 +65,7 @@ class Judged:
         records, size_bytes: of the batches.
         leader_epoch: the latest, -1 without one.
         producer_id: the largest, -1 without one.
-        bytes_cut: of an incomplete batch at the end.
+        cut_bytes: of an incomplete batch at the end.
         last_epoch: the largest in a batch, -1 without one.
         last_timestamp: the largest of a batch, -1 without one.
         has_falling_epochs: whether a later batch has an earlier epoch.
@@ -81,7 +81,7 @@ class Judged:
     size_bytes: int = 0
     leader_epoch: int = -1
     producer_id: int = -1
-    bytes_cut: int = 0
+    cut_bytes: int = 0
     last_epoch: int = -1
     last_timestamp: int = -1
     has_falling_epochs: bool = False
@@ -174,7 +174,7 @@ class PartitionCopier:
         shared = directory.copy(
             entry.path,
             target,
-            entry.mtime_ms,
+            entry.modified_timestamp,
             clones=clones,
             copies=self.copy != Copy.REFLINK or not entry.size_bytes,
         )
@@ -321,11 +321,11 @@ def _note_small(entry: FileEntry, known: Judged) -> bool:
         return True
     epochs = read_leader_epochs(entry.path)
     is_rising = all(
-        one.epoch < other.epoch and one.start_offset < other.start_offset
+        one.leader_epoch < other.leader_epoch and one.start_offset < other.start_offset
         for one, other in pairwise(epochs)
     )
     if is_rising:
-        known.leader_epoch = max([known.leader_epoch, *(one.epoch for one in epochs)])
+        known.leader_epoch = max([known.leader_epoch, *(one.leader_epoch for one in epochs)])
     return is_rising
 
 
@@ -370,9 +370,9 @@ def judge(
         write.finish(predicted)
     found.log_start_offset, found.log_end_offset = loaded.log_start_offset, loaded.log_end_offset
     found.first_unstable_offset = loaded.first_unstable_offset
-    found.bytes_cut = predicted.bytes_lost if torn else 0
+    found.cut_bytes = predicted.lost_bytes if torn else 0
     found.size_bytes = sum(one.size_bytes for one in loaded.segments)
-    epochs = [one.epoch for one in loaded.leader_epochs]
+    epochs = [one.leader_epoch for one in loaded.leader_epochs]
     found.leader_epoch = max([found.leader_epoch, *epochs])
     return found
 
@@ -430,7 +430,7 @@ def _unexpected(
             return _damage(action.why, partition.path)
         is_end = isinstance(action, TruncateLog) and action.base_offset == active
         if isinstance(action, TruncateLog) and not (
-            is_end and (action.base_offset in torn or not action.records_lost)
+            is_end and (action.base_offset in torn or not action.lost_records)
         ):
             return _damage(action.why, partition.path)
     return None

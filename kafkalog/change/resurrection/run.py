@@ -229,7 +229,7 @@ class Resurrection:
                 records=judged.records,
                 size_bytes=judged.size_bytes,
                 leader_epoch=judged.leader_epoch + 1,
-                bytes_cut=judged.bytes_cut,
+                cut_bytes=judged.cut_bytes,
                 first_unstable_offset=judged.first_unstable_offset,
                 losers=losers,
                 remote_from=judged.remote_from,
@@ -310,7 +310,7 @@ class Resurrection:
             yield f"partitions without data begin at offset 0: {some(topic.missing)}"
         elif topic.missing:
             yield f"partitions without a leader: {some(topic.missing)}"
-        if cut := [number for number, one in judged.items() if one.bytes_cut]:
+        if cut := [number for number, one in judged.items() if one.cut_bytes]:
             yield f"an incomplete batch at the end was cut off: partition {some(cut)}"
         if falling := [number for number, one in judged.items() if one.has_falling_epochs]:
             yield f"leader epochs go back, as `verify` shows: partition {some(falling)}"

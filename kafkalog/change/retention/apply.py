@@ -106,12 +106,12 @@ class TrimPlan:
         return None
 
     @property
-    def bytes_freed(self) -> int:
+    def freed_bytes(self) -> int:
         """Size of the `.log` files that are deleted."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
-    def side_bytes_freed(self) -> int:
+    def freed_side_bytes(self) -> int:
         """Size of the indexes and producer snapshots that are deleted with them."""
         return sum(segment.side_bytes for segment in self.segments)
 
@@ -305,7 +305,7 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
                 changes.rename(name, name + file_names.DELETED)
         changes.sync_directory()
         if plan.leader_epochs != plan.leader_epochs_before:
-            entries = [(entry.epoch, entry.start_offset) for entry in plan.leader_epochs]
+            entries = [(entry.leader_epoch, entry.start_offset) for entry in plan.leader_epochs]
             changes.replace(file_names.LEADER_EPOCHS, checkpoint_text(entries))
         # While all can still be undone by renames: only what follows destroys anything.
         for difference in _differences(plan):

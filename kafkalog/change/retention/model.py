@@ -71,7 +71,7 @@ class SegmentFacts:
     Attributes:
         base_offset: the offset in its name.
         size_bytes: size of its batches.
-        largest_timestamp: milliseconds, as a broker determines it.
+        max_timestamp: milliseconds, as a broker determines it.
         timestamp_source: where it comes from.
         side_bytes: size of the files that are deleted with it: indexes, producer snapshot.
         path: its `.log`.
@@ -79,7 +79,7 @@ class SegmentFacts:
 
     base_offset: int
     size_bytes: int
-    largest_timestamp: int
+    max_timestamp: int
     timestamp_source: TimestampSource = TimestampSource.TIME_INDEX
     side_bytes: int = 0
     path: str = ""
@@ -177,12 +177,12 @@ class Verdict:
         is_active: whether a broker appends to it.
         is_deleted: whether it is deleted now.
         reason: the policy that deletes it, or why it stays.
-        deletable_at: since when it may be deleted, or when time alone makes it deletable, together
-            with the segments before it; None if time alone never does.
+        deletable_timestamp: since when it may be deleted, or when time alone makes it deletable,
+            together with the segments before it; None if time alone never does.
         blocked_by: what blocks a policy that would delete it.
         blocking_segment: base offset of an earlier segment that expires later than this one, and so
             keeps it.
-        bytes_to_append: bytes to append until `retention.bytes` deletes it; None if it never does,
+        remaining_bytes: bytes to append until `retention.bytes` deletes it; None if it never does,
             or the segment grows itself.
         latest_record: the record with the largest timestamp, if the segment lies in the future or
             blocks others.
@@ -194,9 +194,9 @@ class Verdict:
     is_active: bool
     is_deleted: bool
     reason: Reason
-    deletable_at: int | None
+    deletable_timestamp: int | None
     blocked_by: Blocker | None = None
     blocking_segment: int | None = None
-    bytes_to_append: int | None = None
+    remaining_bytes: int | None = None
     latest_record: LatestRecord | None = None
     detail: str = ""

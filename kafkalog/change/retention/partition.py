@@ -50,7 +50,7 @@ class _Tail:
 
     end_offset: int
     end_position: int
-    largest_timestamp: int
+    max_timestamp: int
 
 
 def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
@@ -79,7 +79,7 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
             # A missing `.index` makes a start scan the segment, even after a clean shutdown.
             if number >= first_recovered or segment.offset_index is None:
                 tail = _read_tail(opened)
-                found.append(_facts(segment, snapshots, tail.largest_timestamp, tail))
+                found.append(_facts(segment, snapshots, tail.max_timestamp, tail))
                 end_offset = tail.end_offset
             else:
                 times = opened.time_index
@@ -107,7 +107,7 @@ def _facts(
     source = TimestampSource.TIME_INDEX if tail is None else TimestampSource.BATCHES
     # LogSegment.largestTimestamp: also for empty segments and magic 0.
     if timestamp < 0:
-        timestamp, source = segment.log.mtime_ms, TimestampSource.MTIME
+        timestamp, source = segment.log.modified_timestamp, TimestampSource.MTIME
     indexes: tuple[FileEntry | None, ...] = (
         segment.offset_index,
         segment.time_index,
@@ -116,7 +116,7 @@ def _facts(
     return SegmentFacts(
         base_offset=segment.base_offset,
         size_bytes=segment.log.size_bytes if tail is None else tail.end_position,
-        largest_timestamp=timestamp,
+        max_timestamp=timestamp,
         timestamp_source=source,
         side_bytes=sum(entry.size_bytes for entry in indexes if entry is not None)
         + snapshots.get(segment.base_offset, 0),
@@ -168,9 +168,9 @@ def find_latest_record(segment: Segment, facts: SegmentFacts) -> LatestRecord | 
         return None
     try:
         with OpenSegment(segment) as opened:
-            for batch in _batches_with(opened, facts.largest_timestamp):
+            for batch in _batches_with(opened, facts.max_timestamp):
                 for record in decode_records(opened.source, batch):
-                    if record.timestamp == facts.largest_timestamp:
+                    if record.timestamp == facts.max_timestamp:
                         return LatestRecord(record.offset, record.timestamp, batch.position)
     except CHANGES:
         raise  # a new listing knows more
@@ -225,12 +225,12 @@ class PartitionRetention:
         return log.log_start_offset if self.remote is None else self.remote.log_start_offset
 
     @property
-    def bytes_freed(self) -> int:
+    def freed_bytes(self) -> int:
         """Size of the `.log` files that are deleted now."""
         return sum(deletion.segment.size_bytes for deletion in self.outcome.deleted)
 
     @property
-    def side_bytes_freed(self) -> int:
+    def freed_side_bytes(self) -> int:
         """Size of the indexes and producer snapshots that are deleted with them."""
         return sum(deletion.segment.side_bytes for deletion in self.outcome.deleted)
 
@@ -286,7 +286,7 @@ def judge_partition(
         )
         remote = judge_remote(
             partition.tier,
-            tuple((one.epoch, one.start_offset) for one in marks.log.leader_epochs),
+            tuple((one.leader_epoch, one.start_offset) for one in marks.log.leader_epochs),
             whole,
             total,
             now_ms,
@@ -377,7 +377,7 @@ def _explained(
     for segment, verdict in zip(segments, verdicts, strict=True):
         facts = verdict.segment
         is_timed = policy.inert is None and policy.deletes and policy.retention_ms >= 0
-        is_odd = facts.largest_timestamp > now_ms or facts.base_offset in in_the_way
+        is_odd = facts.max_timestamp > now_ms or facts.base_offset in in_the_way
         if is_timed and is_odd and not verdict.is_deleted and facts.size_bytes:
             record = find_latest_record(segment, facts)
             verdict = replace(verdict, latest_record=record)

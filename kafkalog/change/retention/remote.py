@@ -120,11 +120,11 @@ class RemoteRetention:
     log_start_offset: int
 
     @property
-    def segments_deleted(self) -> int:
+    def deleted_segments(self) -> int:
         return sum(verdict.is_deleted for verdict in self.verdicts)
 
     @property
-    def bytes_freed(self) -> int:
+    def freed_bytes(self) -> int:
         """Size of their logs."""
         return sum(one.segment.size_bytes for one in self.verdicts if one.is_deleted)
 
@@ -277,7 +277,7 @@ def _facts(tier: Tier, segment_id: str) -> SegmentFacts:
     return SegmentFacts(
         base_offset=segment.start_offset,
         size_bytes=segment.size_bytes,
-        largest_timestamp=segment.max_timestamp,
+        max_timestamp=segment.max_timestamp,
         timestamp_source=told,
         path=tier.logs.get(segment_id) or os.path.join(tier.path, name),
     )
@@ -299,7 +299,7 @@ def _verdict(
         is_active=False,
         is_deleted=True,
         reason=reason,
-        deletable_at=_expires_at(segment, policy) if reason == Reason.RETENTION_MS else None,
+        deletable_timestamp=_expires_at(segment, policy) if reason == Reason.RETENTION_MS else None,
         detail=detail if number == 1 else f"{detail}; run {number}",
     )
 
@@ -354,10 +354,10 @@ def _kept(tier: Tier, run: RemoteRun, policy: Policy, now_ms: int) -> Iterator[V
             is_active=False,
             is_deleted=False,
             reason=Reason.BLOCKED if blocker else why,
-            deletable_at=ripe_at if is_timed else None,
+            deletable_timestamp=ripe_at if is_timed else None,
             blocked_by=blocker,
             blocking_segment=blocking,
-            bytes_to_append=left,
+            remaining_bytes=left,
             detail=_why_not(log, segment, blocker, ripe_at if is_timed else None, left),
         )
     for segment_id in _by_offset(log):
@@ -393,6 +393,6 @@ def _off_lineage(tier: Tier, log: RemoteLog, segment_id: str) -> Verdict:
         is_active=False,
         is_deleted=False,
         reason=Reason.OTHER_LINEAGE,
-        deletable_at=None,
+        deletable_timestamp=None,
         detail=f"its leader epochs ({epochs}) are not those of the log: no policy looks at it",
     )

@@ -54,13 +54,13 @@ class Check:
     Attributes:
         number: its ordinal, from 1.
         at_ms: when it is.
-        removed_ms: when the files are removed that it renames to `.deleted`.
+        removal_timestamp: when the files are removed that it renames to `.deleted`.
         deleted: the segments, in order.
     """
 
     number: int
     at_ms: int
-    removed_ms: int
+    removal_timestamp: int
     deleted: tuple[Deletion, ...]
 
     def late_by_ms(self, deletion: Deletion, policy: Policy) -> int:

@@ -124,7 +124,7 @@ def _over_size(log: LogFacts, policy: Policy) -> Predicate:
 
 def _over_time(policy: Policy, now_ms: int) -> Predicate:
     def predicate(log: LogFacts, number: int) -> bool:
-        age_ms = now_ms - log.segments[number].largest_timestamp
+        age_ms = now_ms - log.segments[number].max_timestamp
         return policy.retention_ms >= 0 and age_ms > policy.retention_ms
 
     return predicate
@@ -156,9 +156,9 @@ def detail_of(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> s
     parts = []
     if policy.retention_ms >= 0:
         parts.append(_time_left(verdict, policy, log, now_ms))
-    if verdict.bytes_to_append is not None:
+    if verdict.remaining_bytes is not None:
         parts.append(
-            f"retention.bytes deletes it {counted(verdict.bytes_to_append, 'byte')} from now"
+            f"retention.bytes deletes it {counted(verdict.remaining_bytes, 'byte')} from now"
         )
     return "; ".join(parts) or "only retention.bytes could delete it, once it is rolled"
 
@@ -169,7 +169,7 @@ def _why_deleted(verdict: Verdict, policy: Policy, log: LogFacts) -> str:
         return f"the log starts at {log.log_start_offset}, it ends before {verdict.upper_bound}"
     if verdict.reason == Reason.RETENTION_BYTES:
         return f"without it the log still holds retention.bytes {policy.retention_bytes}"
-    stamp = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)}"
+    stamp = f"{_SOURCES[segment.timestamp_source]} {_time(segment.max_timestamp)}"
     rolled = ", the log is rolled for it" if verdict.is_active else ""
     return f"{stamp} is more than {policy.retention_ms} ms old{rolled}"
 
@@ -189,7 +189,7 @@ def _why_blocked(verdict: Verdict, policy: Policy, log: LogFacts) -> str:
 
 
 def _behind(verdict: Verdict) -> str:
-    until = _time(verdict.deletable_at)
+    until = _time(verdict.deletable_timestamp)
     return (
         f"segment {verdict.blocking_segment} before it stays until {until}, and segments are "
         f"deleted from the front only"
@@ -200,17 +200,17 @@ def _time_left(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> 
     segment = verdict.segment
     if verdict.is_active and segment.size_bytes == 0:
         return "an empty active segment stays"
-    if segment.largest_timestamp > now_ms:
-        words = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)} lies in "
+    if segment.max_timestamp > now_ms:
+        words = f"{_SOURCES[segment.timestamp_source]} {_time(segment.max_timestamp)} lies in "
         words += "the future"
     else:
-        words = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)}"
+        words = f"{_SOURCES[segment.timestamp_source]} {_time(segment.max_timestamp)}"
     if (record := verdict.latest_record) is not None:
         words += f" (record at offset {record.offset}, position {record.position})"
     if verdict.blocking_segment is not None:
         return f"{words}; {_behind(verdict)}"
-    if verdict.deletable_at is not None:
-        return f"{words}: goes at {_time(verdict.deletable_at)}"
+    if verdict.deletable_timestamp is not None:
+        return f"{words}: goes at {_time(verdict.deletable_timestamp)}"
     if log.high_watermark < verdict.upper_bound:
         return f"{words}; not all of it is replicated"
     return f"{words}, and retention.ms is {policy.retention_ms}"
@@ -233,7 +233,7 @@ class ForecastDay:
     from_ms: int
     to_ms: int
     segments: int
-    bytes_freed: int
+    freed_bytes: int
 
 
 def judge_segments(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> list[Verdict]:
@@ -257,14 +257,14 @@ def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> It
             is_active=number == len(log.segments) - 1,
             is_deleted=True,
             reason=deletion.reason,
-            deletable_at=min(ripe_at, now_ms) if is_timed else now_ms,
+            deletable_timestamp=min(ripe_at, now_ms) if is_timed else now_ms,
         )
 
 
 def expires_at(segment: SegmentFacts, policy: Policy) -> int:
     """Return the first millisecond at which `retention.ms` deletes it."""
     # + 1: a segment goes when it is older than that, not as old.
-    return segment.largest_timestamp + policy.retention_ms + 1
+    return segment.max_timestamp + policy.retention_ms + 1
 
 
 def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
@@ -293,10 +293,12 @@ def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
             is_active=is_last,
             is_deleted=False,
             reason=Reason.BLOCKED if is_wanted and blocker else _why_kept(policy),
-            deletable_at=ripe_at if is_timed and may_ripen and ripe_at <= INT64_MAX else None,
+            deletable_timestamp=ripe_at
+            if is_timed and may_ripen and ripe_at <= INT64_MAX
+            else None,
             blocked_by=blocker if is_wanted else None,
             blocking_segment=blocking,
-            bytes_to_append=max(left, 0) if is_sized and not is_last else None,
+            remaining_bytes=max(left, 0) if is_sized and not is_last else None,
         )
 
 
@@ -344,7 +346,7 @@ def forecast(verdicts: Iterable[Verdict], now_ms: int, until_ms: int) -> list[Fo
     """
     days: dict[int, tuple[int, int]] = {}
     for verdict in verdicts:
-        at = verdict.deletable_at
+        at = verdict.deletable_timestamp
         if verdict.is_deleted or at is None or not now_ms < at <= until_ms:
             continue
         day = (at - now_ms - 1) // DAY_MS

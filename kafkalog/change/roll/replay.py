@@ -73,7 +73,7 @@ class SimulatedSegment:
         batches: number of batches.
         first_timestamp: largest timestamp of its first batch, -1 if none; its age counts from
             this.
-        largest_timestamp: largest timestamp of all its batches, -1 if none.
+        max_timestamp: largest timestamp of all its batches, -1 if none.
         index_entries: number of entries in its `.index`.
         timeindex_entries: number in its `.timeindex`, including the one that is added when it ends.
         rolled_by: why it ended, None for the active segment and for a roll on request.
@@ -85,18 +85,18 @@ class SimulatedSegment:
     size_bytes: int
     batches: int
     first_timestamp: int
-    largest_timestamp: int
+    max_timestamp: int
     index_entries: int
     timeindex_entries: int
     rolled_by: RollCondition | None
     is_active: bool
 
-    def index_size_bytes(self, settings: RollSettings) -> int:
+    def index_bytes(self, settings: RollSettings) -> int:
         """Return the length of its `.index`: trimmed when it ended, otherwise preallocated."""
         entries = settings.offset_entries_max if self.is_active else self.index_entries
         return entries * c.OFFSET_INDEX_ENTRY_SIZE
 
-    def timeindex_size_bytes(self, settings: RollSettings) -> int:
+    def timeindex_bytes(self, settings: RollSettings) -> int:
         """Return the length of its `.timeindex`, as for the `.index`."""
         entries = settings.time_entries_max if self.is_active else self.timeindex_entries
         return entries * c.TIME_INDEX_ENTRY_SIZE
@@ -138,7 +138,7 @@ class _Active:
         self.size_bytes = 0
         self.batches = 0
         self.first_timestamp: int | None = None
-        self.largest_timestamp = -1
+        self.max_timestamp = -1
         self.bytes_since_entry = 0
         self.index_entries = 0
         self.timeindex_entries = 0
@@ -150,7 +150,7 @@ class _Active:
         # (LogSegment.loadFirstBatchTimestamp).
         if self.first_timestamp is None:
             self.first_timestamp = batch.max_timestamp
-        self.largest_timestamp = max(self.largest_timestamp, batch.max_timestamp)
+        self.max_timestamp = max(self.max_timestamp, batch.max_timestamp)
         if self.bytes_since_entry > interval:
             self.index_entries += 1
             self.index_time()
@@ -162,9 +162,9 @@ class _Active:
 
     def index_time(self) -> None:
         """Add the largest timestamp so far, if it is larger than the indexed one."""
-        if self.largest_timestamp > self.last_indexed_timestamp:
+        if self.max_timestamp > self.last_indexed_timestamp:
             self.timeindex_entries += 1
-            self.last_indexed_timestamp = self.largest_timestamp
+            self.last_indexed_timestamp = self.max_timestamp
 
     def ended(self, rolled_by: RollCondition | None, *, is_active: bool) -> SimulatedSegment:
         return SimulatedSegment(
@@ -173,7 +173,7 @@ class _Active:
             size_bytes=self.size_bytes,
             batches=self.batches,
             first_timestamp=-1 if self.first_timestamp is None else self.first_timestamp,
-            largest_timestamp=self.largest_timestamp,
+            max_timestamp=self.max_timestamp,
             index_entries=self.index_entries,
             timeindex_entries=self.timeindex_entries,
             rolled_by=rolled_by,

@@ -58,7 +58,7 @@ class Side:
     @property
     def last_epoch(self) -> int:
         """Its latest leader epoch, -1 if it knows none."""
-        return self.epochs[-1].epoch if self.epochs else -1
+        return self.epochs[-1].leader_epoch if self.epochs else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ class Truncation:
         leader: `left` or `right`: the copy with the later leader epoch, then with the later end.
         follower: the other one.
         offset: where the follower cuts its log; None if it keeps all of it.
-        last_common_epoch: the latest leader epoch that both know; None without one.
+        last_common_leader_epoch: the latest leader epoch that both know; None without one.
     """
 
     leader: str
     follower: str
     offset: int | None
-    last_common_epoch: int | None
+    last_common_leader_epoch: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Comparison:
         identical_up_to: all batches below are the same; None if nothing was compared.
         first: the first difference; None if there is none.
         truncation: None unless both have leader epochs or one has to cut.
-        only_left, only_right: number of records that only this side has.
+        left_only_records, right_only_records: number of records that only this side has.
         differing: number of records that both have at an offset, but not the same.
     """
 
@@ -130,8 +130,8 @@ class Comparison:
     identical_up_to: int | None = None
     first: FirstDifference | None = None
     truncation: Truncation | None = None
-    only_left: int = 0
-    only_right: int = 0
+    left_only_records: int = 0
+    right_only_records: int = 0
     differing: int = 0
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COMPARED: Final = ("timestamp", "key", "value", "headers")
 _COLUMNS: Final = ("offset", *_COMPARED)
 _KEPT: Final = (
-    "last_offset", "partition_leader_epoch", "producer_id", "producer_epoch", "base_sequence",
+    "last_offset", "leader_epoch", "producer_id", "producer_epoch", "base_sequence",
 )  # fmt: skip
 _DIGEST_SIZE: Final = 16
 
@@ -140,13 +140,13 @@ def fits_compaction(left: View, right: View, start: int) -> bool:
         return equal
 
     fits = np.logical_and.reduce([same(name) for name in _KEPT])
-    fits &= same("max_timestamp") | ~same("count")
+    fits &= same("max_timestamp") | ~same("records")
     fits |= ~same("magic") | (mine["magic"].to_numpy() < 2)
     return bool(fits.all())
 
 
 def _batches(log: View, start: int) -> Any:
-    columns = ["base_offset", *_KEPT, "max_timestamp", "count", "magic"]
+    columns = ["base_offset", *_KEPT, "max_timestamp", "records", "magic"]
     plan = plan_reading(log, Selection(from_offset=start))
     found = list(scan(plan, columns=columns, batches=True, defects=lambda _: None))
     return pa.Table.from_batches(found, schema_of(columns, BATCH_SCHEMA))

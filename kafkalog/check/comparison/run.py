@@ -198,10 +198,10 @@ class Comparer:
             damage |= defect.severity == Severity.DAMAGE and defect.reference != "torn-tail"
             self._met.append(defect)
 
-        counts = Counter(only_left=0, only_right=0, differing=0)
+        counts = Counter(left_only_records=0, right_only_records=0, differing=0)
         for window in windows(one, other, prefix.end_offset, met):
-            counts["only_left"] += window.left.num_rows
-            counts["only_right"] += window.right.num_rows
+            counts["left_only_records"] += window.left.num_rows
+            counts["right_only_records"] += window.right.num_rows
             counts["differing"] += window.differing[0].num_rows
         return counts, damage
 
@@ -260,7 +260,9 @@ def _truncation(left: Side, right: Side) -> Truncation | None:
     )
     if offset is None:  # it goes back to its high watermark, if that is known
         offset = follower.high_watermark
-    common = {entry.epoch for entry in left.epochs} & {entry.epoch for entry in right.epochs}
+    common = {entry.leader_epoch for entry in left.epochs} & {
+        entry.leader_epoch for entry in right.epochs
+    }
     names = ("left", "right") if is_left else ("right", "left")
     is_cut = offset is not None and offset < follower.log_end_offset
     return Truncation(*names, offset if is_cut else None, max(common, default=None))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Record
 
 _HEADER = (
-    "base_offset", "last_offset", "count", "magic", "partition_leader_epoch", "attributes",
+    "base_offset", "last_offset", "records", "magic", "leader_epoch", "attributes",
     "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "crc",
     "size_bytes",
 )  # fmt: skip

@@ -33,13 +33,13 @@ class CommitKey(NamedTuple):
 
 
 class CommitValue(NamedTuple):
-    """What was committed; `expires_ms` and `leader_epoch` are -1 where they are not stored."""
+    """What was committed; `expire_timestamp` and `leader_epoch` are -1 if they are not stored."""
 
     offset: int
     leader_epoch: int
     metadata: str
-    committed_ms: int
-    expires_ms: int
+    commit_timestamp: int
+    expire_timestamp: int
 
 
 def commit_key(data: bytes) -> CommitKey | None:

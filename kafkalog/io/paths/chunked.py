@@ -245,7 +245,7 @@ class ChunkedSource(Source):
         self._chunks: OrderedDict[int, bytes | bytearray] = OrderedDict()
         self._lock = Lock()
         self._object = _as_it_is(stem + (LOG if kind == FileKind.LOG else INDEXES_OBJECT))
-        self.mtime_ms = self._object.mtime_ms
+        self.modified_timestamp = self._object.modified_timestamp
 
     def fileno(self) -> int:
         """Raise: what is read is in no file."""

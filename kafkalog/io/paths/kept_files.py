@@ -47,7 +47,7 @@ class _Kept(NamedTuple):
 
     data: bytes
     stored_bytes: int
-    mtime_ms: int
+    modified_timestamp: int
 
 
 class _Files(dict[str, _Kept]):
@@ -65,7 +65,7 @@ class _Files(dict[str, _Kept]):
             return b""  # told where the bytes are asked for
         if len(data) < size:
             return b""
-        self[source.path] = _Kept(data, source.stored_bytes, source.mtime_ms)
+        self[source.path] = _Kept(data, source.stored_bytes, source.modified_timestamp)
         return data
 
 
@@ -80,7 +80,7 @@ class KeptSource(Source):
     __slots__ = ()
 
     def _open(self) -> None:
-        self._window, self.stored_bytes, self.mtime_ms = _kept()[self.path]
+        self._window, self.stored_bytes, self.modified_timestamp = _kept()[self.path]
         self.size_bytes = len(self._window)
         self._fd = -1
 

@@ -228,13 +228,13 @@ class OpenObject:
 
     Attributes:
         path: its URI, normalized.
-        mtime_ms: when it was uploaded.
+        modified_timestamp: when it was uploaded.
         read_at: reads at a position up to a number of bytes, fewer if the object is shorter now.
     """
 
     path: str
     size_bytes: int
-    mtime_ms: int
+    modified_timestamp: int
     read_at: Callable[[int, int], bytes]
 
 

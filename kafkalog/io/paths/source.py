@@ -59,7 +59,7 @@ class Source:
         size_bytes: the end of what is read.
         file_bytes: its length.
         stored_bytes: the space it occupies: less than its length if it has holes.
-        mtime_ms: when it was modified.
+        modified_timestamp: when it was modified.
         inode: tells it from another file of its name; 0 if it has no such number.
 
     Args:
@@ -72,7 +72,7 @@ class Source:
     """
 
     __slots__ = ("_failed", "_fd", "_options", "_window", "_window_position", "_window_size",
-                 "file_bytes", "inode", "mtime_ms", "path", "size_bytes",
+                 "file_bytes", "inode", "modified_timestamp", "path", "size_bytes",
                  "stored_bytes")  # fmt: skip
 
     others: ClassVar[list[tuple[Callable[[str], bool], type[Source]]]] = []
@@ -80,7 +80,7 @@ class Source:
     size_bytes: int
     file_bytes: int
     stored_bytes: int
-    mtime_ms: int
+    modified_timestamp: int
     inode: int
 
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
@@ -125,7 +125,7 @@ class Source:
             raise
         self.size_bytes = status.st_size
         self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
-        self.mtime_ms = status.st_mtime_ns // 1_000_000
+        self.modified_timestamp = status.st_mtime_ns // 1_000_000
         self.inode = status.st_ino
         if self._options.leaves_cache:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
@@ -404,7 +404,7 @@ class ObjectSource(Source):
         from kafkalog.io.paths.read_ahead import ReadAhead
 
         opened = open_object(self.path)
-        self.path, self.mtime_ms = opened.path, opened.mtime_ms
+        self.path, self.modified_timestamp = opened.path, opened.modified_timestamp
         self.size_bytes = self.stored_bytes = opened.size_bytes
 
         def fetch(position: int, size: int) -> bytes:

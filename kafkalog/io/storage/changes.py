@@ -136,7 +136,7 @@ class Changes:
 
     @contextmanager
     def create(
-        self, name: str, *, like: str | None = None, mtime_ms: int | None = None
+        self, name: str, *, like: str | None = None, modified_timestamp: int | None = None
     ) -> Iterator[BinaryIO]:
         """Create a file; sync it when the block ends, remove it if the block fails.
 
@@ -144,9 +144,9 @@ class Changes:
             like: path of a file whose owner, group, permissions and labels it gets, as far as we
                 may set them; without one it gets owner and group of the directory, and no
                 permission that the directory does not give.
-            mtime_ms: its modification time, milliseconds.
+            modified_timestamp: its modification time, milliseconds.
         """
-        mtime_ns = None if mtime_ms is None else mtime_ms * 1_000_000
+        mtime_ns = None if modified_timestamp is None else modified_timestamp * 1_000_000
         with self._create(name, like, mtime_ns) as file:
             yield file
 

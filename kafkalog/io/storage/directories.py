@@ -124,12 +124,12 @@ class NewDirectory:
 
     @contextmanager
     def create(
-        self, name: str, mtime_ms: int | None = None, *, like: str | None = None
+        self, name: str, modified_timestamp: int | None = None, *, like: str | None = None
     ) -> Iterator[BinaryIO]:
         """Create a file, synced when the block ends, and the directories on the way to it.
 
-        `mtime_ms` sets its modification time, by which a broker judges a log without timestamps.
-        With `like` it gets the owner, group, permissions and labels of that file.
+        `modified_timestamp` sets its modification time, by which a broker judges a log without
+        timestamps. With `like` it gets the owner, group, permissions and labels of that file.
         """
         path = self.place(name)
         try:
@@ -145,8 +145,8 @@ class NewDirectory:
                 else:
                     take_after_directory(file.fileno(), self._around)
                 # After the last write, which sets the time itself.
-                if mtime_ms is not None:
-                    os.utime(file.fileno(), ns=(mtime_ms * 1_000_000,) * 2)
+                if modified_timestamp is not None:
+                    os.utime(file.fileno(), ns=(modified_timestamp * 1_000_000,) * 2)
                 self._tell(StepKind.CREATE, path)
                 if not self._syncs_once:
                     os.fsync(file.fileno())
@@ -158,7 +158,7 @@ class NewDirectory:
         self,
         source: str,
         name: str,
-        mtime_ms: int,
+        modified_timestamp: int,
         *,
         clones: bool,
         copies: bool = True,
@@ -169,7 +169,7 @@ class NewDirectory:
         Args:
             source: its path.
             name: the new file.
-            mtime_ms: its modification time.
+            modified_timestamp: its modification time.
             clones: whether the new file may share the blocks of the old one.
             copies: whether the bytes may be copied, too.
             like: as in `create`.
@@ -183,7 +183,7 @@ class NewDirectory:
         """
         with (
             source_opened(source) as (opened, status),
-            self.create(name, mtime_ms, like=like) as file,
+            self.create(name, modified_timestamp, like=like) as file,
         ):
             if clones and cloned(opened, file.fileno()):
                 return True

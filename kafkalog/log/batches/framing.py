@@ -310,11 +310,11 @@ def _is_likely(source: Source, batch: Batch) -> bool:
     """Return whether the header is plausible; verifying all checksums would cost too much."""
     if batch.magic >= 2:
         delta = wrap_int64(batch.last_offset - batch.base_offset)
-        numbers = (batch.partition_leader_epoch, batch.producer_id, batch.producer_epoch)
+        numbers = (batch.leader_epoch, batch.producer_id, batch.producer_epoch)
         return (
             batch.magic == 2
             # After a cleaning there are fewer records than offsets, never more.
-            and 0 <= batch.count <= delta + 1
+            and 0 <= batch.records <= delta + 1
             and batch.compression <= 4
             and min(*numbers, batch.base_sequence) >= -1
         )

@@ -282,17 +282,17 @@ class Order:
 
     def _aged(self, batch: Batch) -> Batch:
         """Return the batch with its true leader epoch, if that is known."""
-        epoch, low = batch.partition_leader_epoch, self.epoch
+        epoch, low = batch.leader_epoch, self.epoch
         if epoch == c.NO_EPOCH:  # old messages may follow newer ones: they start again
             self.epoch = epoch
             return batch
         after = self._header_after(batch)
-        high = c.NO_EPOCH if after is None else after.partition_leader_epoch
+        high = c.NO_EPOCH if after is None else after.leader_epoch
         high = c.INT32_MAX if high == c.NO_EPOCH else high
         is_right = low <= epoch and (epoch <= high or high < low)
         if low <= epoch and not is_right and after is not None:
             second = self._header_after(after)
-            is_right = second is not None and epoch <= second.partition_leader_epoch
+            is_right = second is not None and epoch <= second.leader_epoch
         if is_right and (epoch in (low, high) or self.agrees(batch.base_offset, epoch)):
             self.epoch = epoch
             return batch
@@ -301,7 +301,7 @@ class Order:
             right = None
         return replace(
             batch,
-            partition_leader_epoch=epoch if right is None else right,
+            leader_epoch=epoch if right is None else right,
             header_defect=batch.header_defect or _wrong_epoch(batch, right),
         )
 
@@ -371,7 +371,7 @@ def put_header(
 
 
 def _wrong_epoch(batch: Batch, right: int | None) -> Defect:
-    detail = f"The batch has leader epoch {batch.partition_leader_epoch}, unlike its neighbours"
+    detail = f"The batch has leader epoch {batch.leader_epoch}, unlike its neighbours"
     return make_defect(
         "batch-leader-epoch-wrong",
         batch.path,

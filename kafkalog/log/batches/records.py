@@ -59,7 +59,7 @@ def too_many_headers(count: int, batch: Batch) -> LimitExceededError:
 
 def hold_records(source: Readable, batch: Batch) -> list[Record]:
     """Return all records of a batch. Raises as `decode_records` and `require_few_records`."""
-    require_few_records(batch.count)
+    require_few_records(batch.records)
     found = list(islice(decode_records(source, batch), RECORDS_HELD_MAX + 1))
     require_few_records(len(found))
     return found
@@ -99,7 +99,7 @@ def resolve_batch(
     for record in decode_records(source, batch, size_max=size_max):
         first = record.offset if not count else first
         count += 1
-    return dataclasses.replace(batch, base_offset=first, count=count)
+    return dataclasses.replace(batch, base_offset=first, records=count)
 
 
 def stated_sizes(source: Readable, batch: Batch) -> Iterator[int]:
@@ -123,12 +123,12 @@ def stated_sizes(source: Readable, batch: Batch) -> Iterator[int]:
 def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
     if batch.magic > 2:
         raise _corrupt("magic-unknown", batch, f"Magic {batch.magic} is unknown.")
-    if batch.count < 0:
+    if batch.records < 0:
         raise _corrupt(
-            "records-count-invalid", batch, f"The header says {counted(batch.count, 'record')}."
+            "records-count-invalid", batch, f"The header says {counted(batch.records, 'record')}."
         )
     # DefaultRecordBatch does not look at the bytes then, not even if there are some.
-    if batch.count == 0:
+    if batch.records == 0:
         return
     start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
     size -= c.RECORD_BATCH_OVERHEAD
@@ -145,12 +145,12 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
     else:
         stream = io.BytesIO(source.read(start, size))
     append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
-    for ordinal in range(batch.count):
+    for ordinal in range(batch.records):
         if stream.tell() == size:
             raise _corrupt(
                 "records-count-invalid",
                 batch,
-                f"The header says {counted(batch.count, 'record')}; the batch holds {ordinal}.",
+                f"The header says {counted(batch.records, 'record')}; the batch holds {ordinal}.",
             )
         timestamp_delta, offset_delta, key, value, headers = _fields(stream, batch, ordinal)
         timestamp = batch.max_timestamp

@@ -129,7 +129,10 @@ class OpenSegment:
         source = self._files.enter_context(Source(log.path, log.end))
         is_other = 0 not in (log.inode, source.inode) and log.inode != source.inode
         # Some file systems give a file another number each time.
-        if is_other and (log.size_bytes, log.mtime_ms) != (source.file_bytes, source.mtime_ms):
+        if is_other and (log.size_bytes, log.modified_timestamp) != (
+            source.file_bytes,
+            source.modified_timestamp,
+        ):
             raise FileChangedError("The file was replaced after it was listed.", path=log.path)
         return source
 

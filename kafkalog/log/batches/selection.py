@@ -329,7 +329,7 @@ def _selected_of(
             for defect in batch_defects(found):
                 yield defect, opened
         next_offset = found.next_offset if found.has_place else None
-        walk.check(next_offset, found.partition_leader_epoch)
+        walk.check(next_offset, found.leader_epoch)
 
 
 def start_position(opened: OpenSegment, selection: Selection) -> int:
@@ -399,10 +399,7 @@ def _batch_matches(batch: Batch, selection: Selection) -> bool:
         return False
     if selection.producer_id is not None and batch.producer_id != selection.producer_id:
         return False
-    if (
-        selection.leader_epoch is not None
-        and batch.partition_leader_epoch != selection.leader_epoch
-    ):
+    if selection.leader_epoch is not None and batch.leader_epoch != selection.leader_epoch:
         return False
     return batch.is_control if selection.control else not (selection.data and batch.is_control)
 

@@ -51,7 +51,7 @@ def _largest_timestamp(log: UnifiedLog, wanted: int, segment: Segment) -> tuple[
         timestamp, _ = opened.largest_timestamp(recovered=is_recovered(log, opened))
     if timestamp >= 0:
         return timestamp, "time index"
-    return segment.log.mtime_ms, "file time"
+    return segment.log.modified_timestamp, "file time"
 
 
 def _told_timestamp(log: UnifiedLog, segment: Segment) -> int:

@@ -54,7 +54,7 @@ SCHEMA: Final = pa.schema(
         _field("sequence", pa.int32()),
         _field("producer_id", pa.int64()),
         _field("producer_epoch", pa.int16()),
-        _field("partition_leader_epoch", pa.int32()),
+        _field("leader_epoch", pa.int32()),
         _field("is_transactional", pa.bool_()),
         _field("is_control", pa.bool_()),
         _field("compression", _NAME),
@@ -73,21 +73,21 @@ BATCH_SCHEMA: Final = pa.schema(
     [
         _field("path", PATH),
         _field("position", pa.int64()),
-        _field("size", pa.int32()),
+        _field("size_bytes", pa.int32()),
         _field("base_offset", pa.int64()),
         _field("last_offset", pa.int64()),
-        _field("count", pa.int32()),
+        _field("records", pa.int32()),
         _field("magic", pa.int8()),
         _field("compression", _NAME),
         _field("timestamp_type", _NAME),
         _field("base_timestamp", pa.int64()),
         _field("max_timestamp", pa.int64()),
-        _field("delete_horizon_ms", pa.int64(), nullable=True),
+        _field("delete_horizon_timestamp", pa.int64(), nullable=True),
         _field("producer_id", pa.int64()),
         _field("producer_epoch", pa.int16()),
         _field("base_sequence", pa.int32()),
         _field("last_sequence", pa.int64()),  # anything, in a damaged header
-        _field("partition_leader_epoch", pa.int32()),
+        _field("leader_epoch", pa.int32()),
         _field("is_transactional", pa.bool_()),
         _field("is_control", pa.bool_()),
         _field("crc", pa.int64()),
@@ -117,7 +117,7 @@ def schema_of(columns: Iterable[str] | None, schema: Any = SCHEMA) -> Any:
 _OF_BATCH: Final[dict[str, Callable[[Batch], object]]] = {
     "producer_id": lambda batch: batch.producer_id,
     "producer_epoch": lambda batch: batch.producer_epoch,
-    "partition_leader_epoch": lambda batch: batch.partition_leader_epoch,
+    "leader_epoch": lambda batch: batch.leader_epoch,
     "is_transactional": lambda batch: batch.is_transactional,
     "is_control": lambda batch: batch.is_control,
     "compression": lambda batch: COMPRESSIONS[batch.compression],
@@ -126,13 +126,13 @@ _OF_BATCH: Final[dict[str, Callable[[Batch], object]]] = {
     "batch_base_offset": lambda batch: batch.base_offset,
     "batch_position": lambda batch: batch.position,
     "position": lambda batch: batch.position,
-    "size": lambda batch: batch.size_bytes,
+    "size_bytes": lambda batch: batch.size_bytes,
     "base_offset": lambda batch: batch.base_offset,
     "last_offset": lambda batch: batch.last_offset,
-    "count": lambda batch: batch.count,
+    "records": lambda batch: batch.records,
     "base_timestamp": lambda batch: batch.base_timestamp,
     "max_timestamp": lambda batch: batch.max_timestamp,
-    "delete_horizon_ms": lambda batch: batch.delete_horizon_ms,
+    "delete_horizon_timestamp": lambda batch: batch.delete_horizon_timestamp,
     "base_sequence": lambda batch: batch.base_sequence,
     "last_sequence": lambda batch: batch.last_sequence,
     "crc": lambda batch: batch.crc,
@@ -228,15 +228,15 @@ class Paths:
 _BATCH_NUMBERS: Final = {
     "producer_id": k.PRODUCER_ID,
     "producer_epoch": k.PRODUCER_EPOCH,
-    "partition_leader_epoch": k.EPOCH,
+    "leader_epoch": k.EPOCH,
     "magic": k.MAGIC,
     "batch_base_offset": k.BASE_OFFSET,
     "batch_position": k.POSITION,
     "position": k.POSITION,
-    "size": k.SIZE,
+    "size_bytes": k.SIZE,
     "base_offset": k.BASE_OFFSET,
     "last_offset": k.LAST_OFFSET,
-    "count": k.COUNT,
+    "records": k.COUNT,
     "base_timestamp": k.BASE_TIMESTAMP,
     "max_timestamp": k.MAX_TIMESTAMP,
     "base_sequence": k.BASE_SEQUENCE,
@@ -349,7 +349,7 @@ def _batch_column(name: str, headers: Headers, rows: slice | NDArray[np.int64]) 
     if name == "compression":
         codec = (attributes & c.COMPRESSION_MASK).astype(np.int8)
         return pa.DictionaryArray.from_arrays(codec[rows], COMPRESSIONS)
-    if name == "delete_horizon_ms":
+    if name == "delete_horizon_timestamp":
         without = ~(modern & (attributes & c.DELETE_HORIZON_MASK != 0))
         return pa.array(headers[k.BASE_TIMESTAMP][rows], mask=without[rows])
     assert name == "last_sequence", name

@@ -98,8 +98,8 @@ def size_to_decode(source: Source, position: int = 0, end: int | None = None) ->
             if batch.magic < 2:
                 size += _LEGACY_RATIO * batch.size_bytes
                 continue
-            size += _RECORD_SIZE * max(batch.count, 0)
-            if batch.count > 0 and size < FAST_SIZE_MIN:
+            size += _RECORD_SIZE * max(batch.records, 0)
+            if batch.records > 0 and size < FAST_SIZE_MIN:
                 room -= _unpacked_size(source, batch, room)
             if room < 0:
                 return max(size, FAST_SIZE_MIN)

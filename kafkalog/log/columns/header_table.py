@@ -53,13 +53,13 @@ def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
             batch.magic,
             batch.attributes,
             batch.crc,
-            batch.partition_leader_epoch,
+            batch.leader_epoch,
             batch.base_timestamp,
             batch.max_timestamp,
             batch.producer_id,
             batch.producer_epoch,
             batch.base_sequence,
-            batch.count,
+            batch.records,
         )
         for batch in batches
     ]
@@ -80,12 +80,12 @@ def batch_at(
         magic=row[MAGIC],
         attributes=row[ATTRIBUTES],
         crc=row[CRC],
-        partition_leader_epoch=row[EPOCH],
+        leader_epoch=row[EPOCH],
         base_timestamp=row[BASE_TIMESTAMP],
         max_timestamp=row[MAX_TIMESTAMP],
         producer_id=row[PRODUCER_ID],
         producer_epoch=row[PRODUCER_EPOCH],
         base_sequence=row[BASE_SEQUENCE],
-        count=row[COUNT],
+        records=row[COUNT],
         crc_valid=crc_valid,
     )

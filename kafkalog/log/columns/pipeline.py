@@ -180,7 +180,7 @@ class _SegmentScan:
                 # Asked now: after its results the chunk's buffers belong to another one.
                 last = chunk.batch(chunk.count - 1)
                 yield from self._walk.results(found)
-                self._living.check(last.next_offset, last.partition_leader_epoch)
+                self._living.check(last.next_offset, last.leader_epoch)
                 self._progress(chunk.size_bytes)
                 continue
             if isinstance(found, Batch) and self._plan.is_behind(found):
@@ -198,7 +198,7 @@ class _SegmentScan:
             elif not found.has_place:  # its records may be wanted ones
                 yield Part(None, 0, 0, tuple(Event(0, one) for one in batch_defects(found)))
             next_offset = found.next_offset if found.has_place else None
-            self._living.check(next_offset, found.partition_leader_epoch)
+            self._living.check(next_offset, found.leader_epoch)
 
 
 # Approximate size of a record or a batch as a Python object.

@@ -145,7 +145,7 @@ def _no_facts(count: int) -> Table:
 
 
 def _marker_of(source: Readable, batch: Batch) -> tuple[int, int, int]:
-    if batch.count == 0:
+    if batch.records == 0:
         return EMPTIED, -1, -1
     with suppress(DataError):
         record = next(decode_records(source, batch), None)

@@ -160,7 +160,7 @@ def last_batch(
     for batch in planned_batches(plan_files(target, selection)):
         if isinstance(batch, Batch):
             last = batch.last_offset if to_offset is None else min(batch.last_offset, to_offset - 1)
-            found = Provenance(last, batch.partition_leader_epoch, batch.max_timestamp)
+            found = Provenance(last, batch.leader_epoch, batch.max_timestamp)
     return found
 
 

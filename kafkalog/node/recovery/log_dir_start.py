@@ -38,8 +38,8 @@ class NextStart:
         mode: how the broker starts.
         verdict: the outcome of the start.
         truncate_to: the log end offset after the start if the log is cut, else None.
-        records_lost: records that are cut off, according to the headers of their batches.
-        bytes_lost: bytes of logs that are cut off.
+        lost_records: records that are cut off, according to the headers of their batches.
+        lost_bytes: bytes of logs that are cut off.
         rebuilt_segments: base offsets of the segments with an index that changes.
         error: simple name of Kafka's exception, None if the start succeeds.
         consequence: how far a refusal reaches, None if the start succeeds.
@@ -54,8 +54,8 @@ class NextStart:
     mode: StartMode
     verdict: Verdict
     truncate_to: int | None
-    records_lost: int
-    bytes_lost: int
+    lost_records: int
+    lost_bytes: int
     rebuilt_segments: tuple[int, ...]
     error: str | None
     consequence: Consequence | None
@@ -80,8 +80,8 @@ class NextStart:
             mode=predicted.mode,
             verdict=predicted.verdict,
             truncate_to=predicted.loaded.log_end_offset if is_cut and predicted.loaded else None,
-            records_lost=predicted.records_lost,
-            bytes_lost=predicted.bytes_lost,
+            lost_records=predicted.lost_records,
+            lost_bytes=predicted.lost_bytes,
             rebuilt_segments=tuple(sorted(set(predicted.rebuilt))),
             error=refusal.error if refusal else None,
             consequence=refusal.consequence if refusal else None,
@@ -153,8 +153,8 @@ class NextStart:
             mode=mode,
             verdict=verdict,
             truncate_to=None,
-            records_lost=0,
-            bytes_lost=0,
+            lost_records=0,
+            lost_bytes=0,
             rebuilt_segments=(),
             error=None,
             consequence=None,

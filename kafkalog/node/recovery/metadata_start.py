@@ -136,7 +136,7 @@ def _end_of(snapshot: FileEntry) -> int:
 
 def _is_newer(snapshot: FileEntry, log: LoadedLog) -> bool:
     """Return whether a snapshot is of a later epoch, or a later offset of the same, than a log."""
-    latest = log.leader_epochs[-1].epoch if log.leader_epochs else 0
+    latest = log.leader_epochs[-1].leader_epoch if log.leader_epochs else 0
     epoch = snapshot.name.epoch or 0
     return epoch > latest or (epoch == latest and _end_of(snapshot) > log.log_end_offset)
 

@@ -109,16 +109,16 @@ class TruncateLog:
     Attributes:
         position: where it is cut, and so its new size.
         offset: offset of the first record that is cut off, where the log continues.
-        bytes_lost: number of bytes removed.
-        records_lost: records in the batches that begin in these bytes, according to their headers.
+        lost_bytes: number of bytes removed.
+        lost_records: records in the batches that begin in these bytes, according to their headers.
         why: what was found at that position.
     """
 
     base_offset: int
     position: int
     offset: int
-    bytes_lost: int
-    records_lost: int
+    lost_bytes: int
+    lost_records: int
     why: str
 
 
@@ -145,7 +145,7 @@ class DeleteSegment:
 
     base_offset: int
     size_bytes: int
-    records_lost: int
+    lost_records: int
     why: str
 
 
@@ -302,17 +302,17 @@ class PredictedStart:
         )
 
     @property
-    def records_lost(self) -> int:
+    def lost_records(self) -> int:
         """Number of records cut off or behind the log end, by the headers of their batches."""
         behind = self.behind.records if self.behind is not None else 0
-        return sum(cut.records_lost for cut in self.cuts) + behind
+        return sum(cut.lost_records for cut in self.cuts) + behind
 
     @property
-    def bytes_lost(self) -> int:
+    def lost_bytes(self) -> int:
         """Bytes of logs that are cut off, and of batches behind the log end."""
         behind = self.behind.size_bytes if self.behind is not None else 0
         return behind + sum(
-            cut.bytes_lost if isinstance(cut, TruncateLog) else cut.size_bytes for cut in self.cuts
+            cut.lost_bytes if isinstance(cut, TruncateLog) else cut.size_bytes for cut in self.cuts
         )
 
     @property
@@ -433,7 +433,7 @@ def _truncation_line(predicted: PredictedStart) -> str:
     assert predicted.loaded, "a log that is cut is loaded"
     end = predicted.loaded.log_end_offset
     segments = sum(isinstance(cut, DeleteSegment) for cut in predicted.cuts)
-    size = counted(predicted.bytes_lost, "byte")
+    size = counted(predicted.lost_bytes, "byte")
     if segments:
         size += f", with {counted(segments, 'whole segment')}"
-    return f"truncate to offset {end}, losing {counted(predicted.records_lost, 'record')} ({size})"
+    return f"truncate to offset {end}, losing {counted(predicted.lost_records, 'record')} ({size})"

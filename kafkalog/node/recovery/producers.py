@@ -109,8 +109,8 @@ class LeaderEpochs:
     def _note(self, batch: Batch) -> None:
         latest = -1 if self.latest is None else self.latest
         # Only rising epochs count, as in LogSegment.recover.
-        if batch.partition_leader_epoch > latest:
-            self._assign(batch.partition_leader_epoch, batch.base_offset)
+        if batch.leader_epoch > latest:
+            self._assign(batch.leader_epoch, batch.base_offset)
 
     def _assign(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:
@@ -151,7 +151,7 @@ class LeaderEpochs:
         """Drop the epochs before that of the log's start, and let that one begin there."""
         left = epochs_from_start(self.entries, start_offset)
         if self._starts and self.entries[0].start_offset <= start_offset:
-            self._starts = {entry.epoch: entry.start_offset for entry in left}
+            self._starts = {entry.leader_epoch: entry.start_offset for entry in left}
             self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
@@ -161,7 +161,7 @@ class LeaderEpochs:
     def _write(self, why: str, *, routine: bool) -> None:
         self._is_changed = False
         lines = ["0", str(len(self._starts))]
-        lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
+        lines += [f"{entry.leader_epoch} {entry.start_offset}" for entry in self.entries]
         data = "".join(f"{line}\n" for line in lines).encode()
         if data != self._data:  # Kafka rewrites it even so, without any visible effect
             self._data = data
@@ -177,7 +177,7 @@ def epochs_from_start(entries: Sequence[EpochEntry], start_offset: int) -> tuple
     """
     below = [entry for entry in entries if entry.start_offset <= start_offset]
     left = tuple(entry for entry in entries if entry.start_offset > start_offset)
-    return (EpochEntry(below[-1].epoch, start_offset), *left) if below else left
+    return (EpochEntry(below[-1].leader_epoch, start_offset), *left) if below else left
 
 
 _CAPACITY_MIN = 16

@@ -196,7 +196,7 @@ class SegmentRecovery(Walker):
         self._next_offset = frame.next_offset
         self._has_legacy |= frame.magic < 2
         if frame.magic >= 2:
-            epoch, latest = frame.batch.partition_leader_epoch, self._epochs.latest
+            epoch, latest = frame.batch.leader_epoch, self._epochs.latest
             self._has_epoch = epoch >= 0
             # The checksum does not cover it: a damaged high epoch hides all later ones. So it does
             # in Kafka.

@@ -322,7 +322,7 @@ def count_records(source: Source, position: int, end: int) -> int:
     """
     if not fast_path.is_worth_it(end - position):
         found = scan_batches(source, position, end)
-        return sum(max(resolved(source, one).count, 0) for one in found if isinstance(one, Batch))
+        return sum(max(resolved(source, one).records, 0) for one in found if isinstance(one, Batch))
     from kafkalog.log.columns.headers import batch_columns
 
     read = batch_columns(source, Level.QUICK, position=position, end=end)

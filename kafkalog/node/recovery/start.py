@@ -462,7 +462,7 @@ def _behind(loader: Loader, loaded: LoadedLog) -> Behind | None:
             if isinstance(one, Batch) and one.last_offset < end:
                 position, records, size = one.end_position, 0, 0
             elif isinstance(one, Batch):
-                records, size = records + max(one.count, 0), size + one.size_bytes
+                records, size = records + max(one.records, 0), size + one.size_bytes
     return Behind(active.path, active.base_offset, position, end, records, size) if size else None
 
 

@@ -322,7 +322,7 @@ class ToTheEnd(Walker):
     def frame(self, _source: Source, frame: Frame) -> bool:
         self.next_offset = frame.next_offset
         self.end_position = frame.end_position
-        self.has_epoch = frame.magic >= 2 and frame.batch.partition_leader_epoch >= 0
+        self.has_epoch = frame.magic >= 2 and frame.batch.leader_epoch >= 0
         return True
 
 

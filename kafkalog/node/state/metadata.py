@@ -205,7 +205,7 @@ class _MetadataLog:
     def quorum(self) -> Quorum:
         """Return the quorum as of the end of the log."""
         epochs = self._log.leader_epochs
-        epoch = epochs[-1].epoch if epochs else NO_EPOCH
+        epoch = epochs[-1].leader_epoch if epochs else NO_EPOCH
         leader = self._leader_change.get("leaderId", _NO_LEADER)
         if not self._leader_change:  # deleted, or never written
             with suppress(DataError):

@@ -88,12 +88,12 @@ class TopicState:
         return max((len(one.state.replicas) for one in self.partitions), default=0)
 
     @property
-    def under_replicated(self) -> int:
+    def under_replicated_partitions(self) -> int:
         """Number of partitions with fewer replicas in sync than replicas."""
         return sum(len(one.state.isr) < len(one.state.replicas) for one in self.partitions)
 
     @property
-    def leaderless(self) -> int:
+    def leaderless_partitions(self) -> int:
         """Number of partitions without a leader."""
         return sum(one.state.leader < 0 for one in self.partitions)
 

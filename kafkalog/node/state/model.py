@@ -28,8 +28,8 @@ class GroupOffset:
             have removed it.
         leader_epoch: of the last record that was consumed, -1 if not known.
         metadata: what the client added.
-        committed_ms: when, by the group coordinator's clock.
-        expires_ms: when it expires, for the few clients that said so.
+        commit_timestamp: when, by the group coordinator's clock.
+        expire_timestamp: when it expires, for the few clients that said so.
         record_offset: of its record in `coordinator`.
         coordinator: the partition of `__consumer_offsets`.
         producer_id: of the open transaction it belongs to; None if it counts.
@@ -46,8 +46,8 @@ class GroupOffset:
     offset: int | None
     leader_epoch: int
     metadata: str
-    committed_ms: int
-    expires_ms: int | None
+    commit_timestamp: int
+    expire_timestamp: int | None
     record_offset: int
     coordinator: int
     producer_id: int | None = None
@@ -64,7 +64,7 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group; `instance_id` and `epoch` are None where its group has none.
+    """A member of a group; `instance_id` and `member_epoch` are None where its group has none.
 
     Attributes:
         assigned: the partitions that it owns, such as `orders-0`, with the topic's id if its name
@@ -75,7 +75,7 @@ class Member:
     instance_id: str | None
     client_id: str
     host: str
-    epoch: int | None
+    member_epoch: int | None
     assigned: tuple[str, ...] = ()
 
 
@@ -87,24 +87,24 @@ class Group:
         name: its id.
         kind: `classic`, `consumer`, `share` or `streams`.
         state: as an admin client is told; `Stable` of a classic group may be rebalancing.
-        epoch: group epoch, or generation of a classic group; -1 of one that only has offsets.
+        group_epoch: group epoch, or generation of a classic group; -1 of one that only has offsets.
         protocol: assignor or protocol of a classic group, None elsewhere.
         coordinator: the partition of `__consumer_offsets` that it belongs to.
         members: by member id.
         offsets: by topic and partition, those of open transactions last.
-        undecoded: how many of its records could not be decoded.
+        undecoded_records: how many of its records could not be decoded.
         protocol_type: what its members have in common, `consumer` mostly; "" if it never had any.
     """
 
     name: str
     kind: str
     state: str
-    epoch: int
+    group_epoch: int
     protocol: str | None
     coordinator: int
     members: tuple[Member, ...]
     offsets: GroupOffsets
-    undecoded: int
+    undecoded_records: int
     protocol_type: str = ""
 
 
@@ -117,16 +117,16 @@ class OffsetLag:
     """
 
     commit: GroupOffset
-    end_offset: int | None
+    log_end_offset: int | None
     outside: str | None = None
 
     @property
     def lag(self) -> int | None:
         """Records from the committed offset to the end; negative for an offset above it."""
         offset, delivered = self.commit.offset, self.commit.delivered
-        if self.end_offset is None or offset is None or delivered is None:
+        if self.log_end_offset is None or offset is None or delivered is None:
             return None
-        return self.end_offset - offset - delivered
+        return self.log_end_offset - offset - delivered
 
 
 def total_lag(offsets: Iterable[OffsetLag]) -> int | None:
@@ -192,7 +192,7 @@ class OffsetChange:
     partition: int
     before: int | None
     after: int | None
-    committed_at: int | None
+    commit_timestamp: int | None
 
     @property
     def change(self) -> str:
@@ -209,7 +209,7 @@ def changed_offsets(before: Groups, after: Groups) -> Iterator[OffsetChange]:
         was, now = old.get(name), new.get(name)
         offsets = (was.offset if was else None, now.offset if now else None)
         if offsets[0] != offsets[1]:
-            yield OffsetChange(*name, *offsets, now.committed_ms if now else None)
+            yield OffsetChange(*name, *offsets, now.commit_timestamp if now else None)
 
 
 def _offsets_by_name(found: Groups) -> dict[tuple[str, str, int], GroupOffset]:

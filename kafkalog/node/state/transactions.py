@@ -62,8 +62,8 @@ class TransactionalId:
         producer_id, producer_epoch: of its producer; -1 if not known, as are the times.
         state: Kafka's name of it.
         timeout_ms: `transaction.timeout.ms` of the producer.
-        started_ms: when its transaction began, -1 if none did.
-        updated_ms: when the state changed last.
+        start_timestamp: when its transaction began, -1 if none did.
+        last_update_timestamp: when the state changed last.
         partitions: topic and partition of what its transaction wrote to.
         coordinator: the partition of `__transaction_state`.
         record_offset: of its record there.
@@ -77,8 +77,8 @@ class TransactionalId:
     producer_epoch: int
     state: str
     timeout_ms: int
-    started_ms: int
-    updated_ms: int
+    start_timestamp: int
+    last_update_timestamp: int
     partitions: tuple[tuple[str, int], ...]
     coordinator: int
     record_offset: int

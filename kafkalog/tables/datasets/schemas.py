@@ -23,7 +23,7 @@ _MEMBER: Final = pa.struct(
         _field("instance_id", pa.string(), nullable=True),
         _field("client_id", pa.string()),
         _field("host", pa.string()),
-        _field("epoch", pa.int32(), nullable=True),
+        _field("member_epoch", pa.int32(), nullable=True),
         _field("assigned", pa.list_(_field("element", pa.string()))),
     ]
 )
@@ -34,11 +34,11 @@ STATE_SCHEMAS: Final = {
             _field("group_id", pa.string()),
             _field("group_type", pa.string()),
             _field("state", pa.string()),
-            _field("epoch", pa.int32()),
+            _field("group_epoch", pa.int32()),
             _field("protocol", pa.string(), nullable=True),
             _field("coordinator", pa.int32()),
             _field("members", pa.list_(_field("element", _MEMBER))),
-            _field("undecoded", pa.int64()),
+            _field("undecoded_records", pa.int64()),
         ]
     ),
     StateTable.COMMITS: pa.schema(
@@ -47,12 +47,12 @@ STATE_SCHEMAS: Final = {
             _field("topic", pa.string()),
             _field("partition", pa.int32()),
             _field("offset", pa.int64(), nullable=True),
-            _field("end_offset", pa.int64(), nullable=True),
+            _field("log_end_offset", pa.int64(), nullable=True),
             _field("lag", pa.int64(), nullable=True),
             _field("leader_epoch", pa.int32()),
             _field("metadata", pa.string()),
-            _field("committed_at", TIME, nullable=True),
-            _field("expires_at", TIME, nullable=True),
+            _field("commit_timestamp", TIME, nullable=True),
+            _field("expire_timestamp", TIME, nullable=True),
             _field("coordinator", pa.int32()),
             _field("record_offset", pa.int64()),
             _field("producer_id", pa.int64(), nullable=True),

@@ -160,12 +160,12 @@ class TimeBucket:
     """The records whose timestamps lie in one interval.
 
     Attributes:
-        start: start of the interval, milliseconds since 1970 UTC.
+        start_timestamp: start of the interval, milliseconds since 1970 UTC.
         records: number of records.
         data_bytes: size of their keys, values and headers, uncompressed.
     """
 
-    start: int
+    start_timestamp: int
     records: int
     data_bytes: int
 
@@ -181,14 +181,14 @@ class Profile:
     Attributes:
         topic: the topic.
         partition: the partition, -1 if its directory has no number; None for the whole topic.
-        logs: number of partition directories that were read.
+        copies: number of partition directories that were read.
         segments, size_bytes: number of segments, and the size of all their files.
         batches, control_batches, transactional_batches, idempotent_batches: numbers of batches.
         records, null_keys, tombstones: numbers of records; a tombstone has a key and no value.
-        key_bytes, value_bytes, header_bytes: sizes, uncompressed.
+        key_size_bytes, value_size_bytes, header_size_bytes: sizes, uncompressed.
         first_offset, last_offset: offsets of records; None without any.
-        earliest, latest: their timestamps, milliseconds since 1970 UTC; None without any.
-        batch_records_max, batch_size_max: most records in a batch, and the largest batch in bytes.
+        min_timestamp, max_timestamp: the earliest and the latest of them; None without any.
+        max_batch_records, max_batch_bytes: most records in a batch, and the largest batch in bytes.
         codecs: by name.
         producers, producers_at_least, producers_at_most: number of producer ids.
         keys, keys_at_least, keys_at_most: number of distinct keys.
@@ -201,7 +201,7 @@ class Profile:
 
     topic: str
     partition: int | None
-    logs: int
+    copies: int
     segments: int
     size_bytes: int
     batches: int
@@ -211,15 +211,15 @@ class Profile:
     records: int
     null_keys: int
     tombstones: int
-    key_bytes: int
-    value_bytes: int
-    header_bytes: int
+    key_size_bytes: int
+    value_size_bytes: int
+    header_size_bytes: int
     first_offset: int | None
     last_offset: int | None
-    earliest: int | None
-    latest: int | None
-    batch_records_max: int
-    batch_size_max: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    max_batch_records: int
+    max_batch_bytes: int
     codecs: tuple[CodecUse, ...]
     producers: int
     producers_at_least: int
@@ -235,4 +235,4 @@ class Profile:
     @property
     def data_bytes(self) -> int:
         """Size of keys, values and headers, uncompressed."""
-        return self.key_bytes + self.value_bytes + self.header_bytes
+        return self.key_size_bytes + self.value_size_bytes + self.header_size_bytes

@@ -24,7 +24,7 @@ BUCKETS_MAX: Final = 4096
 _KEYS_AT_ONCE: Final = 32 << 20  # keys wait until so many bytes of them can be counted together
 _OF_RECORDS: Final = ("key", "value", "headers", "offset", "timestamp_ms", "compression")
 _OF_BATCHES: Final = (
-    "count", "size", "compression", "producer_id", "base_sequence", "is_control",
+    "records", "size_bytes", "compression", "producer_id", "base_sequence", "is_control",
     "is_transactional",
 )  # fmt: skip
 
@@ -54,9 +54,9 @@ class Part:
         """Count records: the columns `_OF_RECORDS`."""
         keys, values = batch.column("key"), batch.column("value")
         sizes = {
-            "key_bytes": _sizes(keys),
-            "value_bytes": _sizes(values),
-            "header_bytes": _header_sizes(batch.column("headers")),
+            "key_size_bytes": _sizes(keys),
+            "value_size_bytes": _sizes(values),
+            "header_size_bytes": _header_sizes(batch.column("headers")),
         }
         self.counts["records"] += batch.num_rows
         self.counts["null_keys"] += keys.null_count
@@ -64,7 +64,9 @@ class Part:
         self.counts["tombstones"] += pc.sum(tombstones).as_py() or 0
         for name, column in sizes.items():
             self.counts[name] += pc.sum(column).as_py() or 0
-        data = pc.add(pc.add(sizes["key_bytes"], sizes["value_bytes"]), sizes["header_bytes"])
+        data = pc.add(
+            pc.add(sizes["key_size_bytes"], sizes["value_size_bytes"]), sizes["header_size_bytes"]
+        )
         self._add_range("offset", batch.column("offset"))
         times = batch.column("timestamp_ms")
         known = pc.not_equal(times, NO_TIMESTAMP)  # -1 would become the earliest time of all
@@ -90,12 +92,14 @@ class Part:
             ("idempotent_batches", pc.greater_equal(batch.column("base_sequence"), 0)),
         ):
             self.counts[name] += pc.sum(pc.and_(flags, pc.invert(controls))).as_py() or 0
-        self._add_range("batch_records", batch.column("count").filter(pc.invert(controls)))
-        self._add_range("batch_size", batch.column("size"))
+        self._add_range("batch_records", batch.column("records").filter(pc.invert(controls)))
+        self._add_range("batch_size", batch.column("size_bytes"))
         producers = pc.unique(batch.column("producer_id"))
         # -1 is no producer.
         self.producers.add(producers.filter(pc.greater_equal(producers, 0)).to_pylist())
-        by_codec = pa.table({"codec": batch.column("compression"), "size": batch.column("size")})
+        by_codec = pa.table(
+            {"codec": batch.column("compression"), "size": batch.column("size_bytes")}
+        )
         grouped = by_codec.group_by("codec", use_threads=False).aggregate(
             [("size", "sum"), ("size", "count")]
         )

@@ -200,21 +200,22 @@ def _profile(
         name: counts[name]
         for name in (
             "batches", "control_batches", "transactional_batches", "idempotent_batches", "records",
-            "null_keys", "tombstones", "key_bytes", "value_bytes", "header_bytes", "defects",
+            "null_keys", "tombstones", "key_size_bytes", "value_size_bytes", "header_size_bytes",
+            "defects",
         )
     }  # fmt: skip
     return Profile(
         topic=topic,
         partition=number,
-        logs=len(targets),
+        copies=len(targets),
         segments=sum(len(one.segments) for one in targets),
         size_bytes=sum(one.partition.size_bytes for one in targets),
         first_offset=smallest.get("offset"),
         last_offset=largest.get("offset"),
-        earliest=smallest.get("timestamp"),
-        latest=largest.get("timestamp"),
-        batch_records_max=largest.get("batch_records", 0),
-        batch_size_max=largest.get("batch_size", 0),
+        min_timestamp=smallest.get("timestamp"),
+        max_timestamp=largest.get("timestamp"),
+        max_batch_records=largest.get("batch_records", 0),
+        max_batch_bytes=largest.get("batch_size", 0),
         codecs=tuple(_codecs(counts)),
         producers=producers[0],
         producers_at_least=producers[1],

@@ -122,9 +122,9 @@ class Lane:
         done.records += len(piece.messages)
         done.tombstones += sum(value is None for _, value, *_ in piece.messages)
         done.size_bytes += piece.size_bytes
-        done.unsendable += len(piece.unsendable)
-        done.refused += len(piece.refused)
-        done.zero_times += zeros
+        done.unsendable_records += len(piece.unsendable)
+        done.refused_records += len(piece.refused)
+        done.zero_timestamps += zeros
         if piece.messages:
             if done.first_offset is None:
                 done.first_offset = piece.messages[0][0]

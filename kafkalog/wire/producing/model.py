@@ -143,9 +143,9 @@ class Replayed:
         size_bytes: of their keys, values and headers.
         first_offset, last_offset: their first and last offset in the log; None without records.
         records_before: number of records that an earlier, interrupted run had produced.
-        unsendable: number of records that were left out, since a header's name is not UTF-8.
-        refused: number of records that were left out, since the topic in the cluster refuses them.
-        zero_times: number of records whose timestamp 0 became 1.
+        unsendable_records: number of those left out, since a header's name is not UTF-8.
+        refused_records: number of those left out, since the topic in the cluster refuses them.
+        zero_timestamps: number of records whose timestamp 0 became 1.
     """
 
     route: Route
@@ -155,9 +155,9 @@ class Replayed:
     first_offset: int | None = None
     last_offset: int | None = None
     records_before: int = 0
-    unsendable: int = 0
-    refused: int = 0
-    zero_times: int = 0
+    unsendable_records: int = 0
+    refused_records: int = 0
+    zero_timestamps: int = 0
 
 
 class ReplayListener(Listener):

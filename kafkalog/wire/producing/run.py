@@ -61,7 +61,10 @@ class ReplaySummary:
     @property
     def has_losses(self) -> bool:
         """Whether the cluster has not got all records as they are."""
-        return any(one.unsendable or one.refused or one.zero_times for one in self.logs)
+        return any(
+            one.unsendable_records or one.refused_records or one.zero_timestamps
+            for one in self.logs
+        )
 
 
 class Replay:

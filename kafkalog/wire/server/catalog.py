@@ -317,7 +317,7 @@ class Catalog:
                 with contained(path, lambda _: None):
                     place = list_partition(path).place_of(file_names.LEADER_EPOCHS)
                     epochs += read_leader_epochs(place)
-            partition.epoch = max((one.epoch for one in epochs), default=_FIRST_EPOCH)
+            partition.epoch = max((one.leader_epoch for one in epochs), default=_FIRST_EPOCH)
         return partition.epoch
 
     def epoch_error(self, partition: ServedPartition, believed: int) -> ErrorCode:

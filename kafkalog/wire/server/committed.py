@@ -114,7 +114,7 @@ class CommittedOffsets:
     def recall(self, name: str) -> Past | None:
         found = None if self._log is None else self._log.groups.get(name)
         if found is not None:
-            return Past(max(found.epoch, 0), found.protocol_type or None, found.kind)
+            return Past(max(found.group_epoch, 0), found.protocol_type or None, found.kind)
         return Past(0, None, CLASSIC) if name in self._here else None
 
     def is_unreadable(self, group: str) -> bool:

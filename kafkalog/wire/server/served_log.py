@@ -428,7 +428,7 @@ class ServedLog:
                     if isinstance(found, Defect) or not found.is_sound or found.header_defect:
                         return at
                     reached, opened.low = found.end_position, found.next_offset
-                    opened.epoch = found.partition_leader_epoch
+                    opened.epoch = found.leader_epoch
                     opened.hint(found.next_offset, reached)
                 at = reached
         except BytesUnreadableError:
@@ -481,7 +481,7 @@ class ServedLog:
         batch: Batch | Defect = first
         if first.header_defect is not None and first.magic >= 2:
             data = bytearray(source.read(first.position, first.size_bytes))
-            epoch = first.partition_leader_epoch
+            epoch = first.leader_epoch
             put_header(data, first.base_offset, first.size_bytes, epoch, first.magic)
             return bytes(data)
         # Today's clients need magic 2 (docs/guide/serve.md).
@@ -490,7 +490,7 @@ class ServedLog:
             if held is not None:
                 # Where the next fetch begins.
                 known = opened.low, opened.epoch
-                opened.low, opened.epoch = None, first.partition_leader_epoch
+                opened.low, opened.epoch = None, first.leader_epoch
                 self._walk(opened, memoryview(held), first.position)
                 opened.low, opened.epoch = known
             return FileRange(source, first.position, end - first.position, opened, held)

@@ -94,7 +94,7 @@ class TransactionApis:
             known = [one for one in known if one.producer_id in producers]
         if request["durationFilter"] >= 0:
             before = present_ms() - request["durationFilter"]
-            known = [one for one in known if one.started_ms < before]
+            known = [one for one in known if one.start_timestamp < before]
         if request["transactionalIdPattern"]:
             try:
                 known = matching(known, request["transactionalIdPattern"])
@@ -173,7 +173,7 @@ def _described(name: str, found: Transactions | None) -> Fields:
         "transactionalId": name,
         "transactionState": known.state,
         "transactionTimeoutMs": known.timeout_ms,
-        "transactionStartTimeMs": known.started_ms,
+        "transactionStartTimeMs": known.start_timestamp,
         "producerId": known.producer_id,
         "producerEpoch": known.producer_epoch,
         "topics": [

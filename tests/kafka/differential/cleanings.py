@@ -201,13 +201,13 @@ class Judgement:
 
     def _compare_tally(self, tally: Tally, name: str) -> None:
         compare, said = self.outcome.compare, self.said["stats"]
-        not_counted = tally.records_read - said["messagesRead"]  # of batches dropped as a whole
+        not_counted = tally.read_records - said["messagesRead"]  # of batches dropped as a whole
         whole = tally.dropped[Dropped.ABORTED] + tally.dropped[Dropped.MARKER]
         compare(f"{name}: records read as Kafka counts them", 0 <= not_counted <= whole, True)
-        kept = tally.records_read - tally.dropped.total()
+        kept = tally.read_records - tally.dropped.total()
         compare(f"{name}: sum of records", kept, said["messagesWritten"])
-        compare(f"{name}: records kept", tally.records_kept, said["messagesWritten"])
-        compare(f"{name}: bytes read", tally.bytes_read, said["bytesRead"])
+        compare(f"{name}: records kept", tally.kept_records, said["messagesWritten"])
+        compare(f"{name}: bytes read", tally.read_bytes, said["bytesRead"])
 
     def _compare_files(self, ours: Path, name: str) -> None:
         interval = self.round.compaction_config().index_interval_bytes

@@ -121,7 +121,7 @@ def _retention(
     where = f"retention {number}"
     outcome.compare(
         f"{where}: segments before",
-        [(one.largest_timestamp, one.size_bytes) for one in found.log.segments],
+        [(one.max_timestamp, one.size_bytes) for one in found.log.segments],
         [(one["largestTimestamp"], one["size"]) for one in said["logBefore"]["segments"]],
     )
     outcome.compare(

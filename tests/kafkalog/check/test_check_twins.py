@@ -323,7 +323,7 @@ def test_a_disk_that_fails_is_told_at_the_same_place(
         first = next(i for i in range(800) if i * size + needed > good)
         assert unread.position == first * size
         assert unread.size_bytes == (800 - first) * size
-        assert fast[1]["bytes_checked"] == first * size
+        assert fast[1]["checked_bytes"] == first * size
         assert fast[1]["bytes_unreadable"] == unread.size_bytes
 
 

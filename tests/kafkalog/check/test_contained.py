@@ -123,7 +123,7 @@ def test_a_segment_that_fails_costs_its_walk(
     }  # fmt: skip
     assert ("batch-crc-mismatch", "txn-0") in found
     assert {directory for reference, directory in found if reference == "check-failed"} == {"txn-1"}
-    assert rows[-1]["type"] == "summary"
+    assert rows[-1]["type"] == "verify_summary"
 
 
 def test_a_message_that_ends_before_its_key_stops_nothing(

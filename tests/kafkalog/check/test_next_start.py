@@ -50,7 +50,7 @@ EXCLUDED = {
     "txnindex_version_7": "nothing says that 4.3 starts on it, and later releases refuse it; "
     "test_releases has both",
     "duplicated_content": "its offsets go back, noticed where an index entry is due: as above",
-    "size_huge": "its records_lost: Kafka's count ends at the wrong length, ours finds the batches "
+    "size_huge": "its lost_records: Kafka's count ends at the wrong length, ours finds the batches "
     "behind it",
 }
 
@@ -120,12 +120,12 @@ def test_what_is_predicted_is_what_kafkas_loader_did(
         log_dir = prepared(scenario, mode, tmp_path / scenario.name)
         result = kafkalog("verify", log_dir, "--format", "ndjson")
         found = [row for row in rows(result) if row["type"] == "next_start" and row["topic"]]
-        row = found[0] if found else {"verdict": "nothing", "detail": "nothing", "records_lost": 0}
+        row = found[0] if found else {"verdict": "nothing", "detail": "nothing", "lost_records": 0}
         verdicts.add(row["verdict"])
         is_compared = scenario.name not in ("duplicated_content", "txnindex_version_7")
         if is_compared and differs(scenario, mode, row):
             wrong[scenario.name] = row["detail"], scenario.facts["modes"][mode].get("error")
-        if row["verdict"] == "refuse" or row["records_lost"]:
+        if row["verdict"] == "refuse" or row["lost_records"]:
             assert result.status == 1, scenario.name
     assert not wrong
     assert {"refuse", "truncate"} <= verdicts
@@ -137,10 +137,10 @@ def differs(scenario: Scenario, mode: StartMode, row: dict[str, Any]) -> bool:
         return bool(row.get("error") != after["error"].rpartition(".")[2])
     if row["verdict"] == "truncate":
         before = scenario.facts["recordCountBefore"]
-        lost = row["records_lost"]
+        lost = row["lost_records"]
         if before is not None and scenario.name != "size_huge":
             lost = before - after["recordCount"]
-        return (row["truncate_to"], row["records_lost"]) != (after["log"]["logEndOffset"], lost)
+        return (row["truncate_to"], row["lost_records"]) != (after["log"]["logEndOffset"], lost)
     sizes = {path.name: path.stat().st_size for path in (scenario.path / PARTITION).glob("*.log")}
     left = {name: file[0] for name, file in after["files"].items() if name.endswith(".log")}
     is_kept = row["verdict"] in ("tidy", "rebuild") or sizes == left
@@ -168,7 +168,7 @@ def test_a_broker_that_was_killed_starts_as_predicted(
     for partition in sorted(path for path in before.iterdir() if path.is_dir()):
         if partition.name == "__cluster_metadata-0":
             continue  # the broker went on writing
-        lost = starts[partition.name].bytes_lost if partition.name in starts else 0
+        lost = starts[partition.name].lost_bytes if partition.name in starts else 0
         is_swapped = any(partition.glob("*.swap"))
         if not is_swapped:
             assert size_of(partition) - lost == size_of(after / partition.name), partition
@@ -193,7 +193,7 @@ def test_a_broker_that_was_closed_starts_without_change(any_state: State) -> Non
                 assert start.mode == StartMode.CLEAN
                 assert start.verdict in (Verdict.NOTHING, Verdict.TIDY), start
             assert start.verdict != Verdict.REFUSE
-            assert not start.records_lost or any_state.name == "crash-1-torn", start
+            assert not start.lost_records or any_state.name == "crash-1-torn", start
 
 
 def sound_log(root: Path, *, base_offset: int = 0, count: int = 5) -> Path:

@@ -92,7 +92,7 @@ def test_a_sample_is_a_share_of_the_segments(root: Path, share: float, number: i
     assert run.schedule.segments_chosen == number
     assert run.schedule.segments_in_all == 15
     assert run.summary.levels == ({Level.DEEP} if number == 15 else {Level.QUICK, Level.DEEP})
-    assert run.summary.bytes_checked == run.summary.bytes_expected > 60_000
+    assert run.summary.checked_bytes == run.summary.expected_bytes > 60_000
 
 
 def test_a_seed_repeats_the_sample_and_another_does_not(root: Path, tmp_path: Path):
@@ -124,17 +124,17 @@ def test_without_history_the_rest_is_told(root: Path):
     run, defects = check(root, clock, duration_s=30)
     assert defects == []
     size = opened(root).partitions[0].size_bytes
-    assert run.summary.segments_deferred == 2 * SEGMENTS
-    assert run.summary.bytes_deferred == sum(p.size_bytes for p in opened(root).partitions[1:])
-    assert run.summary.bytes_expected == run.summary.bytes_checked
-    assert size <= run.summary.bytes_checked <= size + 1000
+    assert run.summary.deferred_segments == 2 * SEGMENTS
+    assert run.summary.deferred_bytes == sum(p.size_bytes for p in opened(root).partitions[1:])
+    assert run.summary.expected_bytes == run.summary.checked_bytes
+    assert size <= run.summary.checked_bytes <= size + 1000
     assert {os.path.basename(path) for path in run.put_off} == {"t-1", "t-2"}
 
 
 def test_a_run_that_is_long_enough_puts_nothing_off(root: Path):
     """The summary says so, too."""
     run, _ = check(root, Clock(), duration_s=1000)
-    assert (run.summary.bytes_deferred, run.summary.segments_deferred) == (0, 0)
+    assert (run.summary.deferred_bytes, run.summary.deferred_segments) == (0, 0)
     assert not run.put_off
 
 
@@ -142,10 +142,10 @@ def test_a_large_partition_stops_between_segments(root: Path):
     """Not even one partition fits: the current segment is finished, the next one is deferred."""
     run, defects = check(root, Clock(), duration_s=10)
     assert defects == []
-    assert run.summary.segments_deferred == 3 * SEGMENTS - 3
+    assert run.summary.deferred_segments == 3 * SEGMENTS - 3
     total = sum(partition.size_bytes for partition in opened(root).partitions)
     small = sum(entry.size_bytes for entry in opened(root).files)
-    assert run.summary.bytes_checked - small + run.summary.bytes_deferred == total
+    assert run.summary.checked_bytes - small + run.summary.deferred_bytes == total
 
 
 @pytest.mark.parametrize("level", [Level.STANDARD, Level.DEEP])
@@ -283,4 +283,4 @@ def test_a_healthy_log_gives_no_finding_in_any_number_of_runs(corpus_dir: Path):
         assert isinstance(partition, PartitionDir)
         for segment in partition.segments:
             assert history.last_check(segment.log, Level.DEEP) > 0
-    assert run.summary.bytes_checked == run.summary.bytes_expected
+    assert run.summary.checked_bytes == run.summary.expected_bytes

@@ -86,7 +86,7 @@ def test_a_report_finds_what_verify_finds(tmp_path: Path) -> None:
     assert "batch-crc-mismatch" in {one.reference for one in found}
     assert report.verdict == "1 damage finding"
     assert report.next_starts == tuple(run.next_starts)
-    assert sum(one.records_lost for one in report.next_starts) == 1
+    assert sum(one.lost_records for one in report.next_starts) == 1
 
 
 def test_findings_are_counted_by_severity() -> None:

@@ -82,19 +82,19 @@ def test_retention_is_that_of_simulate_retention(any_state: State):
         forecast = Forecast(now, until, configs, disk_bytes=1 << 40)
         report = disk_usage(*any_state.log_dirs, forecast=forecast)
         judged = list(kafkalog.simulate_retention(*any_state.log_dirs, configs=configs, now_ms=now))
-        assert report.total.freed_now == sum(
-            one.bytes_freed + one.side_bytes_freed for one in judged
+        assert report.total.freed_now_bytes == sum(
+            one.freed_bytes + one.freed_side_bytes for one in judged
         )
-        assert report.total.freed_later == sum(
+        assert report.total.freed_later_bytes == sum(
             verdict.segment.size_bytes
             for one in judged
             for verdict in one.verdicts
             if not verdict.is_deleted
-            and verdict.deletable_at is not None
-            and now < verdict.deletable_at <= until
+            and verdict.deletable_timestamp is not None
+            and now < verdict.deletable_timestamp <= until
         )
-        by_topic = sum(share.usage.freed_now for share in report.shares)
-        assert by_topic == report.total.freed_now
+        by_topic = sum(share.usage.freed_now_bytes for share in report.shares)
+        assert by_topic == report.total.freed_now_bytes
         assert [disk.free_bytes for disk in report.disks] == [
             (1 << 40) - disk.used_bytes for disk in report.disks
         ]
@@ -111,7 +111,7 @@ def test_partitions_above_their_limit_say_why(tmp_path: Path):
     forecast = Forecast(BASE_TIME + HOUR_MS, BASE_TIME + 2 * HOUR_MS, {"retention.ms": "1000"})
     [over] = disk_usage(tmp_path, forecast=forecast).over
     sizes = sum(path.stat().st_size for path in (tmp_path / "orders-0").glob("*.log"))
-    assert over.bytes_over == sizes
+    assert over.over_bytes == sizes
     assert "high watermark" in over.why
 
 
@@ -128,9 +128,9 @@ def test_what_is_deleted_at_once_fills_no_disk(tmp_path: Path):
     for retention in ("0", "-1"):
         forecast = Forecast(now, now + 1, {"retention.ms": retention}, disk_bytes=1 << 20)
         report = disk_usage(tmp_path, forecast=forecast)
-        assert report.total.freed_now == (size if retention == "0" else 0)
+        assert report.total.freed_now_bytes == (size if retention == "0" else 0)
         [disk] = report.disks
-        full[retention] = disk.full_at
+        full[retention] = disk.full_timestamp
     assert disk.free_bytes is not None
     days = disk.free_bytes / size
     assert full == {"0": None, "-1": now + round(days * HOURS * HOUR_MS)}

@@ -166,7 +166,7 @@ class Piece:
 
     def rebuild(self, **fields: Any) -> None:
         self.batch = replace(self.batch, **fields)
-        self.data = rewritten(self.batch, self.records, self.batch.delete_horizon_ms)
+        self.data = rewritten(self.batch, self.records, self.batch.delete_horizon_timestamp)
 
 
 class Spoiled:
@@ -313,7 +313,7 @@ def test_a_marker_that_is_dropped_too_early(corpus_dir: Path, tmp_path: Path, nu
 def test_a_horizon_that_is_moved(corpus_dir: Path, tmp_path: Path) -> None:
     """A horizon is set only once."""
     log = spoiled(corpus_dir, tmp_path, "tombstone_horizon_config_change", 2)
-    piece = log.first(lambda piece: piece.batch.delete_horizon_ms is not None)
+    piece = log.first(lambda piece: piece.batch.delete_horizon_timestamp is not None)
     piece.rebuild(base_timestamp=piece.batch.base_timestamp + 1)
     assert log.findings() == [(Reason.HORIZON_CHANGED, piece.batch.base_offset, None)]
 
@@ -351,7 +351,7 @@ def test_a_leader_epoch_unlike_its_neighbours(corpus_dir: Path, tmp_path: Path) 
     """As for a wrong checksum, nothing is proved of a damaged log."""
     log = spoiled(corpus_dir, tmp_path, "producer_empty_batches")
     piece = log.first(has_values)
-    piece.rebuild(partition_leader_epoch=piece.batch.partition_leader_epoch + 1)
+    piece.rebuild(leader_epoch=piece.batch.leader_epoch + 1)
     with pytest.raises(CorruptDataError, match="leader epoch 1, unlike its neighbours"):
         log.findings()
 

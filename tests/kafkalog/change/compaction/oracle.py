@@ -121,7 +121,7 @@ def contents(log: Path) -> list[Any]:
             assert isinstance(batch, Batch)
             header = (
                 batch.base_offset, batch.last_offset, batch.magic, batch.attributes,
-                batch.partition_leader_epoch, batch.base_timestamp, batch.max_timestamp,
+                batch.leader_epoch, batch.base_timestamp, batch.max_timestamp,
                 batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count,
             )  # fmt: skip
             records = [

@@ -150,7 +150,7 @@ def test_times_that_go_back_need_few_entries(tmp_path: Path) -> None:
     candidate = find_candidate(open_partition(str(partition)), configs, request)
     with Run(str(tmp_path)) as run:
         done = compact_partition(candidate, request, run)
-    assert done.tally.records_kept == 4
+    assert done.tally.kept_records == 4
     assert (partition / f"{0:020}.timeindex").read_bytes() == struct.pack(
         ">qi", BASE_TIME - 2000, 2
     )
@@ -169,7 +169,7 @@ def test_batches_that_the_kernels_leave_are_compacted(tmp_path: Path) -> None:
     candidate = find_candidate(partition_dir, configs.of_topic("orders"), request)
     with Run(str(tmp_path)) as run:
         done = compact_partition(candidate, request, run)
-    assert (done.tally.records_kept, done.tally.dropped[Dropped.SUPERSEDED]) == (2, 2)
+    assert (done.tally.kept_records, done.tally.dropped[Dropped.SUPERSEDED]) == (2, 2)
     found = contents(partition / f"{0:020}.log")
     assert [[one[0] for one in records] for _, records in found] == [[1], [3]]
     assert len(found[0][1][0][3]) == BATCH_SIZE_MAX
@@ -256,7 +256,7 @@ def test_batches_whose_records_are_all_superseded_stay_compressed(
     with Run(str(tmp_path)) as run:
         done = compact_partition(candidate, request, run)
     assert wanted[:2] == [[False, False, False], [True, True]]
-    assert (done.tally.records_kept, done.tally.dropped[Dropped.SUPERSEDED]) == (2, 8)
+    assert (done.tally.kept_records, done.tally.dropped[Dropped.SUPERSEDED]) == (2, 8)
     found = contents(partition / f"{0:020}.log")
     assert [[one[0] for one in records] for _, records in found] == [[7], [9]]
 

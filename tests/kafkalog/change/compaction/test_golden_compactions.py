@@ -66,8 +66,8 @@ def test_a_compaction_gives_what_kafka_gave(
         )
         assert segment_files(log_dir / PARTITION) == before, "a plan changes nothing"
         done = cleaning.compact(log_dir, **more)
-        assert (plan.tally, plan.groups, plan.next_dirty_offset, plan.bytes_after) == (
-            done.tally, done.groups, done.next_dirty_offset, done.bytes_after,
+        assert (plan.tally, plan.groups, plan.next_dirty_offset, plan.after_bytes) == (
+            done.tally, done.groups, done.next_dirty_offset, done.after_bytes,
         )  # fmt: skip
         if "skipped" in cleaning.result:
             assert done.candidate.skip is not None
@@ -81,7 +81,7 @@ def check_numbers(cleaning: Cleaning, done: Compaction) -> None:
     wanted = cleaning.result
     assert done.next_dirty_offset == wanted["endOffset"]
     assert done.keys == wanted["mapEntries"]
-    assert done.tally.records_kept == wanted["stats"]["messagesWritten"]
+    assert done.tally.kept_records == wanted["stats"]["messagesWritten"]
 
 
 def check_files(cleaning: Cleaning, log_dir: Path) -> None:

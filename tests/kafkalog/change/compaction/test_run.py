@@ -44,8 +44,8 @@ def test_a_plan_is_what_is_done(log_dir: Path, tmp_path: Path) -> None:
     backup = str(tmp_path / "backup")
     done = kafkalog.compact(log_dir, in_place=True, backup=backup, **OPTIONS)
     assert [one.tally for one in done] == [one.tally for one in planned]
-    sizes = [one.compaction.bytes_after for one in done if one.compaction is not None]
-    assert sizes == [one.compaction.bytes_after for one in planned if one.compaction is not None]
+    sizes = [one.compaction.after_bytes for one in done if one.compaction is not None]
+    assert sizes == [one.compaction.after_bytes for one in planned if one.compaction is not None]
     assert everything(log_dir) != before
     records = kafkalog.Log(log_dir / "orders-0").scan(["key"], to_offset=750).to_table()
     keys = records["key"].to_pylist()

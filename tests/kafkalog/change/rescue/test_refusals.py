@@ -96,7 +96,7 @@ def test_a_plan_writes_nothing(source: Path, tmp_path: Path):
     assert left(source) == []
     done: list[Any] = []
     written = run(source, tmp_path / "out", tell=done.append)
-    assert (summary.size_lost, summary.records) == (written.size_lost, written.records) == (
+    assert (summary.lost_bytes, summary.records) == (written.lost_bytes, written.records) == (
         len(batch(0, [record(value=b"x" * 100)])),
         5,
     )  # fmt: skip

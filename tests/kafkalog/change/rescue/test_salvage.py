@@ -74,9 +74,9 @@ def check_manifest(source: Path, destination: Path) -> None:
     for i, log in enumerate(logs):
         data = Path(log["path"]).read_bytes()
         new = (destination / log["to"]).read_bytes() if log["to"] else b""
-        assert (log["size"], log["size_copied"]) == (len(data), len(new))
-        assert log["size_copied"] + log["size_lost"] == log["size"]
-        assert (log["crc32c"], log["crc32c_copied"]) == (wheel.crc32c(data), wheel.crc32c(new))
+        assert (log["size_bytes"], log["copied_bytes"]) == (len(data), len(new))
+        assert log["copied_bytes"] + log["lost_bytes"] == log["size_bytes"]
+        assert (log["crc32c"], log["copy_crc32c"]) == (wheel.crc32c(data), wheel.crc32c(new))
         batches = batches_of(new, log["base_offset"])
         assert log["batches"] == len(batches)
         pieces = [row for row in manifest if row.get("path") == log["path"] and "position" in row]
@@ -84,22 +84,22 @@ def check_manifest(source: Path, destination: Path) -> None:
         offsets_left = log["base_offset"]
         for number, piece in enumerate(pieces):
             assert piece["position"] == end
-            end += piece["size"]
+            end += piece["size_bytes"]
             bytes_there = data[piece["position"] : end]
             if piece["type"] == "copied_range":
                 assert piece["to_position"] == written
-                copied = new[written : written + piece["size"]]
+                copied = new[written : written + piece["size_bytes"]]
                 is_corrected = piece["corrected"] is not None
                 assert copied[UP_TO_CRC:] == bytes_there[UP_TO_CRC:]
                 assert (copied != bytes_there) == is_corrected
                 inside = [
                     batch
                     for (position, _), batch in zip(frames_while_sane(new), batches, strict=True)
-                    if written <= position < written + piece["size"]
+                    if written <= position < written + piece["size_bytes"]
                 ]
                 assert piece["batches"] == len(inside)
                 assert piece["last_offset"] == inside[-1].last_offset
-                written += piece["size"]
+                written += piece["size_bytes"]
                 offsets_left = inside[-1].last_offset + 1
                 continue
             kept = (
@@ -120,7 +120,7 @@ def check_manifest(source: Path, destination: Path) -> None:
                 )
         assert (end, written) == (len(data), len(new))
     summary = rows(manifest, "salvage_summary")[0]
-    for name in ("size", "size_copied", "size_lost", "batches", "records"):
+    for name in ("size_bytes", "copied_bytes", "lost_bytes", "batches", "records"):
         assert summary[name] == sum(log[name] for log in logs)
     assert summary["partitions"] == len(rows(manifest, "salvaged_partition"))
     assert summary["segments"] == len(logs)
@@ -192,7 +192,7 @@ def test_a_log_on_its_way_out_is_salvaged_whole(way: str, corpus_dir: Path, tmp_
         assert partition.name == doomed.name.replace("-delete", "-stray")
         assert {path.name: path.read_bytes() for path in partition.glob("*.log")} == logs
         assert summary.records > 0
-        assert (summary.has_losses, summary.records_skipped) == (False, 0)
+        assert (summary.has_losses, summary.skipped_records) == (False, 0)
         check_result(partition)
 
 
@@ -273,7 +273,7 @@ def test_a_base_offset_that_the_batches_around_prove_is_corrected(tmp_path: Path
         for place in {places[0], places[len(places) // 2], places[-1]}:
             (source / name).write_bytes(flip(data, 8 * place + bit))
             summary = salvaged(source, target)
-            assert (summary.batches_corrected, summary.lost_ranges, summary.findings) == (1, 0, 0)
+            assert (summary.corrected_batches, summary.lost_ranges, summary.findings) == (1, 0, 0)
             [corrected] = [
                 row for row in rows(manifest_of(target), "copied_range") if row["corrected"]
             ]
@@ -306,7 +306,7 @@ def test_several_copies_make_one_log(tmp_path: Path, kafkalog: Any) -> None:
         lines = b"".join(log.read_bytes() for log in sorted(written))
         assert lines == b"".join((sound / name).read_bytes() for name in names)
         [summary] = rows(manifest_of(target), "salvage_summary")
-        assert summary["size_copied"] + summary["size_from_copies"] == len(lines)
+        assert summary["copied_bytes"] + summary["from_copies_bytes"] == len(lines)
         shutil.rmtree(target)
     refused = kafkalog("salvage", places[0], places[2], "--to", tmp_path / "made")
     assert refused.status == 2, refused
@@ -340,7 +340,11 @@ def test_what_rsync_has_copied_of_a_segment_is_salvaged(tmp_path: Path, kafkalog
         done = kafkalog("salvage", source, "--to", tmp_path / "made", *more, "--format", "ndjson")
         assert done.status == 1, done
         [lost] = rows([json.loads(line) for line in done.stdout.splitlines()], "lost_range")
-        assert (lost["path"], lost["position"], lost["size"]) == (str(part), position, size // 2)
+        assert (lost["path"], lost["position"], lost["size_bytes"]) == (
+            str(part),
+            position,
+            size // 2,
+        )
         assert (lost["first_offset"], lost["last_offset"]) == (following, int(last.stem) - 1)
     new = tmp_path / "made" / "log" / "orders-0" / log.name
     assert new.read_bytes() == data[:position]

@@ -307,7 +307,7 @@ def test_a_torn_end_is_cut_off(tmp_path: Path) -> None:
     make(tmp_path / "a", "t-0", [*sound, batch(4, [record(value=b"x" * 99)])[:80]])
     run(tmp_path / "a", to=tmp_path / "out")
     [row] = rows(tmp_path / "out", "resurrected_partition")
-    assert (row["log_end_offset"], row["bytes_cut"]) == (4, 80)
+    assert (row["log_end_offset"], row["cut_bytes"]) == (4, 80)
     [log] = (tmp_path / "out" / "log" / "t-0").glob("*.log")
     assert log.read_bytes() == b"".join(sound)
 

@@ -50,7 +50,7 @@ def test_retention_is_kafkas(name: str, corpus_dir: Path) -> None:
     for segment, wanted in zip(found.log.segments, before["segments"], strict=True):
         assert segment.base_offset == wanted["base"]
         assert segment.size_bytes == wanted["size"]
-        assert segment.largest_timestamp == wanted["largestTimestamp"]
+        assert segment.max_timestamp == wanted["largestTimestamp"]
     assert found.log.high_watermark == before["highWatermark"]
     assert found.log.log_start_offset == before["logStartOffset"]
     assert found.log.log_end_offset == before["logEndOffset"]
@@ -79,10 +79,10 @@ def test_verdicts_say_what_the_run_does(name: str, corpus_dir: Path) -> None:
     for verdict in found.verdicts:
         assert verdict.detail
         if verdict.is_deleted:
-            assert verdict.deletable_at is not None
-            assert verdict.deletable_at <= facts["now"]
-        elif verdict.deletable_at is not None:
-            assert verdict.deletable_at > facts["now"]
+            assert verdict.deletable_timestamp is not None
+            assert verdict.deletable_timestamp <= facts["now"]
+        elif verdict.deletable_timestamp is not None:
+            assert verdict.deletable_timestamp > facts["now"]
 
 
 def test_the_record_that_keeps_a_log_alive_is_named(corpus_dir: Path) -> None:
@@ -95,4 +95,6 @@ def test_the_record_that_keeps_a_log_alive_is_named(corpus_dir: Path) -> None:
     assert blocking.latest_record.timestamp == wanted["largestTimestamp"]
     assert wanted["base"] <= blocking.latest_record.offset < wanted["nextOffset"]
     assert {verdict.blocking_segment for verdict in behind} == {wanted["base"]}
-    assert {verdict.deletable_at for verdict in behind} == {wanted["largestTimestamp"] + 1001}
+    assert {verdict.deletable_timestamp for verdict in behind} == {
+        wanted["largestTimestamp"] + 1001
+    }

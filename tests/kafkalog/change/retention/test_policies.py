@@ -102,7 +102,7 @@ def plain(log: LogFacts) -> Plain:
     return Plain(
         [one.base_offset for one in log.segments],
         [one.size_bytes for one in log.segments],
-        [one.largest_timestamp for one in log.segments],
+        [one.max_timestamp for one in log.segments],
         log.log_start_offset,
         log.high_watermark,
         log.log_end_offset,
@@ -124,12 +124,14 @@ def test_a_run_is_the_plain_simulation(log: LogFacts, policy: Policy) -> None:
 @settings(max_examples=examples(600))
 @given(logs(), policies)
 def test_verdicts_come_true(log: LogFacts, policy: Policy) -> None:
-    """A segment goes at `deletable_at`, not earlier; without one, time never deletes it."""
+    """A segment goes at `deletable_timestamp`, not earlier; without one, time never deletes it."""
     verdicts = judge_segments(log, policy, run_policies(log, policy, NOW), NOW)
     assert [one.segment for one in verdicts] == list(log.segments)
     alive = plain(log)
     alive.run(policy, NOW)
-    times = {one.segment.base_offset: one.deletable_at for one in verdicts if not one.is_deleted}
+    times = {
+        one.segment.base_offset: one.deletable_timestamp for one in verdicts if not one.is_deleted
+    }
     for now in range(NOW, NOW + 70):
         alive.run(policy, now)
         left = set(alive.bases)
@@ -143,9 +145,9 @@ def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
     """After that many bytes the size policy deletes the segment; one byte earlier it does not."""
     outcome = run_policies(log, policy, NOW)
     for verdict in judge_segments(log, policy, outcome, NOW):
-        if verdict.is_deleted or verdict.bytes_to_append is None:
+        if verdict.is_deleted or verdict.remaining_bytes is None:
             continue
-        for bytes_more in {max(verdict.bytes_to_append - 1, 0), verdict.bytes_to_append}:
+        for bytes_more in {max(verdict.remaining_bytes - 1, 0), verdict.remaining_bytes}:
             active = outcome.log.segments[-1]
             grown = replace(active, size_bytes=active.size_bytes + bytes_more)
             later = replace(
@@ -157,7 +159,7 @@ def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
             bases = [one.segment.base_offset for one in gone]
             goes = verdict.segment.base_offset in bases
             below_start = verdict.upper_bound <= log.log_start_offset
-            assert goes == (bytes_more >= verdict.bytes_to_append or below_start)
+            assert goes == (bytes_more >= verdict.remaining_bytes or below_start)
 
 
 @settings(max_examples=examples(300))
@@ -174,7 +176,7 @@ def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Pol
             left = replace(left, high_watermark=left.log_end_offset)
         elif verdict.blocked_by == Blocker.SEGMENT:
             assert verdict.blocking_segment is not None
-            assert verdict.deletable_at is not None
+            assert verdict.deletable_timestamp is not None
             assert verdict.blocking_segment < base
         alone = tuple(one for one in left.segments if one.base_offset >= base)
         gone = run_policies(replace(left, segments=alone), policy, NOW).deleted
@@ -192,10 +194,12 @@ def test_the_forecast_adds_up(log: LogFacts, policy: Policy, days: int) -> None:
     due = [
         one
         for one in verdicts
-        if not one.is_deleted and one.deletable_at is not None and one.deletable_at <= until
+        if not one.is_deleted
+        and one.deletable_timestamp is not None
+        and one.deletable_timestamp <= until
     ]
     assert sum(day.segments for day in found) == len(due)
-    assert sum(day.bytes_freed for day in found) == sum(one.segment.size_bytes for one in due)
+    assert sum(day.freed_bytes for day in found) == sum(one.segment.size_bytes for one in due)
     for day in found:
         assert day.to_ms - day.from_ms == DAY
         assert (day.from_ms - NOW) % DAY == 0
@@ -220,4 +224,4 @@ def test_tiered_segments_wait_for_their_upload() -> None:
     assert [one.segment.base_offset for one in outcome.deleted] == [0]
     kept = judge_segments(log, policy, outcome, NOW)[1:]
     assert [one.blocked_by for one in kept] == [Blocker.REMOTE_STORAGE] * 2
-    assert [one.deletable_at for one in kept] == [None] * 2
+    assert [one.deletable_timestamp for one in kept] == [None] * 2

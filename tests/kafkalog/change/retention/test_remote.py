@@ -38,7 +38,7 @@ def test_each_segment_goes_when_a_walk_reaches_it() -> None:
         log = LogFacts((SegmentFacts(end, 10, 99),), 0, end + 1, end + 1)
         now = RETENTION_MS + rng.randrange(10)
         found = judge_remote(tier, ((0, 0),), log, Policy(retention_ms=RETENTION_MS), now)
-        assert found.segments_deleted == walked(stamps, now)
+        assert found.deleted_segments == walked(stamps, now)
         for number, verdict in enumerate(found.verdicts):
             assert verdict.is_deleted == (number < walked(stamps, now))
             if verdict.is_deleted:
@@ -46,7 +46,7 @@ def test_each_segment_goes_when_a_walk_reaches_it() -> None:
             at = next(ms for ms in range(now, 1000) if walked(stamps, ms) > number)
             stop = walked(stamps, at - 1)
             is_held = stamps[stop] > stamps[number]
-            assert verdict.deletable_at == at
+            assert verdict.deletable_timestamp == at
             assert verdict.blocking_segment == (starts[stop] if is_held else None)
             is_old = stamps[number] < now - RETENTION_MS
             assert verdict.blocked_by == (Blocker.SEGMENT if is_old else None)

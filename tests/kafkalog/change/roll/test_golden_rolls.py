@@ -43,7 +43,7 @@ def test_rolls_are_kafkas(name: str, corpus_dir: Path) -> None:
         one["timeIndexEntries"] for one in wanted
     ]
     for one, fact in zip(segments, wanted, strict=True):
-        assert one.largest_timestamp == fact["maxTimestampSoFar"]
+        assert one.max_timestamp == fact["maxTimestampSoFar"]
         first = fact["firstBatchTimestamp"]
         assert one.first_timestamp == (-1 if first is None else first)
 

@@ -21,7 +21,7 @@ BASE = 5
 def batch(offset: int, size: int, timestamp: int, count: int = 1, magic: int = 2) -> Batch:
     return Batch(
         path="", position=0, size_bytes=size, base_offset=offset, last_offset=offset + count - 1,
-        magic=magic, attributes=0, crc=0, partition_leader_epoch=0, base_timestamp=timestamp,
+        magic=magic, attributes=0, crc=0, leader_epoch=0, base_timestamp=timestamp,
         max_timestamp=timestamp, producer_id=-1, producer_epoch=-1, base_sequence=-1, count=count,
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ def test_index_files_are_whole_entries() -> None:
     for number in range(6):
         replay.append((batch(BASE + number, 25, number),))
     ended, active = replay.segments()
-    assert (ended.index_size_bytes(given), ended.timeindex_size_bytes(given)) == (3 * 8, 3 * 12)
-    assert (active.index_size_bytes(given), active.timeindex_size_bytes(given)) == (72, 72)
+    assert (ended.index_bytes(given), ended.timeindex_bytes(given)) == (3 * 8, 3 * 12)
+    assert (active.index_bytes(given), active.timeindex_bytes(given)) == (72, 72)
     assert (ended.file_size_bytes(given), active.file_size_bytes(given)) == (100, 100)
     assert active.size_bytes == 50

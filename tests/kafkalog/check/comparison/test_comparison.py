@@ -201,8 +201,8 @@ def judge(tmp_path: Path, seed: int) -> None:
     one, other = (
         {o: row for o, row in rows_of(log).items() if o >= up_to} for log in (left, right)
     )
-    assert found.only_left == len(one.keys() - other.keys())
-    assert found.only_right == len(other.keys() - one.keys())
+    assert found.left_only_records == len(one.keys() - other.keys())
+    assert found.right_only_records == len(other.keys() - one.keys())
     assert found.differing == sum(one[o] != other[o] for o in one.keys() & other.keys())
     ends = left[-1].last + 1, right[-1].last + 1
     assert found.verdict == expected(mine[same:], theirs[same:], left, right, found, ends)
@@ -215,7 +215,7 @@ def judge(tmp_path: Path, seed: int) -> None:
     common = epoch_ends(left).keys() & epoch_ends(right).keys()
     assert found.truncation is not None
     assert found.truncation.leader == ("left" if is_left else "right")
-    assert found.truncation.last_common_epoch == max(common, default=None)
+    assert found.truncation.last_common_leader_epoch == max(common, default=None)
     assert found.truncation.offset == (cut if cut < follower[-1].last + 1 else None)
 
 
@@ -251,7 +251,7 @@ def test_the_first_difference_is_named_field_by_field(tmp_path: Path) -> None:
     fields = {(item.level, item.name): (item.left, item.right) for item in found.first.fields}
     assert fields.pop(("batch", "crc"))
     assert fields == {
-        ("batch", "partition_leader_epoch"): (3, 4),
+        ("batch", "leader_epoch"): (3, 4),
         ("batch", "size_bytes"): (len(two.data), len(other.data)),
         ("record", "value"): (None, b"null"),
     }
@@ -363,8 +363,8 @@ def test_damage_in_one_copy_is_reported_and_the_rest_compared(tmp_path: Path) ->
         if name in ("torn", "zeros"):
             assert found.verdict == Verdict.IDENTICAL
         elif name == "hole":
-            assert (found.verdict, found.only_left) == (Verdict.DIFFERENT, 0)
+            assert (found.verdict, found.left_only_records) == (Verdict.DIFFERENT, 0)
             assert heard.defects
         else:
-            assert (found.verdict, found.only_left) == (Verdict.BEHIND, 6 - up_to)
+            assert (found.verdict, found.left_only_records) == (Verdict.BEHIND, 6 - up_to)
         assert found.identical_up_to == (up_to or None)

@@ -33,7 +33,7 @@ def row_of(record: Record) -> Row:
         "sequence": record.sequence,
         "producer_id": batch.producer_id,
         "producer_epoch": batch.producer_epoch,
-        "partition_leader_epoch": batch.partition_leader_epoch,
+        "leader_epoch": batch.leader_epoch,
         "is_transactional": batch.is_transactional,
         "is_control": batch.is_control,
         "compression": names[batch.compression],

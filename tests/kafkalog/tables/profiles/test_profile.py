@@ -58,9 +58,9 @@ def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, release: str,
         keys = Counter(identity(row["key"]) for row in rows if row["key"] is not None)
         times = [row["timestamp"] for row in rows if row["timestamp"] >= 0]
         assert found.records == len(rows)
-        assert found.key_bytes == sum(size_of(row["key"]) for row in rows)
-        assert found.value_bytes == sum(size_of(row["value"]) for row in rows)
-        assert found.header_bytes == sum(
+        assert found.key_size_bytes == sum(size_of(row["key"]) for row in rows)
+        assert found.value_size_bytes == sum(size_of(row["value"]) for row in rows)
+        assert found.header_size_bytes == sum(
             len(key.encode()) + size_of(value) for row in rows for key, value in row["headers"]
         )
         assert found.null_keys == sum(row["key"] is None for row in rows)
@@ -99,7 +99,7 @@ def test_batches_are_those_of_kafkas_tool(corpus_dir: Path) -> None:
         assert {codec.codec: codec.batches for codec in found.codecs} == codecs
         assert sum(codec.size_bytes for codec in found.codecs) == sum(sizes)
         assert sum(codec.data_bytes for codec in found.codecs) == found.data_bytes
-        assert (found.batch_size_max, found.batch_records_max) == (max(sizes), max(counts))
+        assert (found.max_batch_bytes, found.max_batch_records) == (max(sizes), max(counts))
         assert found.producers == len(producers)
         assert found.idempotent_batches == sum(" baseSequence: -1 " not in one for one in lines)
 
