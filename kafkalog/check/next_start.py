@@ -132,8 +132,9 @@ def unexplained(
 
     Losing records of a directory that awaits deletion is not a defect.
     """
+    is_grave = bool(start.records_lost or start.records_hidden)
     if start.verdict == Verdict.REFUSE:
         yield make_defect("start-refused", start.path, start.detail)
-    elif start.records_lost and directory_state != DirectoryState.DELETE:
+    elif is_grave and directory_state != DirectoryState.DELETE:
         detail = f"The next start would {start.detail}."
         yield make_defect("start-loses-records", start.path, detail, offset=start.truncate_to)

@@ -14,7 +14,12 @@ from kafkalog.node.recovery.model import refusal_line, start_line
 from kafkalog_cli.maintenance import CONFIGS
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.findings import MEANING_OF_MODE, MEANING_OF_VERDICT
+from kafkalog_cli.output.findings import (
+    MEANING_OF_HIDDEN,
+    MEANING_OF_LOST,
+    MEANING_OF_MODE,
+    MEANING_OF_VERDICT,
+)
 from kafkalog_cli.output.objects import (
     MEANING_OF_CONFIGS,
     Column,
@@ -84,8 +89,13 @@ class RecoverySummary:
 
     @property
     def records_lost(self) -> int:
-        """Number of records that are lost, by the headers of their batches."""
+        """Number of records that are cut off, by the headers of their batches."""
         return sum(plan.predicted.records_lost for plan in self.plans)
+
+    @property
+    def records_hidden(self) -> int:
+        """Number of records behind a log end that is too early."""
+        return sum(plan.predicted.records_hidden for plan in self.plans)
 
     @property
     def strays(self) -> int:
@@ -122,7 +132,8 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     Field("committed_lost", k.ARRAY | None,
           "first and last that may be lost below the high watermark",
           "plan.committed_lost"),
-    Field("records_lost", k.INT, "by batch headers", "plan.predicted.records_lost"),
+    Field("records_lost", k.INT, MEANING_OF_LOST, "plan.predicted.records_lost"),
+    Field("records_hidden", k.INT, MEANING_OF_HIDDEN, "plan.predicted.records_hidden"),
     Field("bytes_lost", k.INT, "of logs", "plan.predicted.bytes_lost"),
     Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
@@ -163,7 +174,8 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     Field("files_removed", k.INT, "", lambda one: len(one.removed)),
     Field("records_removed", k.INT, "by batch headers",
           lambda one: sum(file.records_gone for file in one.removed)),
-    Field("records_lost", k.INT, ""),
+    Field("records_lost", k.INT, MEANING_OF_LOST),
+    Field("records_hidden", k.INT, MEANING_OF_HIDDEN),
     Field("bytes_lost", k.INT, "of logs",
           lambda one: sum(plan.predicted.bytes_lost for plan in one.plans)),
     Field("bytes_to_scan", k.INT, ""),
@@ -254,7 +266,10 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f"; a start fails on {summary.unloadable}"
     if summary.records_lost:
         total += f"; {counted(summary.records_lost, 'record')} lost"
-    elif not (summary.unloadable or summary.strays or summary.refused or summary.absent):
+    if summary.records_hidden:
+        total += f"; {counted(summary.records_hidden, 'record')} hidden: new ones get their offsets"
+    gone = summary.records_lost + summary.records_hidden
+    if not (gone or summary.unloadable or summary.strays or summary.refused or summary.absent):
         total += "; no record is lost"
     if summary.strays:
         total += f"; a start turns {summary.strays} into strays"

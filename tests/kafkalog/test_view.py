@@ -320,6 +320,8 @@ def test_batches_behind_the_log_end_are_counted(corpus_dir: Path, tmp_path: Path
     assert difference is not None
     assert (difference.records_hidden, difference.bytes_hidden) == (15, 870)
     assert difference.cut_at is None
-    wanted = "end the log at offset 51 and not serve 15 records (870 bytes) after that"
+    wanted = (
+        "end the log at offset 51 and hide 15 records (870 bytes), whose offsets new records get"
+    )
     assert wanted in difference.detail
-    assert "end 2 logs too early and not serve 30 records" in (summary([difference] * 2) or "")
+    assert "end 2 logs too early and hide 30 records" in (summary([difference] * 2) or "")

@@ -39,6 +39,7 @@ class NextStart:
         verdict: the outcome of the start.
         truncate_to: the log end offset after the start if the log is cut, else None.
         records_lost: records that are cut off, according to the headers of their batches.
+        records_hidden: records behind a log end that is too early, by these headers.
         bytes_lost: bytes of logs that are cut off.
         rebuilt_segments: base offsets of the segments with an index that changes.
         error: simple name of Kafka's exception, None if the start succeeds.
@@ -55,6 +56,7 @@ class NextStart:
     verdict: Verdict
     truncate_to: int | None
     records_lost: int
+    records_hidden: int
     bytes_lost: int
     rebuilt_segments: tuple[int, ...]
     error: str | None
@@ -81,6 +83,7 @@ class NextStart:
             verdict=predicted.verdict,
             truncate_to=predicted.loaded.log_end_offset if is_cut and predicted.loaded else None,
             records_lost=predicted.records_lost,
+            records_hidden=predicted.records_hidden,
             bytes_lost=predicted.bytes_lost,
             rebuilt_segments=tuple(sorted(set(predicted.rebuilt))),
             error=refusal.error if refusal else None,
@@ -154,6 +157,7 @@ class NextStart:
             verdict=verdict,
             truncate_to=None,
             records_lost=0,
+            records_hidden=0,
             bytes_lost=0,
             rebuilt_segments=(),
             error=None,
