@@ -22,7 +22,8 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import scan_batches
 from kafkalog.log.living import CHANGES
-from kafkalog.node.configs import ConfigSources, home_of
+from kafkalog.node.configs import ConfigSources
+from kafkalog.node.identity import home_of
 from kafkalog.node.outcome import Difference, View, as_it_is, unknown_outcome
 from kafkalog.node.recovery import StartInProgress
 from kafkalog.node.recovery.directory import Content, Directory
