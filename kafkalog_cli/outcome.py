@@ -179,7 +179,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
                 return NO if severity in failing else 0
             return 0 if severity == "note" else INCOMPLETE
         case Difference():
-            return INCOMPLETE if event.bytes_hidden else 0
+            return INCOMPLETE if event.hidden_bytes else 0
         case Groups():
             return 0 if event.is_whole else INCOMPLETE
         case Loss():

@@ -132,8 +132,9 @@ def unexplained(
 
     Losing records of a directory that awaits deletion is not a defect.
     """
+    is_grave = bool(start.lost_records or start.hidden_records)
     if start.verdict == Verdict.REFUSE:
         yield make_defect("start-refused", start.path, start.detail)
-    elif start.lost_records and directory_state != DirectoryState.DELETE:
+    elif is_grave and directory_state != DirectoryState.DELETE:
         detail = f"The next start would {start.detail}."
         yield make_defect("start-loses-records", start.path, detail, offset=start.truncate_to)

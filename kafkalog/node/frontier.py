@@ -22,7 +22,8 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.framing import scan_batches
 from kafkalog.log.living import CHANGES
-from kafkalog.node.configs import ConfigSources, home_of
+from kafkalog.node.configs import ConfigSources
+from kafkalog.node.identity import home_of
 from kafkalog.node.outcome import Difference, View, as_it_is, unknown_outcome
 from kafkalog.node.recovery import StartInProgress
 from kafkalog.node.recovery.directory import Content, Directory
@@ -337,8 +338,8 @@ def _difference(
         replaced=len(removed),
         cut_at=None if behind else min((offset for offset, _, _ in lost), default=None),
         ends_at=behind.offset if behind else None,
-        records_hidden=sum(records for _, records, _ in lost),
-        bytes_hidden=sum(size for _, _, size in lost),
+        hidden_records=sum(records for _, records, _ in lost),
+        hidden_bytes=sum(size for _, _, size in lost),
     )
 
 

@@ -74,15 +74,40 @@ def release_of_node(image: ClusterImage | None, node_id: int | None) -> Release:
 
 
 def release_around(partition: PartitionDir) -> Release:
-    """Return the release of a partition's node, by the metadata log in the same log directory."""
+    """Return the release of a partition's node, by the metadata log in one of its directories."""
     metadata, log_dir = partition, os.path.dirname(file_system.absolute(partition.path))
     if partition.topic != CLUSTER_METADATA:
+        home = home_of(log_dir, partition.log_dirs)
         try:
-            metadata = open_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0"))
+            metadata = open_partition(os.path.join(home, f"{CLUSTER_METADATA}-0"))
         except DataError:  # none is there, or `verify` reports it
             return newest()
     node = properties_of(log_dir)
     return release_of_node(image_of(metadata), None if node is None else node.node_id)
+
+
+def home_of(log_dir: str, log_dirs: Iterable[str]) -> str:
+    """Return which of some log directories has the metadata log of a directory's node.
+
+    It is the directory itself if it has one, or if none of the others has it.
+    """
+    others = [one for one in map(file_system.absolute, log_dirs) if one != log_dir]
+    if not others or _has_metadata(log_dir) or (node := _node_of(log_dir)) is None:
+        return log_dir
+    homes = (one for one in others if _has_metadata(one) and _node_of(one) == node)
+    return next(homes, log_dir)
+
+
+def _has_metadata(log_dir: str) -> bool:
+    return file_system.exists(os.path.join(log_dir, f"{CLUSTER_METADATA}-0"))
+
+
+def _node_of(log_dir: str) -> tuple[str, int] | None:
+    """Return the cluster and the node that a log directory names; None if it does not."""
+    found = properties_of(log_dir)
+    if found is None or found.cluster_id is None or found.node_id is None:
+        return None
+    return found.cluster_id, found.node_id
 
 
 def is_formatted_only(partition: PartitionDir) -> bool:

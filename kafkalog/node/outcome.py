@@ -27,9 +27,9 @@ class Difference:
         cut_at: the offset at which the log is cut; None if it is not.
         ends_at: the log end offset after a clean shutdown, if batches follow it, which stay on disk
             and are not served; otherwise None.
-        records_hidden: number of records cut off, or behind the log end, according to the headers
+        hidden_records: number of records cut off, or behind the log end, according to the headers
             of their batches.
-        bytes_hidden: bytes of logs that are cut off, or of batches behind the log end.
+        hidden_bytes: bytes of logs that are cut off, or of batches behind the log end.
         refusal: why the outcome of a start is unknown and the files are shown as they are, or as a
             swap leaves them; None if it is known.
         logs_in_doubt: names of the logs of which a reader may have shown what does not stay; see
@@ -42,8 +42,8 @@ class Difference:
     replaced: int = 0
     cut_at: int | None = None
     ends_at: int | None = None
-    records_hidden: int = 0
-    bytes_hidden: int = 0
+    hidden_records: int = 0
+    hidden_bytes: int = 0
     refusal: str | None = None
     logs_in_doubt: tuple[str, ...] = ()
     unscanned_bytes: int = 0
@@ -108,6 +108,12 @@ def summary(differences: Sequence[Difference]) -> str | None:
     return f"{differences[0].path} and {counted(len(differences) - 1, 'other partition')}: {line}"
 
 
+def early_end(place: str, records: int, size_bytes: int) -> str:
+    """Describe where logs end too early, and what becomes of the records after that."""
+    hidden = f"{counted(records, 'record')} ({counted(size_bytes, 'byte')})"
+    return f"end {place} and hide {hidden}, whose offsets new records get"
+
+
 def _actions(differences: Sequence[Difference]) -> str:
     actions = []
     swapped = sum(one.swapped for one in differences)
@@ -115,31 +121,33 @@ def _actions(differences: Sequence[Difference]) -> str:
         replaced = sum(one.replaced for one in differences)
         place = f" in place of {replaced}" if replaced else ""
         actions.append(f"make {counted(swapped, '.swap segment')} live{place}")
-    hidden = [one for one in differences if one.bytes_hidden]
+    hidden = [one for one in differences if one.hidden_bytes]
     cut = [one for one in hidden if one.ends_at is None]
     if cut:
         one_log = f"truncate the log at offset {cut[0].cut_at}"
         logs = one_log if len(differences) == 1 else f"cut {counted(len(cut), 'log')}"
-        actions.append(f"{logs} and drop {_hidden(cut)}")
+        records, size = _hidden(cut)
+        dropped = f"{counted(records, 'record')} ({counted(size, 'byte')})"
+        actions.append(f"{logs} and drop {dropped}")
     short = [one for one in hidden if one.ends_at is not None]
     if short:
-        one_log = f"end the log at offset {short[0].ends_at}"
-        logs = one_log if len(differences) == 1 else f"end {counted(len(short), 'log')} too early"
-        actions.append(f"{logs} and not serve {_hidden(short)} after that")
+        one_log = f"the log at offset {short[0].ends_at}"
+        logs = one_log if len(differences) == 1 else f"{counted(len(short), 'log')} too early"
+        actions.append(early_end(logs, *_hidden(short)))
     unscanned = counted(sum(one.unscanned_bytes for one in differences), "byte")
     is_whole = not any(one.unscanned_bytes for one in differences)
     rest = f"not closed cleanly; {unscanned} that a start scans, and may cut, were not read"
     if not actions:
         return "the next start would not load them" if is_whole else rest
-    hint = "--view as-is shows the files under final names"
+    hint = "dump-segment --view as-is shows the files under final names"
     also = "" if is_whole else f"; {rest}"
     return f"the next start would {', and '.join(actions)}; {hint}{also}"
 
 
-def _hidden(differences: Sequence[Difference]) -> str:
-    records = sum(one.records_hidden for one in differences)
-    size = sum(one.bytes_hidden for one in differences)
-    return f"{counted(records, 'record')} ({counted(size, 'byte')})"
+def _hidden(differences: Sequence[Difference]) -> tuple[int, int]:
+    """Return the records and bytes that a start cuts off or hides."""
+    records = sum(one.hidden_records for one in differences)
+    return records, sum(one.hidden_bytes for one in differences)
 
 
 def unknown_outcome(partition: PartitionDir, error: DataError) -> View:

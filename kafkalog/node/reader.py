@@ -78,7 +78,7 @@ def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
             "view-differs",
             difference.path,
             difference.detail,
-            size_bytes=difference.bytes_hidden,
+            size_bytes=difference.hidden_bytes,
         )
 
 

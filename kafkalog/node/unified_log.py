@@ -296,7 +296,8 @@ class UnifiedLog:
     def _replay(self, start: int, end: int, *, idempotent: bool = False) -> TransactionReplay:
         """Apply the batches up to an offset to the producers of the newest sound snapshot.
 
-        Without one, all batches from `start` on.
+        Without a sound one, all batches from `start` on; without any after a clean shutdown, none:
+        a broker forgets all producers then, see `rebuild_producers`.
         """
         states, start = self._producers_in_snapshot(start, end)
         replay = TransactionReplay(states, start, end, idempotent=idempotent)
@@ -307,7 +308,11 @@ class UnifiedLog:
 
     def _producers_in_snapshot(self, start: int, end: int) -> tuple[list[ProducerState], int]:
         """Return the producers in the newest sound snapshot up to `end`, and its offset."""
-        for entry in reversed(self.partition.live(FileKind.PRODUCER_SNAPSHOT)):
+        snapshots = self.partition.live(FileKind.PRODUCER_SNAPSHOT)
+        is_live = self.partition.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
+        if not snapshots and is_live and self.was_closed:
+            return [], end
+        for entry in reversed(snapshots):
             offset = entry.name.offset or 0
             if offset > end:
                 continue

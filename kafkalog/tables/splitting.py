@@ -21,7 +21,7 @@ from kafkalog.log.batches.segment import OpenSegment, checked_position, cut_posi
 from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
 from kafkalog.node.claims import Claim
-from kafkalog.node.configs import home_of
+from kafkalog.node.identity import home_of
 from kafkalog.tables.merged_log import MergedLog
 from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of, plain_split
 

@@ -116,6 +116,8 @@ MEANING_OF_VERDICT: Final = (
     "ends before its last batches), `truncate` (the log), `create` (an empty log), `stray` "
     "(renames the directory), `refuse`"
 )
+MEANING_OF_LOST: Final = "cut off, by batch headers"
+MEANING_OF_HIDDEN: Final = "on disk behind a log end that is too early; new ones get their offsets"
 MEANING_OF_DEPTH: Final = (
     "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"
 )
@@ -130,7 +132,8 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     Field("mode", k.TEXT, MEANING_OF_MODE),
     Field("verdict", k.TEXT, MEANING_OF_VERDICT),
     Field("truncate_to", k.INT | None, "the log end offset, if cut"),
-    Field("lost_records", k.INT, "by batch headers"),
+    Field("lost_records", k.INT, MEANING_OF_LOST),
+    Field("hidden_records", k.INT, MEANING_OF_HIDDEN),
     Field("lost_bytes", k.INT, "of logs"),
     Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change"),
     Field("error", k.TEXT | None, "the exception that Kafka throws"),

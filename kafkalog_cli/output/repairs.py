@@ -14,7 +14,12 @@ from kafkalog.node.recovery.model import refusal_line, start_line
 from kafkalog_cli.maintenance import CONFIGS
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.findings import MEANING_OF_MODE, MEANING_OF_VERDICT
+from kafkalog_cli.output.findings import (
+    MEANING_OF_HIDDEN,
+    MEANING_OF_LOST,
+    MEANING_OF_MODE,
+    MEANING_OF_VERDICT,
+)
 from kafkalog_cli.output.objects import (
     MEANING_OF_CONFIGS,
     Column,
@@ -84,8 +89,13 @@ class RecoverySummary:
 
     @property
     def lost_records(self) -> int:
-        """Number of records that are lost, by the headers of their batches."""
+        """Number of records that are cut off, by the headers of their batches."""
         return sum(plan.predicted.lost_records for plan in self.plans)
+
+    @property
+    def hidden_records(self) -> int:
+        """Number of records behind a log end that is too early."""
+        return sum(plan.predicted.hidden_records for plan in self.plans)
 
     @property
     def strays(self) -> int:
@@ -122,7 +132,8 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     Field("committed_lost", k.ARRAY | None,
           "first and last that may be lost below the high watermark",
           "plan.committed_lost"),
-    Field("lost_records", k.INT, "by batch headers", "plan.predicted.lost_records"),
+    Field("lost_records", k.INT, MEANING_OF_LOST, "plan.predicted.lost_records"),
+    Field("hidden_records", k.INT, MEANING_OF_HIDDEN, "plan.predicted.hidden_records"),
     Field("lost_bytes", k.INT, "of logs", "plan.predicted.lost_bytes"),
     Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
@@ -164,7 +175,8 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     Field("removed_files", k.INT, "", lambda one: len(one.removed)),
     Field("removed_records", k.INT, "by batch headers",
           lambda one: sum(file.removed_records for file in one.removed)),
-    Field("lost_records", k.INT, ""),
+    Field("lost_records", k.INT, MEANING_OF_LOST),
+    Field("hidden_records", k.INT, MEANING_OF_HIDDEN),
     Field("lost_bytes", k.INT, "of logs",
           lambda one: sum(plan.predicted.lost_bytes for plan in one.plans)),
     Field("scan_bytes", k.INT, ""),
@@ -255,7 +267,10 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f"; a start fails on {summary.unloadable}"
     if summary.lost_records:
         total += f"; {counted(summary.lost_records, 'record')} lost"
-    elif not (summary.unloadable or summary.strays or summary.refused or summary.absent):
+    if summary.hidden_records:
+        total += f"; {counted(summary.hidden_records, 'record')} hidden: new ones get their offsets"
+    gone = summary.lost_records + summary.hidden_records
+    if not (gone or summary.unloadable or summary.strays or summary.refused or summary.absent):
         total += "; no record is lost"
     if summary.strays:
         total += f"; a start turns {summary.strays} into strays"

@@ -123,7 +123,7 @@ def transactions_on_disk(log_dir: Path, now_ms: int) -> dict[str, Any]:
 
 
 def require_transactions(log_dir: Path, moment: dict[str, Any], where: str) -> None:
-    """Compare transactional ids and open transactions with what an admin client is told."""
+    """Compare transactional ids and open transactions with Admin's answers."""
     if moment["transactions"]:
         assert transactions_on_disk(log_dir, moment["now"]) == {
             "transactions": moment["transactions"],

@@ -14,6 +14,8 @@ from kafkalog.change.journal import Run
 from kafkalog.change.repair import perform_recovery, plan_recovery
 from kafkalog.files.log_dir import LogDirListing, open_path
 from kafkalog.node.recovery import StartMode, Verdict
+from kafkalog.node.unified_log import UnifiedLog
+from tests.conftest import state
 from tests.kafka import broker_data
 from tests.sampling import new_seed
 
@@ -97,6 +99,23 @@ def test_a_broker_starts_on_what_was_recovered(
                     assert hashlib.blake2b(file.read(size)).hexdigest() == digest, (path, kind)
     assert count > 500
     assert len(set(kinds.values())) > 2
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+def test_a_closed_log_without_snapshots_forgets_its_transactions(
+    brokers: Brokers, corpus_dir: Path, tmp_path: Path, *, has_snapshots: bool
+) -> None:
+    """An open transaction holds back read_committed only if a snapshot has it."""
+    log_dir = tmp_path / "log"
+    [source] = state(corpus_dir, f"kafka-{broker_data.RELEASE}", "txn").log_dirs
+    shutil.copytree(source, log_dir)
+    for path in () if has_snapshots else (log_dir / "txn-1").glob("*.snapshot"):
+        path.unlink()
+    log = UnifiedLog(str(log_dir / "txn-1"))
+    predicted = log.last_stable_offset, log.log_end_offset
+    told = brokers.serve(log_dir, tmp_path / "served").lookups["txn-1"]
+    assert predicted == (told["lastStableOffset"]["offset"], told["latest"]["offset"])
+    assert (predicted[0] < predicted[1]) == has_snapshots
 
 
 @pytest.mark.thorough(

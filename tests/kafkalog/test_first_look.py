@@ -70,7 +70,7 @@ def assert_same_rows(path: Path, selection: Selection, *, bulk: bool, batches: b
     found = values(lazy, selection, bulk=bulk, batches=batches)
     told = lazy.difference_so_far
     if told is not None and told.logs_in_doubt:  # too late
-        assert told.bytes_hidden
+        assert told.hidden_bytes
         assert rows_of(found)[: len(rows_of(wanted))] == rows_of(wanted)
         return
     if told is not None and told.unscanned_bytes and is_thrown_away(whole):

@@ -191,5 +191,23 @@ def test_the_version_of_an_aborted_transaction(
             assert refusal.message.endswith("supported version range is 0 to 0")
 
 
+@pytest.mark.parametrize(("name", "is_refused"), [("started-4.3", False), ("started-4.4", True)])
+@pytest.mark.parametrize("command", ["verify", "recover"])
+def test_another_log_directory_names_the_release(
+    name: str, command: str, node: Callable[[str], Path], corpus_dir: Path, kafkalog: Any, *,
+    is_refused: bool,
+) -> None:  # fmt: skip
+    """A node has one metadata log, and more log directories."""
+    log_dir = node(name)
+    other = log_dir.with_name("other")
+    orders = corpus_dir / "recovery" / "txnindex_version_7" / "orders-0"
+    shutil.copytree(orders, other / "orders-0")
+    properties = (log_dir / "meta.properties").read_text().splitlines()
+    kept = [line for line in properties if not line.startswith("directory.id")]
+    (other / "meta.properties").write_text("\n".join([*kept, ""]))
+    told = kafkalog(command, log_dir, other, "--format", "ndjson").stdout
+    assert (b"supported version range is 0 to 0" in told) == is_refused
+
+
 def test_each_release_has_its_own_levels() -> None:
     assert [release_of(level).name for level in (7, 30, 31, 33)] == ["4.3", "4.3", "4.4", "4.4"]

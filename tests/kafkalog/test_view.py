@@ -63,7 +63,7 @@ def test_an_interrupted_swap_is_shown_as_the_broker_completed_it(corpus_dir: Pat
     assert rows(path, view=LogView.AS_IS) != wanted
     difference = show(open_partition(str(path))).difference
     assert difference is not None
-    assert (difference.swapped, difference.replaced, difference.bytes_hidden) == (1, 29, 0)
+    assert (difference.swapped, difference.replaced, difference.hidden_bytes) == (1, 29, 0)
 
 
 def test_a_swap_is_completed_without_a_log_directory_too(corpus_dir: Path, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_a_start_cuts_off_is_hidden_and_counted(tmp_path: Path) -> None:
     assert "--view as-is" in defect.detail
     shown = show(open_partition(str(path)))
     assert shown.difference is not None
-    assert (shown.difference.cut_at, shown.difference.records_hidden) == (2, 3)
+    assert (shown.difference.cut_at, shown.difference.hidden_records) == (2, 3)
     assert UnifiedLog(shown.partition).log_end_offset == 2
     everything = list(read_records(str(path), Selection(view=LogView.AS_IS)))
     assert [row.offset for row in everything if isinstance(row, Record)] == [0, 1, 2, 3, 4]
@@ -169,7 +169,7 @@ def test_beside_a_running_broker_nothing_is_cut_off(tmp_path: Path) -> None:
     assert not is_broker_running(str(tmp_path))
     difference = show(open_partition(str(path))).difference
     assert difference is not None
-    assert (difference.cut_at, difference.records_hidden) == (1, 0)
+    assert (difference.cut_at, difference.hidden_records) == (1, 0)
 
 
 def test_to_look_for_a_broker_drops_no_lock_of_this_process(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_log_that_no_broker_loads_is_shown_as_it_is(tmp_path: Path) -> None:
     plan = plan_reading(str(path), Selection())
     assert plan.difference is not None
     assert "NumberFormatException" in plan.difference.detail
-    assert (plan.difference.records_hidden, plan.difference.bytes_hidden) == (0, 0)
+    assert (plan.difference.hidden_records, plan.difference.hidden_bytes) == (0, 0)
     assert [offset for offset, *_ in rows(path)] == [0]
 
 
@@ -318,8 +318,10 @@ def test_batches_behind_the_log_end_are_counted(corpus_dir: Path, tmp_path: Path
     partition = open_partition(str(scenario / "orders-0"))
     difference = show(partition).difference
     assert difference is not None
-    assert (difference.records_hidden, difference.bytes_hidden) == (15, 870)
+    assert (difference.hidden_records, difference.hidden_bytes) == (15, 870)
     assert difference.cut_at is None
-    wanted = "end the log at offset 51 and not serve 15 records (870 bytes) after that"
+    wanted = (
+        "end the log at offset 51 and hide 15 records (870 bytes), whose offsets new records get"
+    )
     assert wanted in difference.detail
-    assert "end 2 logs too early and not serve 30 records" in (summary([difference] * 2) or "")
+    assert "end 2 logs too early and hide 30 records" in (summary([difference] * 2) or "")

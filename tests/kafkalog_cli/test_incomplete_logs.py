@@ -113,7 +113,7 @@ def tear_the_end(log_dir: Path) -> None:
 def test_a_log_ends_where_the_start_of_a_broker_ends_it(log_dir: Path, kafkalog: Run) -> None:
     """Closed cleanly, then torn: `LogSegment.readNextOffset` finds no batch at the last entry."""
     tear_the_end(log_dir)
-    told = "the next start would end the log at offset 750 and not serve 240 records"
+    told = "the next start would end the log at offset 750 and hide 240 records"
     listed = kafkalog("ls", log_dir / "orders-0", "--format", "ndjson")
     assert json.loads(listed.stdout)["log_end_offset"] == 750
     assert told in listed.stderr
@@ -125,7 +125,11 @@ def test_a_log_ends_where_the_start_of_a_broker_ends_it(log_dir: Path, kafkalog:
     planned = kafkalog("recover", log_dir, "--check", "--format", "ndjson")
     found = [json.loads(line) for line in planned.stdout.splitlines()]
     [plan] = [one for one in found if one.get("verdict") == "hide"]
-    assert (plan["log_end_offset"], plan["lost_records"], planned.status) == (750, 240, 1)
+    assert (plan["log_end_offset"], plan["hidden_records"], planned.status) == (750, 240, 1)
+    assert plan["lost_records"] == 0
+    summary = kafkalog("recover", log_dir, "--check").stdout.decode()
+    assert "240 records hidden: new ones get their offsets" in " ".join(summary.split())
+    assert "lost" not in summary
     assert plan["detail"] in listed.stderr
     assert plan["lost_from"] == 750
 

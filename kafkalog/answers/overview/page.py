@@ -207,7 +207,7 @@ def _tiles(report: Report) -> str:
     topics = {one.listed.topic for one in partitions}
     defects = report.checked.defects
     worst = report.worst
-    lost = sum(one.lost_records for one in report.next_starts)
+    lost = sum(one.lost_records + one.hidden_records for one in report.next_starts)
     refused = sum(one.verdict == Verdict.REFUSE for one in report.next_starts)
     acting = sum(one.verdict != Verdict.NOTHING for one in report.next_starts)
     freed = sum(one.retention.freed_bytes for one in partitions if one.retention)
@@ -227,7 +227,7 @@ def _tiles(report: Report) -> str:
     tiles = (
         ("sizes", size_text(report.size_bytes), count, ""),
         ("findings", str(grave), f"findings: {report.verdict}", alarm if grave else ""),
-        ("next-start", f"{lost:,}", f"records lost at the next start, which {start}",
+        ("next-start", f"{lost:,}", f"records lost or hidden at the next start, which {start}",
          "bad" if lost or refused else ""),
         ("retention", size_text(freed), "retention deletes at its next check", ""),
         ("groups", f"{max(lags):,}" if lags else "–",

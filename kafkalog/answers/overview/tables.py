@@ -114,7 +114,7 @@ def next_start_table(report: Report) -> Table:
     worst = {verdict: number for number, verdict in enumerate(Verdict)}
 
     def rank(one: NextStart) -> tuple[int, int, str]:
-        return (-worst[one.verdict], -one.lost_records, one.path)
+        return (-worst[one.verdict], -one.lost_records - one.hidden_records, one.path)
 
     def outcome(one: NextStart) -> Cell:
         # The worst sorts first.
@@ -131,9 +131,11 @@ def next_start_table(report: Report) -> Table:
         ("Mode", "How the broker starts on it", lambda one: text_cell(one.mode)),
         ("Truncates to", "Log end offset after the log is cut",
          lambda one: number_cell(one.truncate_to)),
-        ("Records lost", "Records that are cut off or not served",
+        ("Records lost", "Records that are cut off",
          lambda one: number_cell(one.lost_records)),
-        ("Bytes lost", "Bytes that are cut off or not served",
+        ("Records hidden", "Records behind a log end that is too early",
+         lambda one: number_cell(one.hidden_records)),
+        ("Bytes lost", "Bytes that are cut off",
          lambda one: size_cell(one.lost_bytes)),
         ("What it does", "In one line", lambda one: text_cell("; ".join(_acts_of(one)), "w")),
     )  # fmt: skip

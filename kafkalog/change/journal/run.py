@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -382,7 +383,8 @@ class Maintenance:
                 words = f"{partition.path} is skipped: an earlier run with this backup finished it"
                 self._listener.hear(Note(words))
             else:
-                yield partition
+                log_dirs = () if self.home is None else (self.home,)
+                yield replace(partition, log_dirs=log_dirs)
 
 
 def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:

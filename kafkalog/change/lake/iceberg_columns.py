@@ -57,7 +57,7 @@ def iceberg_schema(schema: Any) -> Schema:
     numbers = iter(range(1, 1 << 31))
     try:
         made = pyarrow_to_schema(pa.schema([_numbered(field, numbers) for field in schema]))
-    except Exception as error:  # pyiceberg raises exceptions of several kinds
+    except Exception as error:  # it does no I/O: whatever it raises is about the columns
         words = " ".join(str(error).split()).rstrip(".")
         raise UnsupportedError(
             f"Iceberg cannot have these columns: {words}.", hint="Choose others with --columns."

@@ -322,7 +322,7 @@ class _File:
                 metadata = pq.read_metadata(stream)
         except KafkaLogError:
             raise
-        except Exception as error:  # as above
+        except Exception as error:  # close writes the footer, through the same file system
             raise _unwritable(self._place, error) from error
         modes = {f"{_METRICS}.column.{name}": "full" for name in self._has_bounds}
         known = data_file_statistics_from_parquet_metadata(

@@ -250,9 +250,10 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
         raise RefusedError(words, path=partition.path, hint=plan.untouched.hint)
     if plan.committed_lost is not None and not forced:
         first, last = plan.committed_lost
+        fate = "lost" if plan.predicted.cuts else "hidden"
         raise RefusedError(
             f"Offsets {first} to {last}, which are below the high watermark "
-            f"{plan.high_watermark}, would be lost.",
+            f"{plan.high_watermark}, would be {fate}.",
             path=partition.path,
             note="Other replicas may have them, and lose them if this one becomes the leader.",
             hint="Move the partition directory away and let the broker replicate it again; or "

@@ -122,7 +122,8 @@ class RecoveryRun(Maintenance):
         if self.is_plan:
             return any(plan.verdict in _LOSSES for plan in self.plans)
         return any(
-            bool(plan.changes and plan.predicted.lost_records) or plan.predicted.stray is not None
+            bool(plan.changes and (plan.predicted.lost_records or plan.predicted.hidden_records))
+            or plan.predicted.stray is not None
             for plan in self.plans
         )
 

@@ -112,7 +112,7 @@ def tried(path: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     while True:
         try:
             return call(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # raised again unless `shortage` knows it
             short = shortage(error, path)
             if short is None:
                 raise

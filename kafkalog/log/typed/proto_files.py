@@ -59,7 +59,7 @@ for line in sys.stdin:
     with tempfile.TemporaryDirectory(prefix="kafkalog-") as place:
         try:
             found = compile(json.loads(line), place)
-        except Exception as error:
+        except Exception as error:  # the text of one schema; others are compiled
             found = {"error": str(error)}
     print(json.dumps(found), flush=True)
 """

@@ -187,8 +187,7 @@ class ClusterImage:
         removed: ids of the topics that the log deletes.
         partitions: topic id to partition number to state.
         brokers, controllers: node id to registration.
-        voters: of the quorum, as the last record of them has them; None if there is none, as in a
-            quorum of static voters.
+        voters: the quorum's voters by their last record; None for static voters.
         configs: (resource type, resource name) to config name to value; the broker with the name ""
             stands for all brokers.
         quotas: entity to quota name to value.

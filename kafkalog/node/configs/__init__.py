@@ -11,7 +11,6 @@ from kafkalog.node.configs.sources import (
     ConfigValue,
     LogDirConfigs,
     TopicConfigs,
-    home_of,
 )
 
 __all__ = [
@@ -20,5 +19,4 @@ __all__ = [
     "ConfigsAround",
     "LogDirConfigs",
     "TopicConfigs",
-    "home_of",
 ]

@@ -38,7 +38,7 @@ from kafkalog.node.configs.definitions import (
     names_of,
     parse_value,
 )
-from kafkalog.node.identity import release_of_node
+from kafkalog.node.identity import home_of, release_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -338,30 +338,6 @@ class ConfigsAround:
         if home not in self._known:
             self._known[home] = self._sources.in_log_dir(home)
         return self._known[home]
-
-
-def home_of(log_dir: str, log_dirs: Iterable[str]) -> str:
-    """Return which of some log directories has the metadata log of a directory's node.
-
-    It is the directory itself if it has one, or if none of the others has it.
-    """
-    others = [one for one in map(file_system.absolute, log_dirs) if one != log_dir]
-    if not others or _has_metadata(log_dir) or (node := _node_of(log_dir)) is None:
-        return log_dir
-    homes = (one for one in others if _has_metadata(one) and _node_of(one) == node)
-    return next(homes, log_dir)
-
-
-def _has_metadata(log_dir: str) -> bool:
-    return file_system.exists(os.path.join(log_dir, _METADATA))
-
-
-def _node_of(log_dir: str) -> tuple[str, int] | None:
-    """Return the cluster and the node that a log directory names; None if it does not."""
-    found = properties_of(log_dir)
-    if found is None or found.cluster_id is None or found.node_id is None:
-        return None
-    return found.cluster_id, found.node_id
 
 
 class LogDirConfigs:

@@ -22,13 +22,12 @@ from kafkalog.node.recovery.model import (
     WriteFile,
     start_line,
 )
+from kafkalog.node.recovery.node_dirs import NodeDir, missing_identity
 from kafkalog.node.recovery.node_start import (
     Hosting,
-    NodeDir,
     NodeStart,
     absences_line,
     is_passed_over,
-    missing_identity,
     nodes_of,
 )
 from kafkalog.node.recovery.producers import epochs_from_start

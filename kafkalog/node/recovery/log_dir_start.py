@@ -39,6 +39,7 @@ class NextStart:
         verdict: the outcome of the start.
         truncate_to: the log end offset after the start if the log is cut, else None.
         lost_records: records that are cut off, according to the headers of their batches.
+        hidden_records: records behind a log end that is too early, by these headers.
         lost_bytes: bytes of logs that are cut off.
         rebuilt_segments: base offsets of the segments with an index that changes.
         error: simple name of Kafka's exception, None if the start succeeds.
@@ -55,6 +56,7 @@ class NextStart:
     verdict: Verdict
     truncate_to: int | None
     lost_records: int
+    hidden_records: int
     lost_bytes: int
     rebuilt_segments: tuple[int, ...]
     error: str | None
@@ -81,6 +83,7 @@ class NextStart:
             verdict=predicted.verdict,
             truncate_to=predicted.loaded.log_end_offset if is_cut and predicted.loaded else None,
             lost_records=predicted.lost_records,
+            hidden_records=predicted.hidden_records,
             lost_bytes=predicted.lost_bytes,
             rebuilt_segments=tuple(sorted(set(predicted.rebuilt))),
             error=refusal.error if refusal else None,
@@ -154,6 +157,7 @@ class NextStart:
             verdict=verdict,
             truncate_to=None,
             lost_records=0,
+            hidden_records=0,
             lost_bytes=0,
             rebuilt_segments=(),
             error=None,

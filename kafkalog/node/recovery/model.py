@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from formats.late_classes import dataclass
 from kafkalog.io.wording import counted
 from kafkalog.log.producers import EXPIRATION_MS
+from kafkalog.node.outcome import early_end
 
 if TYPE_CHECKING:
     from kafkalog.model import EpochEntry, ProducerState
@@ -303,15 +304,18 @@ class PredictedStart:
 
     @property
     def lost_records(self) -> int:
-        """Number of records cut off or behind the log end, by the headers of their batches."""
-        behind = self.behind.records if self.behind is not None else 0
-        return sum(cut.lost_records for cut in self.cuts) + behind
+        """Number of records that are cut off, by the headers of their batches."""
+        return sum(cut.lost_records for cut in self.cuts)
+
+    @property
+    def hidden_records(self) -> int:
+        """Number of records behind the log end, by the headers of their batches."""
+        return 0 if self.behind is None else self.behind.records
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes of logs that are cut off, and of batches behind the log end."""
-        behind = self.behind.size_bytes if self.behind is not None else 0
-        return behind + sum(
+        """Bytes of logs that are cut off."""
+        return sum(
             cut.lost_bytes if isinstance(cut, TruncateLog) else cut.size_bytes for cut in self.cuts
         )
 
@@ -406,8 +410,7 @@ def _change_line(predicted: PredictedStart) -> str:
 
 def end_line(behind: Behind) -> str:
     """Describe in one line where a log ends too early."""
-    hidden = f"{counted(behind.records, 'record')} ({counted(behind.size_bytes, 'byte')})"
-    return f"end the log at offset {behind.offset} and not serve {hidden} after that"
+    return early_end(f"the log at offset {behind.offset}", behind.records, behind.size_bytes)
 
 
 def refusal_line(refusal: Refusal) -> str:

@@ -1,7 +1,7 @@
 """Predicts a broker's start on all log directories of a node: ids, quorum, metadata, hosting.
 
-Follows `KafkaRaftServer.initializeLogDirs`, `MetaPropertiesEnsemble`, `FileQuorumStateStore`,
-`LogManager` and `ReplicaManager` of Kafka, in the order in which a start comes to them.
+Follows `KafkaRaftServer.initializeLogDirs`, `FileQuorumStateStore`, `LogManager` and
+`ReplicaManager` of Kafka, in the order in which a start comes to them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.file_names import DirectoryState, FileKind, parse_directory_name
+from formats.file_names import DirectoryState, parse_directory_name
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
 from kafkalog.files.log_dir import PartitionDir
 from kafkalog.files.text_files import (
     QuorumStateError,
-    read_meta_properties,
     read_offset_checkpoint,
     read_quorum_state,
     uuid_bytes,
@@ -32,19 +31,18 @@ from kafkalog.node.identity import topic_id_of
 from kafkalog.node.recovery.directory import checkpoint_lines
 from kafkalog.node.recovery.metadata_start import StartedMetadata, bootstrap_refusal, start_metadata
 from kafkalog.node.recovery.model import Consequence, Refusal, StartRefusedError
+from kafkalog.node.recovery.node_dirs import NodeDir, NodeRefusal, id_refusals, node_refusal
 from kafkalog.node.recovery.start import CHECKPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.files.log_dir import LogDirListing
-    from kafkalog.files.text_files import MetaProperties
     from kafkalog.node.cluster_image import ClusterImage
     from kafkalog.node.cluster_image.model import Partition
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
 _METADATA_ID: Final = (1).to_bytes(16, "big")
-_RESERVED_IDS: Final = 100  # the first ids stand for "unassigned", "lost" and the like
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,66 +114,6 @@ class Hosting:
         return known.directories[known.replicas.index(self.node_id)]
 
 
-@dataclass
-class NodeDir:
-    """A log directory, and what its small files say of the node that it belongs to.
-
-    Attributes:
-        log_dir: its listing.
-    """
-
-    log_dir: LogDirListing
-
-    @cached_property
-    def properties(self) -> MetaProperties | None:
-        """The contents of meta.properties; None if missing or malformed."""
-        entry = self.log_dir.file(file_names.META_PROPERTIES)
-        if entry is None or entry.error is not None:
-            return None
-        try:
-            return read_meta_properties(entry.path)
-        except DataError:
-            return None
-
-    @property
-    def broker(self) -> tuple[str | None, int] | None:
-        """Cluster id and node id, None if they are unknown."""
-        found = self.properties
-        return None if found is None or found.node_id is None else (found.cluster_id, found.node_id)
-
-    @property
-    def directory_id(self) -> str | None:
-        """The id of the directory, None if it is unknown."""
-        return self.properties.directory_id if self.properties else None
-
-    @cached_property
-    def image(self) -> ClusterImage | None:
-        """The best cluster image that `__cluster_metadata-0` in the directory gives, or None."""
-        if not any(one.topic == CLUSTER_METADATA for one in self.log_dir.partitions):
-            return None
-        from kafkalog.node.cluster_image import (
-            read_cluster_image,  # with the schemas of its records
-        )
-
-        return read_cluster_image(self.log_dir)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRefusal:
-    """Why a node fails on a log directory, apart from a log that cannot be loaded.
-
-    Attributes:
-        log_dir: the directory.
-        refusal: the exception and how far it reaches.
-        finding: the reference of the finding that reports the same; None if there is no such
-            finding.
-    """
-
-    log_dir: LogDirListing
-    refusal: Refusal
-    finding: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Absent:
     """A partition that is assigned to a node and in none of its log directories.
@@ -229,7 +167,7 @@ class NodeStart:
     def refusals(self) -> tuple[NodeRefusal, ...]:
         """Why the node would not start, or do without a log directory, in the broker's order."""
         return (
-            *self._of_ids(),
+            *id_refusals(self.dirs, self.home, self.node_id),
             *self._of_metadata(),
             *self._of_configs(),
             *self._of_directories(),
@@ -252,51 +190,6 @@ class NodeStart:
         """Read everything now."""
         _ = self.refusals, self.absent, self.promoted
 
-    # Ids, as MetaPropertiesEnsemble compares them.
-
-    def _of_ids(self) -> Iterator[NodeRefusal]:
-        first: tuple[str | None, int] | None = None
-        ids: dict[str, NodeDir] = {}
-        for one in sorted(self.dirs, key=lambda one: one is not self.home):
-            missing = missing_identity(one.log_dir)
-            if missing is not None:
-                yield _refusal(one, "RuntimeException", missing, "log-dir-not-formatted")
-            elif (malformed := self._malformed_identity(one)) is not None:
-                yield malformed
-            if one.broker is None:
-                continue
-            cluster_id, node_id = one.broker
-            place = os.path.join(one.log_dir.path, file_names.META_PROPERTIES)
-            first = first or (cluster_id, node_id if self.node_id is None else self.node_id)
-            if node_id != first[1]:
-                words = f"Stored node id {node_id} doesn't match previous node id {first[1]}"
-                yield _refusal(one, "RuntimeException", f"{words} in {place}", None)
-                first = one.broker
-            elif None not in (cluster_id, first[0]) and cluster_id != first[0]:
-                words = f"Invalid cluster.id in: {place}. Expected {first[0]}"
-                yield _refusal(one, "RuntimeException", f"{words}, but read {cluster_id}", None)
-            if one.directory_id is None:
-                continue
-            if _is_reserved(one.directory_id):
-                words = f"Invalid reserved directory ID {one.directory_id} found in"
-                yield _refusal(one, "RuntimeException", f"{words} {one.log_dir.path}", None)
-            other = ids.setdefault(one.directory_id, one)
-            if other is not one:
-                words = f"Duplicate directory ID {one.directory_id}: it is also that of"
-                words = f"{words} {other.log_dir.path}"
-                yield _refusal(one, "RuntimeException", words, "directory-id-repeated")
-
-    def _malformed_identity(self, one: NodeDir) -> NodeRefusal | None:
-        """Return what a file that cannot be read leads to; None if it can be read or is missing."""
-        if one.properties is not None or one.log_dir.file(file_names.META_PROPERTIES) is None:
-            return None
-        if one is self.home or len(self.dirs) == 1:
-            words = f"Encountered I/O error in metadata log directory {one.log_dir.path}"
-            return _refusal(one, "RuntimeException", words, "file-malformed")
-        words = f"Failed to load {one.log_dir.path}: {file_names.META_PROPERTIES} is malformed"
-        refusal = Refusal("IOException", words, Consequence.LOG_DIR_OFFLINE)
-        return NodeRefusal(one.log_dir, refusal, "file-malformed")
-
     # The quorum and the metadata log.
 
     def _of_metadata(self) -> Iterator[NodeRefusal]:
@@ -307,29 +200,31 @@ class NodeStart:
         for other in self.dirs:
             if other is not home and _metadata_of(other) is not None:
                 words = f"Found unexpected metadata location in data directory {other.log_dir.path}"
-                yield _refusal(other, "KafkaException", words, None)
+                yield node_refusal(other, "KafkaException", words, None)
         # Of a malformed one its own prediction says that it is refused.
         if directory.topic_id is not None and uuid_bytes(directory.topic_id) != _METADATA_ID:
             words = "Tried to assign topic ID AAAAAAAAAAAAAAAAAAAAAQ to log for topic partition"
             path = os.path.join(directory.path, file_names.PARTITION_METADATA)
             words = f"{words} {CLUSTER_METADATA}-0, but {path} has another"
-            yield _refusal(home, "InconsistentTopicIdException", words, None)
+            yield node_refusal(home, "InconsistentTopicIdException", words, None)
         path = os.path.join(directory.path, file_names.QUORUM_STATE)
         if file_system.exists(path):
             try:
                 read_quorum_state(path)
             except QuorumStateError as error:
                 words = f"Error while reading the Quorum status from the file {path}"
-                yield _refusal(home, error.thrown, f"{words}: {error.message}", "file-malformed")
+                yield node_refusal(
+                    home, error.thrown, f"{words}: {error.message}", "file-malformed"
+                )
             except DataError:
                 pass  # the finding about the file reports it
         bootstrap = home.log_dir.file(file_names.BOOTSTRAP)
         if bootstrap is not None and bootstrap.error is None:
             refused = bootstrap_refusal(bootstrap)
             if refused is not None:
-                yield _refusal(home, *refused, None)
+                yield node_refusal(home, *refused, None)
         if self._metadata.refusal is not None:
-            yield _refusal(home, *self._metadata.refusal)
+            yield node_refusal(home, *self._metadata.refusal)
 
     @cached_property
     def _metadata(self) -> StartedMetadata:
@@ -383,7 +278,7 @@ class NodeStart:
             for name, value in configs.items() if kind == TOPIC and topic in image.topics else ():
                 if (error := start_error(name, value)) is not None:
                     words = f"Invalid value {value} for configuration {name} of topic {topic}: "
-                    yield _refusal(home, "ConfigException", words + error, None)
+                    yield node_refusal(home, "ConfigException", words + error, None)
 
     # The log directories and what is in them.
 
@@ -394,7 +289,7 @@ class NodeStart:
                 # The one directory that LogManager.loadLogs leaves out by its name.
                 if name != file_names.REMOTE_INDEX_CACHE:
                     words = f"Found directory {name!r}, which is not in the form of topic-partition"
-                    yield _refusal(one, "KafkaException", words, "directory-unknown")
+                    yield node_refusal(one, "KafkaException", words, "directory-unknown")
             for refusal in _checkpoint_refusals(one.log_dir):
                 # No node does without the directory of its metadata.
                 reach = Consequence.BROKER_FAILS if one is self.home else refusal.consequence
@@ -405,7 +300,7 @@ class NodeStart:
                     words = f"Duplicate log directories found: {partition.path} and {other.path}"
                     is_live = partition.state == DirectoryState.LIVE
                     found = "partition-in-two-places" if is_live else None
-                    yield _refusal(one, "IllegalStateException", words, found)
+                    yield node_refusal(one, "IllegalStateException", words, found)
 
             yield from self._collisions(one)
 
@@ -443,7 +338,7 @@ class NodeStart:
             if partition in self.promoted and name in names:
                 words = f"Error while renaming dir for {name}: DirectoryNotEmptyException: "
                 words += os.path.join(one.log_dir.path, name)
-                yield _refusal(one, "KafkaStorageException", words, None)
+                yield node_refusal(one, "KafkaStorageException", words, None)
 
     @cached_property
     def promoted(self) -> tuple[PartitionDir, ...]:
@@ -577,31 +472,6 @@ def nodes_of(
     ]
 
 
-def missing_identity(log_dir: LogDirListing) -> str | None:
-    """Describe what `meta.properties` lacks for a start; None if nothing.
-
-    Also None for partitions without other files next to them, which are not a log directory, and
-    for a directory from a ZooKeeper cluster, which names only its broker.
-    """
-    entry = log_dir.file(file_names.META_PROPERTIES)
-    if entry is None:
-        is_broker_s = any(entry.name.kind != FileKind.UNKNOWN for entry in log_dir.files)
-        return (
-            f"{file_names.META_PROPERTIES} is missing"
-            if is_broker_s and log_dir.partitions
-            else None
-        )
-    try:
-        found = read_meta_properties(entry.path)
-    except DataError:
-        return None  # the finding about the file reports it
-    return f"{file_names.META_PROPERTIES} names no node" if found.node_id is None else None
-
-
-def _refusal(one: NodeDir, error: str, message: str, finding: str | None) -> NodeRefusal:
-    return NodeRefusal(one.log_dir, Refusal(error, message, Consequence.BROKER_FAILS), finding)
-
-
 def _metadata_of(one: NodeDir) -> PartitionDir | None:
     return next(
         (
@@ -622,11 +492,6 @@ def is_passed_over(partition: PartitionDir) -> bool:
     """Return whether no start loads a directory: any of the metadata topic but the one in use."""
     is_metadata = partition.topic == CLUSTER_METADATA
     return is_metadata and os.path.basename(partition.path) != f"{CLUSTER_METADATA}-0"
-
-
-def _is_reserved(directory_id: str) -> bool:
-    decoded = uuid_bytes(directory_id)
-    return decoded is not None and int.from_bytes(decoded, "big") < _RESERVED_IDS
 
 
 def _checkpoint_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:

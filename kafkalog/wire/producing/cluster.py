@@ -77,6 +77,12 @@ class Cluster:
             metadata = self._admin.list_topics(timeout=ANSWER_S)
         self.id = str(metadata.cluster_id or "")
 
+    @property
+    def compresses(self) -> bool:
+        """Whether the user's properties ask for compressed batches."""
+        names = ("compression.type", "compression.codec")
+        return any(self.config.get(name, "none") != "none" for name in names)
+
     def _client(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 

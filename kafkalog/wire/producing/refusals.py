@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 REFUSED_BEGIN: Final = b'{"topic": '
 """How lines of the file of refused records begin."""
 _BATCH_OVERHEAD: Final = 61
+_RECORD_OVERHEAD_MIN: Final = 6
+"""Bytes of a record besides its key, value and headers: none of its six numbers is shorter."""
 _NO_TIMESTAMP: Final = -1
 
 
@@ -24,14 +26,19 @@ class TopicRules:
     Args:
         configs: its configs; what is missing has Kafka's default.
         keeps_time: whether records keep their timestamps.
+        compresses: whether they are sent in compressed batches.
     """
 
-    def __init__(self, configs: Mapping[str, str], *, keeps_time: bool) -> None:
+    def __init__(
+        self, configs: Mapping[str, str], *, keeps_time: bool, compresses: bool = False
+    ) -> None:
         def number(name: str) -> int:
             return int(configs.get(name) or str(DEFINITIONS[name].default))
 
         self._is_compacted = "compact" in configs.get("cleanup.policy", "")
         self._size_max = number("max.message.bytes")
+        limit = number("max.decompressed.message.bytes")
+        self._decompressed_max = limit if compresses else None
         self._is_timed = keeps_time and configs.get("message.timestamp.type") != "LogAppendTime"
         self._past_ms = number("message.timestamp.before.max.ms")
         self._ahead_ms = number("message.timestamp.after.max.ms")
@@ -51,3 +58,8 @@ class TopicRules:
                 yield offset, "message.timestamp.after.max.ms: it is of the future"
             elif size + _BATCH_OVERHEAD > self._size_max:
                 yield offset, "max.message.bytes: it is too large"
+            elif (
+                self._decompressed_max is not None
+                and size + _RECORD_OVERHEAD_MIN > self._decompressed_max
+            ):
+                yield offset, "max.decompressed.message.bytes: it is too large"

@@ -144,7 +144,10 @@ class Replay:
                 listed = None if path is None else AppendedFile(path, (REFUSED_BEGIN,))
                 try:
                     with listed or nullcontext():
-                        work = _Work(self, file, sending, committed, configs, listed)
+                        work = _Work(
+                            self, file, sending, committed, configs, listed,
+                            compresses=cluster.compresses,
+                        )  # fmt: skip
                         work.run()
                 except ClusterError as error:
                     error.note = error.note or _committed_words(sending)
@@ -231,6 +234,8 @@ class _Work:
         committed: Mapping[int, Sequence[GroupOffset]],
         configs: Mapping[str, Mapping[str, str]],
         refused: AppendedFile | None = None,
+        *,
+        compresses: bool = False,
     ) -> None:
         assert sending.position is not None, "the run has begun"
         request = replay.request
@@ -245,7 +250,8 @@ class _Work:
         self._retention = _Retention(configs, replay.listener)
         self._refused = refused
         self._rules = {
-            topic: TopicRules(own, keeps_time=self._keeps_time) for topic, own in configs.items()
+            topic: TopicRules(own, keeps_time=self._keeps_time, compresses=compresses)
+            for topic, own in configs.items()
         }
         self.offsets: OffsetMap | None = None
         if request.commit_offsets:

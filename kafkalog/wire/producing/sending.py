@@ -111,7 +111,7 @@ class Sending:
                     # In short steps: Ctrl-C is only heard between two calls of librdkafka.
                     patiently(lambda: self._producer.init_transactions(_STEP_S))
             self.position = self._committed()
-        except BaseException:
+        except BaseException:  # raised again: no `__exit__` closes it, even after Ctrl-C
             self._consumer.close()
             raise
 

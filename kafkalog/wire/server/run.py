@@ -93,7 +93,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         try:
             await self._start()
-        except BaseException:
+        except BaseException:  # raised again: what was opened is closed, even after Ctrl-C
             await self._opened.aclose()
             raise
 

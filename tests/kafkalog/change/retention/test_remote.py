@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import pytest
+
+from docgen.pages import ROOT
+from formats.releases import by_name
 from kafkalog.change.retention import Blocker, LogFacts, Policy, SegmentFacts
+from kafkalog.change.retention.partition import judge_partition
 from kafkalog.change.retention.remote import judge_remote
+from kafkalog.files.log_dir import open_partition
 from kafkalog.files.remote_metadata import RemoteSegment, RemoteSegments
 from kafkalog.files.tiers import Tier
+from kafkalog.node.configs.sources import LogDirConfigs, MetadataConfigs, Setting
 
 RETENTION_MS = 50
 
@@ -54,14 +62,24 @@ def test_each_segment_goes_when_a_walk_reaches_it() -> None:
     assert held > 50
 
 
-def test_which_segments_only_the_local_log_has() -> None:
-    """The one that begins with the highest remote offset counts for 4.3, and not for 4.4."""
-    segments = RemoteSegments({"id-0": RemoteSegment(0, 10, ((0, 0),), 100, max_timestamp=1)})
-    tier = Tier((), None, 11, lambda local: local, "tier", segments, {})
-    local = tuple(SegmentFacts(base, size, 99) for base, size in ((0, 1), (10, 20), (11, 400)))
-    log = LogFacts(local, 0, 12, 12)
-    found = [
-        judge_remote(tier, ((0, 0),), log, Policy(highest_remote_is_local=is_local), 0).local_bytes
-        for is_local in (True, False)
-    ]
-    assert found == [420, 400]
+@pytest.mark.parametrize(("release", "first_local"), [("4.3", 500), ("4.4", 750)])
+def test_which_segments_only_the_local_log_has(release: str, first_local: int) -> None:
+    """The one that begins with the highest remote offset counts for 4.3, and not for 4.4.
+
+    Without it the log is as large as the limit, and with it a remote segment goes.
+    """
+    partition = open_partition(str(ROOT / "examples" / "log-dir" / "orders-0"))
+    segments = RemoteSegments({"id-0": RemoteSegment(0, 500, ((0, 0),), 100, max_timestamp=1)})
+    tier = Tier((), None, 501, lambda local: local, "tier", segments, {})
+    sizes = {one.base_offset: one.log.size_bytes for one in partition.segments}
+    without = sum(size for base, size in sizes.items() if base > 500)
+    given = {"remote.storage.enable": "true", "retention.bytes": str(100 + without)}
+    given |= {"retention.ms": "-1", "local.retention.ms": "-1"}
+    settings = {name: Setting(text, "test") for name, text in given.items()}
+    sources = LogDirConfigs(partition.path, settings, {})
+    sources.metadata = MetadataConfigs(release=by_name(release))
+    configs = sources.of_topic("orders")
+    found = judge_partition(replace(partition, tier=tier), configs, 0, high_watermark="end").remote
+    assert found is not None
+    assert found.local_bytes == sum(size for base, size in sizes.items() if base >= first_local)
+    assert found.deleted_segments == (release == "4.3")

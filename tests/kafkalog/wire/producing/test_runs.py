@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,7 @@ from kafkalog.wire.producing.lanes import Lanes
 from kafkalog.wire.producing.model import Place, Position, ReplayListener, Request
 from kafkalog.wire.producing.offsets import OffsetMap
 from kafkalog.wire.producing.progress import ProgressFile
-from kafkalog.wire.producing.refusals import REFUSED_BEGIN
+from kafkalog.wire.producing.refusals import REFUSED_BEGIN, TopicRules
 from kafkalog.wire.producing.routes import require_topics_in
 from tests.builders import batch, record, write_log
 from tests.metadata_logs import value_of
@@ -376,6 +377,21 @@ def test_a_new_topic_has_what_its_old_brokers_set_for_all(logs: Path) -> None:
         "retention.ms": "7000", "cleanup.policy": "compact", "max.message.bytes": "2000000",
         "message.timestamp.type": "LogAppendTime",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "compresses", "is_refused"), [
+    (994, True, False), (995, True, True), (995, False, False),
+])  # fmt: skip
+def test_a_topic_limits_the_records_in_compressed_batches(
+    size: int, *, compresses: bool, is_refused: bool
+) -> None:
+    """By the smallest size that a record of these bytes can have."""
+    configs = {"max.decompressed.message.bytes": "1000"}
+    rules = TopicRules(configs, keeps_time=False, compresses=compresses)
+    piece: Any = SimpleNamespace(messages=[(7, b"x" * size, None, 0, None)])
+    found = list(rules.refused(piece))
+    words = "max.decompressed.message.bytes: it is too large"
+    assert found == ([(7, words)] if is_refused else [])
 
 
 def test_what_a_topic_refuses_is_listed_and_left_out(tmp_path: Path) -> None:

@@ -280,19 +280,20 @@ public final class GroupMoments {
         for (;;) {
             poll();
             Map<String, Object> before = answer();
+            if (System.nanoTime() > deadline) throw new IllegalStateException("the groups do not come to rest: " + before);
+            if (!rests(before)) continue;
             Path copy = to.resolve(String.valueOf(number));
             copy(log, copy);
             long now = System.currentTimeMillis();
             poll();
             Map<String, Object> after = answer();
-            if (rests(before) && before.equals(after)) {
+            if (before.equals(after)) {
                 after.put("now", now);
                 Files.writeString(to.resolve(number + ".json"), new ObjectMapper().writeValueAsString(after));
                 Thread.sleep(5); // what comes next is later
                 return;
             }
             Trees.empty(copy);
-            if (System.nanoTime() > deadline) throw new IllegalStateException("the groups do not come to rest: " + after);
         }
     }
 
