@@ -18,6 +18,7 @@ from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.node.state.model import Moment
 
 PathsArgument = Annotated[list[str], typer.Argument(
@@ -67,6 +68,10 @@ ValueRegexOption = Annotated[str | None, typer.Option(
 )]  # fmt: skip
 HeaderOption = Annotated[str | None, typer.Option(
     metavar="NAME[=VALUE]", help="Only records with this header.",
+)]  # fmt: skip
+WhereOption = Annotated[str | None, typer.Option(
+    "--where", metavar="EXPR",
+    help="Only records that meet this condition in CEL: 'value.cents > 100'.",
 )]  # fmt: skip
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
@@ -346,6 +351,15 @@ def parse_header(text: str | None) -> tuple[bytes, bytes | None] | None:
         return None
     name, equals, value = text.partition("=")
     return parse_bytes(name), parse_bytes(value) if equals else None
+
+
+def parse_where(expression: str | None) -> Condition | None:
+    """Compile a condition. Raises `UsageError` if it is malformed."""
+    if expression is None:
+        return None
+    from kafkalog.log.batches.condition import Condition
+
+    return Condition(expression)
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:
