@@ -190,6 +190,7 @@ def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
         data=is_records,
         sound=is_records,
         isolation=Isolation.READ_COMMITTED if split.committed else Isolation.LOG,
+        where=split.where,
     )
     aborted: dict[int, list[AbortedTransaction]] = {}
     for producer_id, first, last in split.aborted:

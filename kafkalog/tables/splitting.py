@@ -113,8 +113,9 @@ class _LogSplits:
             given = self._log.fetch_bounds(request.isolation)
             start, end = max(_known(start, given[0])), min(_known(end, given[1]))
         self._selection = Selection(
-            from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
-        )
+            from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time,
+            where=plain.where,
+        )  # fmt: skip
         self._plain = replace(
             plain,
             from_offset=start,

@@ -252,7 +252,7 @@ def _keep_meeting(where: Condition, rows: Rows, chunk: Chunk, chosen: NDArray[np
     from kafkalog.log.columns.pipeline import records_of
 
     candidates = np.flatnonzero(chosen)
-    table = rows.table[:, candidates]
+    table = np.ascontiguousarray(rows.table[:, candidates])
     if where.is_about_content:
         found: Iterable[Record | Content] = _contents(table, rows.arena.data)
     else:
