@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.errors import Listener
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.offsets import PartitionOffsets
-    from kafkalog.log.batches.condition import Condition
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables.planning import Target
 
@@ -196,7 +195,7 @@ class Request:
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
         notes_hosting: whether partitions are noted that are not where the cluster has them.
-        where: for records: only those that meet this condition.
+        where: for records: only those that meet this condition, see `condition_of`.
     """
 
     table: TableName = TableName.RECORDS
@@ -213,7 +212,7 @@ class Request:
     gaps_when_read: bool = False
     requires_assigned: bool = True
     notes_hosting: bool = True
-    where: Condition | None = None
+    where: str | None = None
 
     @property
     def joins_tiers(self) -> bool:
@@ -293,7 +292,7 @@ class Split:
     looks_for_gap: bool = False
     log_dirs: tuple[str, ...] = ()
     high: int | None = None
-    where: Condition | None = None
+    where: str | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -304,16 +303,13 @@ class Split:
         """Return its fields, from which `from_json` rebuilds it."""
         found = {name: getattr(self, name) for name in _FIELDS_OF_SPLITS}
         found["seen"] = None if self.seen is None else asdict(self.seen)
-        found["where"] = None if self.where is None else self.where.expression
         return found
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Rebuild the split from the result of `as_json`."""
-        from kafkalog.log.batches.condition import Condition
-
         aborted = tuple((one[0], one[1], one[2]) for one in fields["aborted"])
-        seen, where = fields.get("seen"), fields.get("where")
+        seen = fields.get("seen")
         return cls(
             **{
                 **fields,
@@ -321,7 +317,6 @@ class Split:
                 "aborted": aborted,
                 "view": LogView(fields["view"]),
                 "seen": None if seen is None else Claim.from_json(seen),
-                "where": None if where is None else Condition(where),
                 "copies": tuple(fields.get("copies", ())),
                 "log_dirs": tuple(fields.get("log_dirs", ())),
                 "lineages": tuple(

@@ -242,6 +242,12 @@ class Condition:
                 yield name, min(bound, given)
 
 
+@lru_cache(16)
+def condition_of(expression: str) -> Condition:
+    """Return the condition of an expression: one for all pieces of work, so that it counts."""
+    return Condition(expression)
+
+
 def _condition(expression: str, read_key: Reader | None, read_value: Reader | None) -> Condition:
     return Condition(expression, read_key=read_key, read_value=read_value)
 
