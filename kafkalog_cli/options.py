@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
@@ -293,6 +294,7 @@ class Records(OptionSet):
             key_regex=parse_regex(self.key_regex),
             value_regex=parse_regex(self.value_regex),
             header=parse_header(self.header),
+            where=parse_where(self.where),
             producer_id=self.producer_id,
             leader_epoch=self.leader_epoch,
             **more,
@@ -621,6 +623,15 @@ def parse_header(text: str | None) -> tuple[bytes, bytes | None] | None:
         return None
     name, equals, value = text.partition("=")
     return parse_bytes(name), parse_bytes(value) if equals else None
+
+
+def parse_where(expression: str | None) -> Condition | None:
+    """Compile a condition. Raises `UsageError` if it is malformed."""
+    if expression is None:
+        return None
+    from kafkalog.log.batches.condition import Condition
+
+    return Condition(expression)
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.files.topics import PartitionNumbers
     from kafkalog.io.paths.requests import Requests
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.model import Defect, LogView, Severity
     from kafkalog.node.outcome import Difference, View
     from kafkalog.node.state.coordinators import InternalTopic
@@ -72,6 +73,12 @@ def show_defect(defect: Defect) -> None:
 def show_note(text: str) -> None:
     """Show one line worth knowing."""
     sys.stderr.write(f"{_label('note')} {printable(text)}\n")
+
+
+def show_undecoded(where: Condition | None) -> None:
+    """Say how many values a condition could not look into."""
+    if where is not None and where.note is not None:
+        show_note(where.note)
 
 
 def show_requests(requests: Requests) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from kafkalog.answers.verification import Findings
     from kafkalog.files.log_dir import AnyPath, Segment
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.node.lookup import Lookup
     from kafkalog.node.outcome import View
     from kafkalog.node.scan import Scan
@@ -64,6 +65,7 @@ class Wanted(TypedDict, total=False):
     key_regex: bytes | str | re.Pattern[bytes] | None
     value_regex: bytes | str | re.Pattern[bytes] | None
     header: bytes | str | tuple[bytes | str, bytes | str | None] | None
+    where: str | Condition | None
     control: bool
     data: bool
     sound: bool
@@ -378,6 +380,12 @@ def _header(header: bytes | str | tuple[bytes | str, bytes | str | None]) -> Any
     return _bytes(name), None if value is None else _bytes(value)
 
 
+def _where(expression: str | Condition) -> Condition:
+    from kafkalog.log.batches.condition import Condition
+
+    return Condition(expression) if isinstance(expression, str) else expression
+
+
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "from_time": milliseconds,
     "to_time": milliseconds,
@@ -385,6 +393,7 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "key_regex": _pattern,
     "value_regex": _pattern,
     "header": _header,
+    "where": _where,
     "isolation": partial(named_member, Isolation),
     "view": partial(named_member, LogView),
 }

@@ -81,6 +81,7 @@ def plain_split(partition: PartitionDir, request: Request) -> Split:
         -1 if partition.partition is None else partition.partition,
         partition.path,
         view=request.view,
+        where=request.where if request.table == TableName.RECORDS else None,
     )
 
 
@@ -193,6 +194,7 @@ class Request:
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
         notes_hosting: whether partitions are noted that are not where the cluster has them.
+        where: for records: only those that meet this condition, see `condition_of`.
     """
 
     table: TableName = TableName.RECORDS
@@ -208,6 +210,7 @@ class Request:
     gaps_when_read: bool = False
     requires_assigned: bool = True
     notes_hosting: bool = True
+    where: str | None = None
 
     @property
     def joins_tiers(self) -> bool:
@@ -260,6 +263,7 @@ class Split:
         log_dirs: with `looks_for_gap`, the log directory that has the metadata log of its node, if
             that is another one.
         high: the offset that no batch of it reaches; None if unknown: a log may have grown since.
+        where: only records that meet this condition.
     """
 
     table: TableName
@@ -286,6 +290,7 @@ class Split:
     looks_for_gap: bool = False
     log_dirs: tuple[str, ...] = ()
     high: int | None = None
+    where: str | None = None
 
     @property
     def size_bytes(self) -> int:

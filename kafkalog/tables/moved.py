@@ -128,7 +128,9 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
     if end is not None and not split.seen.has_same_records(there, wanted, end):
         raise _changed(split, "It was cut, and has other records there now.")
     bounds = Bounds(from_offset=wanted, to_offset=end)
-    request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
+    request = Request(
+        split.table, bounds, Isolation.LOG, internal=True, view=split.view, where=split.where
+    )
     now = plan_splits([there], request, Listener())
     return [
         replace(

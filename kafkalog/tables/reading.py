@@ -21,6 +21,7 @@ from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.files.tiers import is_remote
 from kafkalog.io.paths.source import Source
+from kafkalog.log.batches.condition import condition_of
 from kafkalog.log.batches.segment import OpenSegment, offset_at_end
 from kafkalog.log.batches.selection import ReadPlan, Selection
 from kafkalog.log.columns.arrow import table_of_arrays, text_of
@@ -189,6 +190,7 @@ def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
         data=is_records,
         sound=is_records,
         isolation=Isolation.READ_COMMITTED if split.committed else Isolation.LOG,
+        where=None if split.where is None else condition_of(split.where),
     )
     aborted: dict[int, list[AbortedTransaction]] = {}
     for producer_id, first, last in split.aborted:

@@ -17,6 +17,7 @@ from kafkalog.errors import DataError
 from kafkalog.files.tiers import is_remote
 from kafkalog.io.paths.source import Source
 from kafkalog.io.paths.uris import is_object
+from kafkalog.log.batches.condition import condition_of
 from kafkalog.log.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.log.batches.selection import Selection, start_position
 from kafkalog.model import Isolation, computed_once
@@ -117,8 +118,9 @@ class _LogSplits:
             if not is_whole:
                 end = min(_known(end, self._log.fetch_bounds(request.isolation)[1]))
         self._selection = Selection(
-            from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
-        )
+            from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time,
+            where=None if plain.where is None else condition_of(plain.where),
+        )  # fmt: skip
         self._plain = replace(
             plain,
             from_offset=start,

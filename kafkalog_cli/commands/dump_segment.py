@@ -10,7 +10,7 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.outcome import Outcome, show_undecoded
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.text import BytesFormat
 
@@ -70,6 +70,7 @@ def dump_segment(
     key_regex: opt.KeyRegexOption = None,
     value_regex: opt.ValueRegexOption = None,
     header: opt.HeaderOption = None,
+    where: opt.WhereOption = None,
     control: Annotated[bool, typer.Option("--control", help="Only control records.")] = False,
     read_committed: opt.ReadCommittedOption = False,
     view: opt.ViewOption = LogView.RECOVERED,
@@ -127,6 +128,7 @@ def dump_segment(
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
         header=opt.parse_header(header),
+        where=opt.parse_where(where),
         control=control,
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
@@ -151,10 +153,12 @@ def dump_segment(
         _require_mergeable(form, view)
         with Dump(selection, style, outcome) as merged:
             merged.show_by_time(logs)
+        show_undecoded(selection.where)
         return outcome.status
     with _file_dump(to, selection, style, outcome) or Dump(selection, style, outcome) as dump:
         for log in logs:
             dump.show(log)
+    show_undecoded(selection.where)
     return outcome.status
 
 

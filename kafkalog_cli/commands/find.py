@@ -12,7 +12,7 @@ from kafkalog.io.wording import counted
 from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.model import Defect, Isolation, LogView, Replicas
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.outcome import Outcome, show_note, show_undecoded
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.text import BytesFormat
@@ -38,6 +38,7 @@ def find(
     key_regex: opt.KeyRegexOption = None,
     value_regex: opt.ValueRegexOption = None,
     header: opt.HeaderOption = None,
+    where: opt.WhereOption = None,
     producer_id: Annotated[int | None, typer.Option(
         metavar="N", help="Only records of this producer, and its transaction markers.",
     )] = None,
@@ -86,6 +87,7 @@ def find(
     kafkalog find /var/lib/kafka --key user-8 --last 3
     kafkalog find /var/lib/kafka --key user-8 --topic customers --history
     kafkalog find /var/lib/kafka --value-regex '"item":"tea"' --limit 5
+    kafkalog find /var/lib/kafka --where 'value.cents > 100'
     kafkalog find /var/lib/kafka --producer-id 1 --format ndjson
     kafkalog find orders-0 --undecodable json --value-schema payment.json
     """
@@ -102,6 +104,7 @@ def find(
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
         header=opt.parse_header(header),
+        where=opt.parse_where(where),
         data=producer_id is None or undecodable is not None,  # markers have no value
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
@@ -144,13 +147,17 @@ def _require_sense(
     follow: bool,
     last: int | None,
 ) -> None:
-    wanted = (selection.key, selection.key_regex, selection.value_regex, selection.header)
+    wanted = (
+        selection.key, selection.key_regex, selection.value_regex, selection.header,
+        selection.where,
+    )  # fmt: skip
     if not schema and selection.producer_id is None and all(one is None for one in wanted):
         raise UsageError(
             "Say what to find.",
-            hint="--key, --key-regex, --value-regex, --header, --producer-id or --undecodable.",
+            hint="--key, --key-regex, --value-regex, --header, --where, --producer-id "
+            "or --undecodable.",
         )
-    if history and (selection.key is None or schema or last is not None):
+    if history and (selection.key is None or selection.where or schema or last is not None):
         raise UsageError("--history is about one key, and has all of its life.", hint="--key K")
     if follow and (history or last is not None or to is not None):
         raise UsageError("--follow cannot be combined with --history, --last or --to.")
@@ -246,6 +253,7 @@ def _report(search: Search, outcome: Outcome, rows: int) -> None:
 
     for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
         show_note(line)
+    show_undecoded(search.selection.where)
     if not rows:
         if search.logs or not outcome.errors:
             show_note(f"nothing found in {counted(len(search.logs), 'partition')}")

@@ -55,6 +55,7 @@ def _searches(selection: Selection) -> bool:
         selection.key_regex,
         selection.value_regex,
         selection.header,
+        selection.where,
         selection.producer_id,
         selection.leader_epoch,
         selection.to_time,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.io.paths.source import Readable, Source
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.log.batches.order import Order
     from kafkalog.node.frontier import Frontier
     from kafkalog.node.outcome import Difference
@@ -56,6 +57,8 @@ class Selection:
         key_regex: records whose key holds a match.
         value_regex: records whose value holds a match.
         header: records with a header of this name and, unless None, this value.
+        where: records that meet this condition. What it says of offsets, times, a key, a header, a
+            producer or an epoch tightens the attributes for these.
         control: control batches only.
         data: no control batches; messages of magic 0 and 1 are data.
         sound: no records of batches with a wrong checksum; their defects are still reported.
@@ -79,11 +82,16 @@ class Selection:
     key_regex: re.Pattern[bytes] | None = None
     value_regex: re.Pattern[bytes] | None = None
     header: tuple[bytes, bytes | None] | None = None
+    where: Condition | None = None
     control: bool = False
     data: bool = False
     sound: bool = False
     isolation: Isolation = Isolation.LOG
     view: LogView = LogView.RECOVERED
+
+    def __post_init__(self) -> None:
+        for name, bound in () if self.where is None else self.where.narrow(self):
+            object.__setattr__(self, name, bound)
 
     @property
     def read_committed(self) -> bool:
@@ -370,12 +378,14 @@ def record_matches(record: Record, selection: Selection) -> bool:
         return False
     if selection.value_regex and not (record.value and selection.value_regex.search(record.value)):
         return False
-    if selection.header is None:
-        return True
-    name, value = selection.header
-    return any(
-        header.key == name and (value is None or header.value == value) for header in record.headers
-    )
+    if selection.header is not None:
+        name, value = selection.header
+        if not any(
+            header.key == name and (value is None or header.value == value)
+            for header in record.headers
+        ):
+            return False
+    return selection.where is None or selection.where.matches(record)
 
 
 def _skips(segment: Segment, selection: Selection) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 from formats import constants as c
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, FileChangedError
+from kafkalog.log.batches.condition import Content
 from kafkalog.log.batches.framing import read_batch
 from kafkalog.log.batches.order import batch_defects
 from kafkalog.log.batches.records import decode_records
@@ -30,11 +31,12 @@ from kafkalog.log.columns.chunks import Chunk, Rows, Turn, is_wrapper
 from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from kafkalog.io.paths.source import Readable
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.log.batches.order import Order
     from kafkalog.log.batches.selection import ReadPlan, Selection
 
@@ -189,7 +191,7 @@ def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.boo
     return wanted
 
 
-def wanted_rows(rows: Rows, selection: Selection) -> Rows:
+def wanted_rows(rows: Rows, selection: Selection, chunk: Chunk) -> Rows:
     """Return the wanted rows, with the failures renumbered."""
     if selection is EVERYTHING:
         return rows
@@ -217,6 +219,8 @@ def wanted_rows(rows: Rows, selection: Selection) -> Rows:
             keep_matching(rows.arena, table[column], table[column + 1], pattern, chosen)
     if selection.header is not None:
         chosen &= _with_header(rows, chosen, *selection.header)
+    if selection.where is not None:
+        _keep_meeting(selection.where, rows, chunk, chosen)
     if chosen.all():
         return rows
     before = np.concatenate(([0], np.cumsum(chosen)))
@@ -241,6 +245,30 @@ def _with_header(
         equal &= same_value
     found[np.repeat(np.arange(len(counts)), counts)[equal]] = True
     return found
+
+
+def _keep_meeting(where: Condition, rows: Rows, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
+    """Unset `chosen` for the rows that do not meet a condition."""
+    from kafkalog.log.columns.pipeline import records_of
+
+    candidates = np.flatnonzero(chosen)
+    table = np.ascontiguousarray(rows.table[:, candidates])
+    if where.is_about_content:
+        found: Iterable[Record | Content] = _contents(table, rows.arena.data)
+    else:
+        found = records_of(replace(rows, table=table), chunk)
+    chosen[candidates] = np.fromiter(map(where.matches, found), np.bool_, len(candidates))
+
+
+def _contents(table: NDArray[np.int64], data: memoryview) -> Iterator[Content]:
+    columns = (k.OFFSET, k.TIMESTAMP, k.KEY_POSITION, k.KEY_SIZE, k.VALUE_POSITION, k.VALUE_SIZE)
+    for offset, timestamp, key, key_size, value, value_size in table[list(columns)].T.tolist():
+        yield Content(
+            offset,
+            timestamp,
+            None if key_size < 0 else bytes(data[key : key + key_size]),
+            None if value_size < 0 else bytes(data[value : value + value_size]),
+        )
 
 
 def _array(data: bytes) -> NDArray[np.uint8]:
@@ -356,7 +384,7 @@ class RecordWork:
                     yield Turn.WAIT  # the reference decoder holds the whole batch
                 yield from self.of_batch(chunk, chunk.batch(rows))
                 continue
-            chosen = wanted_rows(rows, self.plan.selection)
+            chosen = wanted_rows(rows, self.plan.selection, chunk)
             events = defects_of(chosen, chunk, reported)
             yield from _with_events(self.format.of_rows(chosen, chunk), events)
 
