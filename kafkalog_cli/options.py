@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkalog.files.topics import PartitionNumbers, Topics
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
-    from kafkalog.log.batches.condition import Condition
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
