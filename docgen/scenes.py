@@ -61,11 +61,12 @@ def _deleted_topic(root: Path) -> None:
 
 
 def _hanging(root: Path) -> None:
-    """The end of a transaction, its abort marker, never reached a partition."""
+    """The end of a transaction, its abort marker, never reached a partition of a killed broker."""
     path = _broker(root) / _PAYMENTS
     with path.open("r+b") as log:
         log.truncate(3030)
     (path.parent / "00000000000000000048.snapshot").unlink()
+    (path.parents[1] / ".kafka_cleanshutdown").unlink()
 
 
 def _poisoned(root: Path) -> None:

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.kafka
 SECONDS: Final = 1800 if soaks() else 300 if tries_everything() else 0
 MOVING_SECONDS: Final = SECONDS // 2
 ROUNDS_MIN: Final = 2
-"""Two rounds take `make test` longer than its topics need to roll, be cleaned and be deleted."""
+"""All rounds of `make test`: its broker lives as long as they take."""
 LEVELS: Final = (("deep",), ("quick", "standard"))
 """At which levels `verify` is run in one round, and in the next."""
 NUMBERED: Final = ("steady", "compacted", "retained", "trimmed")

@@ -132,6 +132,16 @@ def test_a_node_starts_as_it_did(state: State, tmp_path: Path) -> None:
         assert [one.name for one in node.absent] == [*state.created]
 
 
+def test_a_partition_that_a_broker_has_created_meanwhile_is_there(tmp_path: Path) -> None:
+    """The metadata are read after the listing, and may name a topic that it lacks."""
+    root = write_node(tmp_path / "node")
+    (root / "d2" / "orders-1").rename(tmp_path / "kept")
+    earlier, later = node_at(root / "d1", root / "d2"), node_at(root / "d1", root / "d2")
+    assert [one.name for one in earlier.absent] == ["orders-1"]
+    (tmp_path / "kept").rename(root / "d2" / "orders-1")
+    assert later.absent == ()
+
+
 RECORDED = [
     json.loads(line)
     for line in Path(__file__).with_name("node_starts.ndjson").read_text().splitlines()

@@ -386,9 +386,13 @@ class NodeStart:
                 if topic is None or hosting.node_id not in one.replicas or (topic, number) in there:
                     continue
                 home = self._home_of(one, [(topic, number) in entries for entries in known])
-                if home is not None and home.log_dir.path not in offline:
-                    others = tuple(node for node in _in_sync(one) if node != hosting.node_id)
-                    found.append(Absent(f"{topic}-{number}", home.log_dir, others))
+                if home is None or home.log_dir.path in offline:
+                    continue
+                others = tuple(node for node in _in_sync(one) if node != hosting.node_id)
+                gone = Absent(f"{topic}-{number}", home.log_dir, others)
+                # The metadata may be newer than the listing: a broker has created it meanwhile.
+                if not file_system.exists(gone.directory.path):
+                    found.append(gone)
         # Internal topics last: the line names only some.
         return tuple(sorted(found, key=lambda one: (one.name.startswith("__"), one.name)))
 
