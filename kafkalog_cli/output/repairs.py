@@ -138,7 +138,7 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
     Field("scan_bytes", k.SIZE, "", "plan.scan_bytes"),
-    Field("files", k.ARRAY,
+    Field("file_changes", k.ARRAY,
           "changes: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), the new "
           "`size_bytes`; if removed or cut, `removed_bytes`, `removed_records`, `reason`",
           "plan.changes"),

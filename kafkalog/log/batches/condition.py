@@ -344,7 +344,7 @@ FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "sequence": attrgetter("sequence"),
     "producer_id": attrgetter("batch.producer_id"),
     "producer_epoch": attrgetter("batch.producer_epoch"),
-    "leader_epoch": attrgetter("batch.partition_leader_epoch"),
+    "leader_epoch": attrgetter("batch.leader_epoch"),
     "is_transactional": attrgetter("batch.is_transactional"),
     "is_control": attrgetter("batch.is_control"),
 }
