@@ -2,7 +2,7 @@
 
 A command takes the sets whose questions it answers, as parameters (`show: opt.Show`), and options
 of its own; `kafkalog_cli.option_sets` gives each field of a set to Typer as an option. Options of
-all commands are in `kafkalog_cli.session`.
+all commands are in `kafkalog_cli.common_options`.
 """
 
 from __future__ import annotations
@@ -12,38 +12,39 @@ import time
 from contextlib import nullcontext
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.wording import utc_text
-from kafkalog.model import Isolation, LogView, Replicas
-from kafkalog_cli.option_sets import OptionSet
+from kafkalog.model import Isolation, LogView, Replicas, Severity
+from kafkalog_cli.completion import partition_numbers, topic_names
+from kafkalog_cli.option_sets import (
+    BOUNDS,
+    CHANGE,
+    CHECK,
+    CONFIGS,
+    DECODE,
+    RUN,
+    SELECT,
+    SHOW,
+    OptionSet,
+)
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
-
-WHAT: Final = "What"
-SELECT: Final = "Select"
-BOUNDS: Final = "Bounds"
-DECODE: Final = "Decode"
-SHOW: Final = "Show"
-RUN: Final = "Run"
-CHANGE: Final = "Change"
-CONFIGS: Final = "Configs"
-PANELS: Final = (WHAT, SELECT, BOUNDS, DECODE, SHOW, CONFIGS, RUN, CHANGE)
-"""The headings of options in the help, in their order; an option without one belongs to `What`."""
+    from kafkalog_cli.schemas import Payload
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -69,10 +70,11 @@ PartitionArgument = Annotated[
 
 TopicsOption = Annotated[list[str] | None, option(
     SELECT, "-t", "--topic", metavar="GLOB",
-    help="Only these topics; !GLOB leaves out; repeatable.",
+    help="Only these topics; !GLOB leaves out; repeatable.", autocompletion=topic_names,
 )]  # fmt: skip
 PartitionsOption = Annotated[list[str] | None, option(
     SELECT, "-p", "--partition", metavar="N|A-B", help="Only these partitions; repeatable.",
+    autocompletion=partition_numbers,
 )]  # fmt: skip
 InternalOption = Annotated[
     bool, option(SELECT, "--internal/--no-internal", help="Internal topics, too.")
@@ -137,12 +139,29 @@ ReplicasOption = Annotated[Replicas, option(
     help="Of several copies of a partition, each record once: from the best one, or from another "
     "where that is damaged; or every copy.",
 )]  # fmt: skip
-BytesOption = Annotated[BytesFormat, option(
-    DECODE, "--bytes",
-    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
-    "one form.",
+KeyFormatOption = Annotated[str, option(
+    DECODE, "--key-format", metavar="F[@FRAMING]", help="As --value-format, for keys.",
+)]  # fmt: skip
+ValueFormatOption = Annotated[str, option(
+    DECODE, "--value-format", metavar="F[@FRAMING]",
+    help="auto, text, hex, base64, json, avro or protobuf; what precedes the data: confluent[:ID], "
+    "apicurio, apicurio4 or glue.",
+)]  # fmt: skip
+KeySchemaOption = Annotated[str | None, option(
+    DECODE, "--key-schema", metavar="FILE[#MESSAGE]", help="As --value-schema, for keys.",
+)]  # fmt: skip
+ValueSchemaOption = Annotated[str | None, option(
+    DECODE, "--value-schema", metavar="FILE[#MESSAGE]",
+    help="JSON Schema, Avro schema (.avsc), or output of protoc --include_imports -o.",
+)]  # fmt: skip
+RegistryOption = Annotated[str | None, option(
+    DECODE, "-r", "--registry", metavar="PLACE",
+    help="Schemas by the ids in the data: URL, log directory with _schemas, or folder of files.",
 )]  # fmt: skip
 FormatOption = Annotated[Format, option(SHOW, "-o", "--format", help="Output format.")]
+LastOption = Annotated[int | None, option(
+    SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
+)]  # fmt: skip
 VerticalOption = Annotated[bool, option(SHOW, "-x", help="Each row as a block, nothing cut.")]
 TemplateOption = Annotated[str | None, option(
     SHOW, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
@@ -154,6 +173,31 @@ LimitOption = Annotated[int | None, option(
     SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
 WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
+FirstDirtyOption = Annotated[int | None, option(
+    BOUNDS, "--first-dirty-offset", metavar="N", min=0,
+    help="Start of the part that is not compacted; overrides the checkpoint.",
+)]  # fmt: skip
+
+
+class FailOn(StrEnum):
+    """The severity of findings that make the status 1, and worse ones."""
+
+    DAMAGE = "damage"
+    INDEX = "index"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+    @property
+    def severities(self) -> list[Severity]:
+        """The severities, the worst first."""
+        worst_first = list(Severity)
+        return [] if self == FailOn.NEVER else worst_first[: worst_first.index(Severity(self)) + 1]
+
+
+FailOnOption = Annotated[FailOn, option(
+    CHECK, "--fail-on", help="Status 1 for findings of this severity or worse.",
+)]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
     help="A config by its name in Kafka; overrides all other sources; repeatable.",
@@ -220,11 +264,15 @@ class Partitions(OptionSet):
     @property
     def topics(self) -> Topics | None:
         """The topics that are meant; None for all."""
+        from kafkalog.files.topics import Topics
+
         return None if not self.topic else Topics(self.topic)
 
     @property
     def numbers(self) -> PartitionNumbers | None:
         """The partitions that are meant; None for all. Raises `UsageError`."""
+        from kafkalog.files.topics import PartitionNumbers
+
         return None if not self.partition else PartitionNumbers(self.partition)
 
 
@@ -283,10 +331,30 @@ class LogBounds(Bounds):
     isolation: IsolationOption = Isolation.LOG
 
 
-class Show(OptionSet):
-    """How rows are shown."""
+class Decode(OptionSet):
+    """How keys and values are read."""
 
-    format: FormatOption = Format.TABLE
+    key_format: KeyFormatOption = "auto"
+    value_format: ValueFormatOption = "auto"
+    key_schema: KeySchemaOption = None
+    value_schema: ValueSchemaOption = None
+    registry: RegistryOption = None
+
+    @property
+    def payloads(self) -> tuple[Payload, Payload]:
+        """How keys are read, and values. Raises `UsageError`."""
+        from kafkalog_cli.schemas import payloads
+
+        return payloads(
+            self.registry,
+            (self.key_format, self.key_schema),
+            (self.value_format, self.value_schema),
+        )
+
+
+class Rows(OptionSet):
+    """How rows are shown, of a command with formats of its own."""
+
     vertical: VerticalOption = False
     template: TemplateOption = None
     columns: ColumnsOption = None
@@ -299,6 +367,12 @@ class Show(OptionSet):
         from kafkalog_cli.session import session
 
         return Style(exact=session().exact, zone=session().zone, **more)
+
+
+class Show(Rows):
+    """How rows are shown."""
+
+    format: FormatOption = Format.TABLE
 
 
 class Configs(OptionSet):
@@ -317,10 +391,9 @@ class Configs(OptionSet):
         )
 
 
-class Reading(OptionSet):
-    """How logs are read in bulk."""
+class Pace(OptionSet):
+    """How logs are read beside a broker."""
 
-    threads: ThreadsOption = None
     no_cache: NoCacheOption = False
     rate_limit: RateLimitOption = None
 
@@ -332,6 +405,12 @@ class Reading(OptionSet):
 
         rate = None if self.rate_limit is None else parse_rate(self.rate_limit)
         return reading(rate_limit=rate, leaves_cache=self.no_cache, everywhere=True)
+
+
+class Reading(Pace):
+    """How logs are read in bulk."""
+
+    threads: ThreadsOption = None
 
 
 class Spark(OptionSet):
@@ -368,9 +447,7 @@ class RowsFormat(StrEnum):
     PARQUET = "parquet"
 
 
-ReadCommittedOption = Annotated[
-    bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
-]
+BytesOption = Annotated[BytesFormat, typer.Option("--bytes", help="Form of bytes.")]
 AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
 RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
 ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
