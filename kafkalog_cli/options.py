@@ -207,12 +207,11 @@ DryRunOption = Annotated[
 ]
 
 
-class Partitions(OptionSet):
-    """Which partitions of the paths are meant."""
+class PartitionNames(OptionSet):
+    """Of which partitions facts are meant."""
 
     topic: TopicsOption = None
     partition: PartitionsOption = None
-    internal: InternalOption = False
 
     @property
     def topics(self) -> Topics | None:
@@ -223,6 +222,12 @@ class Partitions(OptionSet):
     def numbers(self) -> PartitionNumbers | None:
         """The partitions that are meant; None for all. Raises `UsageError`."""
         return None if not self.partition else PartitionNumbers(self.partition)
+
+
+class Partitions(PartitionNames):
+    """Which partitions of the paths are meant."""
+
+    internal: InternalOption = False
 
 
 class AllPartitions(Partitions):
@@ -296,6 +301,28 @@ class Show(OptionSet):
         from kafkalog_cli.session import session
 
         return Style(exact=session().exact, zone=session().zone, **more)
+
+
+class OffsetsFormat(StrEnum):
+    """The format of a listing of offsets; the last one is what Kafka's tool resets groups from."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    RESET_OFFSETS = "reset-offsets"
+
+
+OffsetsFormatOption = Annotated[OffsetsFormat, option(
+    SHOW, "-o", "--format",
+    help="Output format; reset-offsets: for kafka-consumer-groups --reset-offsets --from-file.",
+)]  # fmt: skip
+
+
+class ShowOffsets(Show):
+    """How offsets are shown."""
+
+    format: OffsetsFormatOption = OffsetsFormat.TABLE  # type: ignore[assignment] # one more
 
 
 class Configs(OptionSet):
