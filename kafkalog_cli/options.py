@@ -20,7 +20,7 @@ from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
 from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.wording import utc_text
-from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog_cli.option_sets import OptionSet
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.state.model import Moment
+    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
 
 WHAT: Final = "What"
@@ -185,7 +186,9 @@ SparkOption = Annotated[str | None, option(
     help="Run on Spark: local[N], spark://…, yarn, k8s://…, sc://….",
 )]  # fmt: skip
 SparkConfOption = Annotated[list[str] | None, option(
-    RUN, "--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable.",
+    RUN, "--spark-conf", metavar="NAME=VALUE",
+    help="A Spark setting, kafkalog.connect.timeout (30s) or kafkalog.task.memory (1GiB); "
+    "repeatable.",
 )]  # fmt: skip
 FollowOption = Annotated[bool, option(
     RUN, "--follow", help="Wait for more, until interrupted.",
@@ -358,6 +361,19 @@ class Reading(OptionSet):
         return reading(rate_limit=rate, leaves_cache=self.no_cache, everywhere=True)
 
 
+class Spark(OptionSet):
+    """Whether tasks run on Spark."""
+
+    spark: SparkOption = None
+    spark_conf: SparkConfOption = None
+
+    def choice(self, threads: int | None = None) -> EngineChoice:
+        """Return what runs the tasks: Spark, or threads of this process. Raises `UsageError`."""
+        from kafkalog_cli.engines import engine_choice
+
+        return engine_choice(self.spark, self.spark_conf, threads)
+
+
 class Change(OptionSet):
     """Whether a plan is carried out, and how."""
 
@@ -382,7 +398,6 @@ class RowsFormat(StrEnum):
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
 ]
-EndOption = Annotated[End, typer.Option("--end", help="Up to the high watermark, or the log end.")]
 AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
 RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
 ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
@@ -532,6 +547,17 @@ def parse_configs(texts: list[str] | None) -> dict[str, str]:
         # Kafka itself knows no units.
         is_sized = name.endswith(".bytes") and _SIZE.fullmatch(value.strip())
         found[name] = str(parse_size(value)) if is_sized else value
+    return found
+
+
+def parse_settings(texts: list[str] | None, option: str, what: str) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts; the last of a name counts. Raises `UsageError`."""
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{text!r} is not {what}.", hint=f"{option} NAME=VALUE")
+        found[name] = value
     return found
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.node.state.model import Groups
     from kafkalog.tables.model import Loss
 
-END_HINT: Final = " (--end log includes them)"
+END_HINT: Final = " (--isolation log includes them)"
 """How to get records above high watermarks, in a note about them."""
 _NUMBERS_MAX: Final = 6  # `some_of` shows one less
 

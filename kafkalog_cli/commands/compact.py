@@ -11,7 +11,6 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import counted
-from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.io.engine import Engine
+    from kafkalog_cli.engines import EngineChoice
 
 
 def compact(
@@ -63,20 +63,12 @@ def compact(
     old_formats: Annotated[bool, typer.Option(
         "--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2.",
     )] = False,
-    engine: Annotated[eng.EngineName, typer.Option(
-        "--engine", help="Compact in this process or in Spark tasks.",
-    )] = eng.EngineName.LOCAL,
-    master: eng.MasterOption = None,
-    spark_conf: eng.SparkConfOption = None,
-    connect_timeout: eng.ConnectTimeoutOption = "30s",
-    task_memory: Annotated[str, typer.Option(
-        "--task-memory", metavar="SIZE",
-        help="Memory for the keys of one Spark task; more keys are split among tasks.",
-    )] = "1GiB",
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
     quiet: opt.QuietOption = False,
+    *,
+    spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Compact partitions as a broker's cleaner does, or show exactly what the result would be.
 
@@ -90,16 +82,16 @@ def compact(
     or start of a broker finds the old segments or the new ones, complete. --backup keeps the old
     ones: repeat the command to continue, run `kafkalog undo` to restore everything.
 
-    With --engine spark, tasks write the new segments, and the driver swaps them in. Workers must
-    see the same files under the same paths, as the same user. A partition with more keys than
-    --task-memory holds has a task per bucket of keys. Tasks that had finished before a kill are not
-    repeated by the next run with the same --now, or within a day without one.
+    With --spark, tasks write the new segments, and the driver swaps them in. Workers must see the
+    same files under the same paths, as the same user. A partition with more keys than
+    kafkalog.task.memory holds has a task per bucket of keys. Tasks that had finished before a kill
+    are not repeated by the next run with the same --now, or within a day without one.
 
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
     kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
-    kafkalog compact /var/lib/kafka --engine spark
+    kafkalog compact /var/lib/kafka --spark 'local[*]'
     """
     from kafkalog.change.compaction import CompactionRequest
     from kafkalog.change.compaction.run import CompactionRun
@@ -121,7 +113,7 @@ def compact(
     )
     sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome, opened = Outcome(), ExitStack()
-    choice = eng.EngineChoice(engine, eng.SparkChoice(master, spark_conf, connect_timeout, quiet))
+    choice = spark.choice()
     run = CompactionRun(
         path,
         request,
@@ -130,8 +122,8 @@ def compact(
         to=to,
         backup=backup,
         take_all=take_all,
-        engine=None if engine == eng.EngineName.LOCAL else _opening(opened, choice),
-        task_memory=opt.parse_size(task_memory),
+        engine=_opening(opened, choice) if choice.is_spark else None,
+        task_memory=choice.task_memory,
         keeps_clock=now is None,
         arguments=sys.argv[1:],
         listener=outcome,
@@ -143,7 +135,7 @@ def compact(
     return outcome.of_work(has_changed=run.has_changed, is_concerned=run.is_concerned)
 
 
-def _opening(opened: ExitStack, choice: eng.EngineChoice) -> Callable[[], Engine]:
+def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
     return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 

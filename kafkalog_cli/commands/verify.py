@@ -11,7 +11,6 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Level, Severity
-from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
@@ -83,15 +82,9 @@ def verify(
     form: Annotated[ReportFormat, typer.Option(
         "--format", help="Output format: a listing, or a report of the run.",
     )] = ReportFormat.TABLE,
-    engine: Annotated[eng.EngineName, typer.Option(
-        "--engine",
-        help="spark: check partitions in Spark tasks; each worker reads the log directories "
-             "under the same paths.",
-    )] = eng.EngineName.LOCAL,
-    master: eng.MasterOption = None,
-    spark_conf: eng.SparkConfOption = None,
-    connect_timeout: eng.ConnectTimeoutOption = "30s",
     quiet: opt.QuietOption = False,
+    *,
+    spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Check log directories, partitions or files, each against the others.
 
@@ -104,16 +97,16 @@ def verify(
     kafkalog verify --level deep --sample 5% --seed 7 /var/lib/kafka
     kafkalog verify --max-duration 10m --state verify.state /var/lib/kafka
     kafkalog verify --format ndjson --fail-on damage /var/lib/kafka
-    kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
+    kafkalog verify --spark spark://host:7077 /var/lib/kafka
     """
     from kafkalog.answers.verification import Findings
     from kafkalog_cli.output.findings import RunFacts
 
-    if engine == eng.EngineName.SPARK:
+    choice = spark.choice()
+    if choice.is_spark:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:
         raise UsageError("--seed requires --sample.", hint="For example --sample 5% --seed 3.")
-    choice = eng.EngineChoice(engine, eng.SparkChoice(master, spark_conf, connect_timeout, quiet))
     outcome = Outcome()
     rate = None if rate_limit is None else opt.parse_rate(rate_limit)
     duration_s = None if max_duration is None else opt.parse_duration(max_duration)
@@ -133,7 +126,7 @@ def verify(
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)
-    is_local = engine == eng.EngineName.LOCAL
+    is_local = not choice.is_spark
     with (
         byte_progress(run.targets, enabled=not quiet and is_local) as progress,
         nullcontext() if is_local else choice.open() as opened,
@@ -156,10 +149,7 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
     """Raise where an option is given that is about the order of work in one process."""
     for name, value in options.items():
         if value is not None:
-            raise UsageError(
-                f"{name} does not work with --engine spark.",
-                hint="Leave it out, or use --engine local.",
-            )
+            raise UsageError(f"{name} does not work with --spark.", hint="Leave out one of them.")
 
 
 def _make_report(
