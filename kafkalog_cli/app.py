@@ -12,8 +12,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from kafkalog.errors import as_internal_error
 from kafkalog.io.jit.fast_path import require_known_decoder
-from kafkalog_cli.option_sets import expanded
-from kafkalog_cli.session import common_options
+from kafkalog_cli.common_options import common_options
+from kafkalog_cli.config import apply_places, defaults_for
+from kafkalog_cli.option_sets import SAFETY, expanded
 
 _KAFKAS_OWN: Final = "kafka-dump-log"
 PANELS: Final[dict[str, dict[str, str]]] = {
@@ -29,7 +30,6 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     },
     "Check": {
         "verify": "Check everything; predict the broker's next start.",
-        "audit-compaction": "Prove that a log was compacted correctly.",
         "diff": "Compare copies of partitions.",
         "explain": "Explain a finding, an error, a config or a field.",
     },
@@ -85,17 +85,7 @@ def _root(
     ] = False,
 ) -> None:
     """Inspect, search, verify, repair and export Apache Kafka's log files. No broker needed;
-    reading never writes.
-
-    \b
-    kafkalog ls /var/lib/kafka                       list what is there
-    kafkalog dump-segment orders-0 --limit 10        show records
-    kafkalog lookup-offset orders-0 --timestamp -2h  find a record
-    kafkalog verify /var/lib/kafka                   check everything
-    kafkalog salvage orders-0 --to rescued           copy what is sound
-    kafkalog recover /var/lib/kafka                  predict the next start
-    kafkalog simulate-retention /var/lib/kafka       predict deletions
-    kafkalog compact /var/lib/kafka                  predict a compaction
+    reading never writes, and nothing is changed without --apply.
     """
 
 
@@ -114,12 +104,31 @@ def _kafka_dump_log(context: typer.Context) -> int:
     return dump_files(context.args)
 
 
+def help_text(context: Any) -> str:
+    """Return the help of a command, or of all of them."""
+    from kafkalog_cli.help import full_help
+    from kafkalog_cli.pager import start_pager
+
+    start_pager()
+    return full_help(context).rstrip("\n")
+
+
 class _Command(TyperCommand):
     """A command that treats an `EOFError` as an internal error, except at a prompt."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         own = super().get_params(ctx)
         return [*own, *common_options(own)]
+
+    def get_help(self, ctx: Any) -> str:
+        return help_text(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options; those that are missing come from the config, paths from places."""
+        ctx.default_map = defaults_for(self, ctx)
+        rest = super().parse_args(ctx, args)
+        apply_places(self, ctx)
+        return rest
 
     def invoke(self, context: Any) -> Any:
         """Run the command; Typer takes any `EOFError` for Ctrl-D and would exit silently."""
@@ -128,13 +137,6 @@ class _Command(TyperCommand):
             return super().invoke(context)
         except EOFError as error:
             raise as_internal_error(error) from error
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the usage line word by word; Typer would put a required argument in braces."""
-        return [
-            piece if "|" in piece else piece.removeprefix("{").removesuffix("}")
-            for piece in super().collect_usage_pieces(ctx)
-        ]
 
 
 class _Commands(TyperGroup):
@@ -146,6 +148,9 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 # Typer's
         return [*_COMMANDS]
+
+    def get_help(self, ctx: Any) -> str:
+        return help_text(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; a path in its place is listed, or shown if it is a file."""
@@ -160,12 +165,6 @@ class _Commands(TyperGroup):
             self.commands[cmd_name] = _loaded(cmd_name)
         return super().get_command(ctx, cmd_name)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 # Typer's
-        """List names and summaries, without loading the commands."""
-        for panel, commands in PANELS.items():
-            with formatter.section(panel):
-                formatter.write_dl(list(commands.items()))
-
 
 def _loaded(name: str) -> Any:
     """Import the module of a command, and inspect its options."""
@@ -179,7 +178,11 @@ def _loaded(name: str) -> Any:
         module = name.replace("-", "_")
         command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
         app.command(name=name, cls=_Command, short_help=_COMMANDS[name])(expanded(command))
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    for one in command.params:
+        if not SAFETY.isdisjoint(name[2:] for name in one.opts):
+            one.allow_from_autoenv = False  # type: ignore[attr-defined] # of options
+    return command
 
 
 @cache  # a process that runs many command lines makes each parser once
@@ -189,10 +192,9 @@ def command_group() -> Any:
         name="kafkalog",
         cls=_Commands,
         callback=_root,
-        no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"help_option_names": ["--help"], "auto_envvar_prefix": "KAFKALOG"},
     )
     return typer.main.get_command(app)
 

@@ -62,6 +62,8 @@ def _run_process() -> int:
     status, lost = close_streams(run(sys.argv[1:]))
     if lost is not None:
         show_error(lost)
+    if "kafkalog_cli.pager" in sys.modules:
+        sys.modules["kafkalog_cli.pager"].end_pager()
     return status
 
 
@@ -180,10 +182,17 @@ def _run_command(argv: list[str]) -> int:
 
         require_known_decoder()
         return dump_files(argv[1:])
+    from kafkalog.errors import UsageError
+
+    if not argv and "_KAFKALOG_COMPLETE" not in os.environ:  # by which a shell asks what completes
+        from kafkalog_cli.help import SHORT
+        from kafkalog_cli.outcome import show_words
+
+        show_words(SHORT)
+        return UsageError.exit_code
     import typer
     from typer.exceptions import TyperException
 
-    from kafkalog.errors import UsageError
     from kafkalog_cli.app import command_group
 
     try:
@@ -194,11 +203,7 @@ def _run_command(argv: list[str]) -> int:
     except typer.Abort:
         return EXIT_INTERRUPTED
     except TyperException as error:
-        from kafkalog_cli.outcome import show_words
         from kafkalog_cli.usage import usage_error
 
-        if not argv:
-            show_words(f"{error.format_message()}\n")  # the help
-            return UsageError.exit_code
         raise usage_error(error, argv) from error
     return int(status or 0)

@@ -5,11 +5,28 @@ from __future__ import annotations
 import inspect
 from contextlib import ExitStack, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+
+
+WHAT: Final = "What"
+SELECT: Final = "Select"
+BOUNDS: Final = "Bounds"
+CHECK: Final = "Check"
+DECODE: Final = "Decode"
+SHOW: Final = "Show"
+RUN: Final = "Run"
+CHANGE: Final = "Change"
+CONFIGS: Final = "Configs"
+PANELS: Final = (WHAT, SELECT, BOUNDS, CHECK, DECODE, SHOW, CONFIGS, RUN, CHANGE)
+"""The headings of options in the help, in their order; an option without one belongs to `What`."""
+SAFETY: Final = frozenset(
+    ("apply", "yes", "allow-loss", "to", "into", "backup", "replace", "accept", "append")
+)
+"""Options that only a command line gives: what is changed depends on no file and no variable."""
 
 
 class OptionSet:

@@ -2,7 +2,7 @@
 
 A command takes the sets whose questions it answers, as parameters (`show: opt.Show`), and options
 of its own; `kafkalog_cli.option_sets` gives each field of a set to Typer as an option. Options of
-all commands are in `kafkalog_cli.session`.
+all commands are in `kafkalog_cli.common_options`.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ import time
 from contextlib import nullcontext
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.wording import utc_text
-from kafkalog.model import Isolation, LogView, Replicas
-from kafkalog_cli.option_sets import OptionSet
+from kafkalog.model import Isolation, LogView, Replicas, Severity
+from kafkalog_cli.completion import partition_numbers, topic_names
+from kafkalog_cli.option_sets import (
+    BOUNDS,
+    CHANGE,
+    CHECK,
+    CONFIGS,
+    DECODE,
+    RUN,
+    SELECT,
+    SHOW,
+    OptionSet,
+)
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
-
-WHAT: Final = "What"
-SELECT: Final = "Select"
-BOUNDS: Final = "Bounds"
-DECODE: Final = "Decode"
-SHOW: Final = "Show"
-RUN: Final = "Run"
-CHANGE: Final = "Change"
-CONFIGS: Final = "Configs"
-PANELS: Final = (WHAT, SELECT, BOUNDS, DECODE, SHOW, CONFIGS, RUN, CHANGE)
-"""The headings of options in the help, in their order; an option without one belongs to `What`."""
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -69,10 +69,11 @@ PartitionArgument = Annotated[
 
 TopicsOption = Annotated[list[str] | None, option(
     SELECT, "-t", "--topic", metavar="GLOB",
-    help="Only these topics; !GLOB leaves out; repeatable.",
+    help="Only these topics; !GLOB leaves out; repeatable.", autocompletion=topic_names,
 )]  # fmt: skip
 PartitionsOption = Annotated[list[str] | None, option(
     SELECT, "-p", "--partition", metavar="N|A-B", help="Only these partitions; repeatable.",
+    autocompletion=partition_numbers,
 )]  # fmt: skip
 InternalOption = Annotated[
     bool, option(SELECT, "--internal/--no-internal", help="Internal topics, too.")
@@ -154,6 +155,31 @@ LimitOption = Annotated[int | None, option(
     SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
 WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
+FirstDirtyOption = Annotated[int | None, option(
+    BOUNDS, "--first-dirty-offset", metavar="N", min=0,
+    help="Start of the part that is not compacted; overrides the checkpoint.",
+)]  # fmt: skip
+
+
+class FailOn(StrEnum):
+    """The severity of findings that make the status 1, and worse ones."""
+
+    DAMAGE = "damage"
+    INDEX = "index"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+    @property
+    def severities(self) -> list[Severity]:
+        """The severities, the worst first."""
+        worst_first = list(Severity)
+        return [] if self == FailOn.NEVER else worst_first[: worst_first.index(Severity(self)) + 1]
+
+
+FailOnOption = Annotated[FailOn, option(
+    CHECK, "--fail-on", help="Status 1 for findings of this severity or worse.",
+)]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
     help="A config by its name in Kafka; overrides all other sources; repeatable.",
@@ -219,11 +245,15 @@ class PartitionNames(OptionSet):
     @property
     def topics(self) -> Topics | None:
         """The topics that are meant; None for all."""
+        from kafkalog.files.topics import Topics
+
         return None if not self.topic else Topics(self.topic)
 
     @property
     def numbers(self) -> PartitionNumbers | None:
         """The partitions that are meant; None for all. Raises `UsageError`."""
+        from kafkalog.files.topics import PartitionNumbers
+
         return None if not self.partition else PartitionNumbers(self.partition)
 
 
@@ -288,10 +318,9 @@ class LogBounds(Bounds):
     isolation: IsolationOption = Isolation.LOG
 
 
-class Show(OptionSet):
-    """How rows are shown."""
+class Rows(OptionSet):
+    """How rows are shown, of a command with formats of its own."""
 
-    format: FormatOption = Format.TABLE
     vertical: VerticalOption = False
     template: TemplateOption = None
     columns: ColumnsOption = None
@@ -304,6 +333,12 @@ class Show(OptionSet):
         from kafkalog_cli.session import session
 
         return Style(exact=session().exact, zone=session().zone, **more)
+
+
+class Show(Rows):
+    """How rows are shown."""
+
+    format: FormatOption = Format.TABLE
 
 
 class OffsetsFormat(StrEnum):
@@ -322,10 +357,10 @@ OffsetsFormatOption = Annotated[OffsetsFormat, option(
 )]  # fmt: skip
 
 
-class ShowOffsets(Show):
+class ShowOffsets(Rows):
     """How offsets are shown."""
 
-    format: OffsetsFormatOption = OffsetsFormat.TABLE  # type: ignore[assignment] # one more
+    format: OffsetsFormatOption = OffsetsFormat.TABLE
 
 
 class Configs(OptionSet):
