@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
     from kafkalog.node.state.model import Moment
 
 

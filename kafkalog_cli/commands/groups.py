@@ -9,6 +9,7 @@ from formats.late_classes import dataclass
 from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.io.wording import counted, some_of
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import groups as view
 from kafkalog_cli.output.progress import byte_progress
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 def groups(
     paths: opt.PathsArgument,
     group: Annotated[list[str] | None, opt.option(
-        opt.SELECT, "--group", metavar="ID",
+        SELECT, "--group", metavar="ID",
         help="Only this group, with coordinator, members and offsets; repeatable.",
     )] = None,
     at: opt.AtOption = None,
     since: opt.SinceOption = None,
     lag: Annotated[bool, opt.option(
-        opt.SHOW, "--lag/--no-lag",
+        SHOW, "--lag/--no-lag",
         help="Compare with the high watermarks of the partitions in PATH.",
     )] = True,
     *,

@@ -13,6 +13,7 @@ from kafkalog.files.topics import Topics
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SELECT
 from kafkalog_cli.outcome import Outcome, show_note, show_warning
 from kafkalog_cli.output import metadata as view
 from kafkalog_cli.output.progress import byte_progress
@@ -36,18 +37,18 @@ def metadata(
     )],
     topic: opt.TopicsOption = None,
     configs: Annotated[str | None, opt.option(
-        opt.SELECT, "--configs", metavar="RESOURCE",
+        SELECT, "--configs", metavar="RESOURCE",
         help="The configs of a topic, or of BROKER:1, BROKER (all), GROUP:billing.",
     )] = None,
     match: Annotated[str | None, opt.option(
-        opt.SELECT, "--match", metavar="TEXT", help="Leaves with this text in their path.",
+        SELECT, "--match", metavar="TEXT", help="Leaves with this text in their path.",
     )] = None,
     tree: Annotated[str | None, opt.option(
-        opt.SELECT, "--tree", metavar="NODE",
+        SELECT, "--tree", metavar="NODE",
         help="A part of the tree, as kafka-metadata-shell shows it: / or /image/topics/byName.",
     )] = None,
     cat: Annotated[str | None, opt.option(
-        opt.SELECT, "--cat", metavar="NODE",
+        SELECT, "--cat", metavar="NODE",
         help="The text of a leaf: /image/features/metadataVersion.",
     )] = None,
     at: opt.AtOption = None,

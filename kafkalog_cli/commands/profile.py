@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SHOW
 
 if TYPE_CHECKING:
     from kafkalog.tables import Request
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 def profile(
     paths: opt.PathsArgument,
     bucket: Annotated[str, opt.option(
-        opt.SHOW, "--bucket", metavar="DURATION",
+        SHOW, "--bucket", metavar="DURATION",
         help="Width of a histogram bucket; doubled if there would be too many.",
     )] = "1h",
     hot_keys: Annotated[int, opt.option(
-        opt.SHOW, "--hot-keys", metavar="N", min=0, help="At most N hot keys.",
+        SHOW, "--hot-keys", metavar="N", min=0, help="At most N hot keys per topic.",
     )] = 10,
     *,
     partitions: opt.Partitions,

@@ -19,6 +19,7 @@ from kafkalog.wire.server.model import (
     Watermark,
 )
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import BOUNDS, RUN, SELECT
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.session import session
 
@@ -28,52 +29,52 @@ _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 def serve(
     paths: opt.PathsArgument,
     listen: Annotated[str, opt.option(
-        opt.RUN, "--listen", metavar="HOST:PORT",
+        RUN, "--listen", metavar="HOST:PORT",
         help="Address to listen on; port 0 picks a free port.",
     )] = str(LISTEN),
     advertise: Annotated[str | None, opt.option(
-        opt.RUN, "--advertise", metavar="HOST:PORT",
+        RUN, "--advertise", metavar="HOST:PORT",
         help="Address for clients to connect to, if it differs from --listen.",
     )] = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     leftovers: Annotated[bool, opt.option(
-        opt.SELECT, "--leftovers",
+        SELECT, "--leftovers",
         help="Also -delete and -stray directories, as orders.deleted-1a2b3c4d.",
     )] = False,
     high_watermark: opt.HighWatermarkOption = None,
     on_damage: Annotated[OnDamage, opt.option(
-        opt.BOUNDS, "--on-damage",
+        BOUNDS, "--on-damage",
         help="At a damaged batch: return an error, or skip to the next sound batch.",
     )] = OnDamage.STOP,
     follow: opt.FollowOption = False,
     once: Annotated[bool, opt.option(
-        opt.RUN, "--once", help="Stop when clients have read every partition to its end.",
+        RUN, "--once", help="Stop when clients have read every partition to its end.",
     )] = False,
     rate_limit: opt.RateLimitOption = None,
     max_connections: Annotated[int, opt.option(
-        opt.RUN, "--max-connections", min=1, max=10_000, metavar="N",
+        RUN, "--max-connections", min=1, max=10_000, metavar="N",
         help="Most connections at a time; one more closes a silent one, or is closed at once.",
     )] = CONNECTIONS_MAX,
     commits: Annotated[str | None, opt.option(
-        opt.RUN, "--commits", metavar="FILE",
+        RUN, "--commits", metavar="FILE",
         help="Keep committed offsets in FILE, one line of JSON per commit, instead of in memory.",
     )] = None,
     read_only_commits: Annotated[bool, opt.option(
-        opt.RUN, "--read-only-commits", help="Refuse commits of offsets.",
+        RUN, "--read-only-commits", help="Refuse commits of offsets.",
     )] = False,
     tls_cert: Annotated[str | None, opt.option(
-        opt.RUN, "--tls-cert", metavar="FILE", help="Use TLS, with this certificate (PEM).",
+        RUN, "--tls-cert", metavar="FILE", help="Use TLS, with this certificate (PEM).",
     )] = None,
     tls_key: Annotated[str | None, opt.option(
-        opt.RUN, "--tls-key", metavar="FILE", help="The certificate's private key (PEM).",
+        RUN, "--tls-key", metavar="FILE", help="The certificate's private key (PEM).",
     )] = None,
     sasl_plain: Annotated[str | None, opt.option(
-        opt.RUN, "--sasl-plain", metavar="FILE",
+        RUN, "--sasl-plain", metavar="FILE",
         help="Require SASL/PLAIN, with the users in FILE: one USER=PASSWORD per line.",
     )] = None,
     metrics_listen: Annotated[str | None, opt.option(
-        opt.RUN, "--metrics-listen", metavar="HOST:PORT", help="Metrics for Prometheus.",
+        RUN, "--metrics-listen", metavar="HOST:PORT", help="Metrics for Prometheus.",
     )] = None,
 ) -> int:  # fmt: skip
     """Serve log directories to Kafka clients, read-only, without a broker.

@@ -9,6 +9,7 @@ import typer
 from formats.late_classes import dataclass
 from kafkalog.errors import NotFoundError
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, report_gaps, show_note
 from kafkalog_cli.output import groups as view
 from kafkalog_cli.output.progress import byte_progress
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 def transactions(
     paths: opt.PathsArgument,
     transactional_id: Annotated[list[str] | None, opt.option(
-        opt.SELECT, "--transactional-id", metavar="ID",
+        SELECT, "--transactional-id", metavar="ID",
         help="Only this transactional id, with its coordinator; repeatable.",
     )] = None,
     producer_id: Annotated[list[int] | None, opt.option(
-        opt.SELECT, "--producer-id", metavar="N", help="Only this producer; repeatable.",
+        SELECT, "--producer-id", metavar="N", help="Only what this producer wrote.",
     )] = None,
     hanging: Annotated[bool, opt.option(
-        opt.SELECT, "--hanging", help="Only open transactions that their coordinator will not end.",
+        SELECT, "--hanging", help="Only open transactions that their coordinator will not end.",
     )] = False,
     commands: Annotated[bool, opt.option(
-        opt.SHOW, "--commands", help="The commands of Kafka's tool that abort what hangs.",
+        SHOW, "--commands", help="The commands of Kafka's tool that abort what hangs.",
     )] = False,
     at: opt.AtOption = None,
     *,
