@@ -36,7 +36,6 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     "Answer": {
         "groups": "Show groups, their offsets and lag, now or in the past.",
         "transactions": "Show open and hanging transactions.",
-        "where": "Show which partition coordinates a group.",
         "metadata": "Show topics, configs, brokers, ACLs, now or in the past.",
         "profile": "Count records, bytes, keys and codecs.",
         "sql": "Query logs with SQL.",

@@ -254,12 +254,11 @@ DryRunOption = Annotated[
 ]
 
 
-class Partitions(OptionSet):
-    """Which partitions of the paths are meant."""
+class PartitionNames(OptionSet):
+    """Of which partitions facts are meant."""
 
     topic: TopicsOption = None
     partition: PartitionsOption = None
-    internal: InternalOption = False
 
     @property
     def topics(self) -> Topics | None:
@@ -274,6 +273,12 @@ class Partitions(OptionSet):
         from kafkalog.files.topics import PartitionNumbers
 
         return None if not self.partition else PartitionNumbers(self.partition)
+
+
+class Partitions(PartitionNames):
+    """Which partitions of the paths are meant."""
+
+    internal: InternalOption = False
 
 
 class AllPartitions(Partitions):
@@ -373,6 +378,28 @@ class Show(Rows):
     """How rows are shown."""
 
     format: FormatOption = Format.TABLE
+
+
+class OffsetsFormat(StrEnum):
+    """The format of a listing of offsets; the last one is what Kafka's tool resets groups from."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    RESET_OFFSETS = "reset-offsets"
+
+
+OffsetsFormatOption = Annotated[OffsetsFormat, option(
+    SHOW, "-o", "--format",
+    help="Output format; reset-offsets: for kafka-consumer-groups --reset-offsets --from-file.",
+)]  # fmt: skip
+
+
+class ShowOffsets(Rows):
+    """How offsets are shown."""
+
+    format: OffsetsFormatOption = OffsetsFormat.TABLE
 
 
 class Configs(OptionSet):

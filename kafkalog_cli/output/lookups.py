@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -23,18 +24,13 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
 
 
-def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -> None:
-    """Write rows of topic, partition and offset to a new file; of several groups, after the group.
+def write_reset_offsets(rows: Iterable[Sequence[str | int | None]]) -> None:
+    """Write rows of topic, partition and offset; of several groups, after the group.
 
     Kafka's tool reads a file without groups if it is called with one `--group`, else one with them.
-
-    Raises:
-        DestinationExistsError, UnwritableError: see `NewFile`.
     """
-    from kafkalog.io.storage import NewFile
-
-    with NewFile(path) as new:
-        new.file.write("".join(map(csv_line, rows)).encode())
+    for row in rows:
+        sys.stdout.buffer.write(csv_line(row).encode())
 
 
 def _query(one: PartitionLookup) -> object:
