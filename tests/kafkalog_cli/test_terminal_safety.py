@@ -75,7 +75,7 @@ def unsafe_log(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv"])
-@pytest.mark.parametrize("bytes_form", ["auto", "utf8", "hex", "base64"])
+@pytest.mark.parametrize("bytes_form", ["auto", "text", "hex", "base64"])
 def test_keys_values_and_headers(tmp_path: Path, kafkalog: Run, form: str, bytes_form: str):
     """In each format, and for each form of bytes."""
     path = unsafe_log(tmp_path / "t-0")
