@@ -46,7 +46,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "dump-batches": ("dump-segment", "{dir}/orders-0", "--batches", "--format", "ndjson"),
     "dump-committed": ("dump-segment", "{dir}/orders-0", "--isolation", "read_committed",
                        "--format", "ndjson"),
-    "dump-parquet": ("dump-segment", "{dir}/orders-0", "--format", "parquet", "--to", "{to}"),
+    "dump-parquet": ("dump-segment", "{dir}/orders-0", "--to", "{to}.parquet"),
     "dump-index": ("dump-segment", FILES.partition(",")[2], "--format", "ndjson"),
     "dump-checkpoint": ("dump-segment", "{dir}/replication-offset-checkpoint"),
     "lookup-offset": ("lookup-offset", "{dir}/orders-0", "17", "--format", "ndjson"),

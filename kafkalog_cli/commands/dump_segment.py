@@ -74,7 +74,7 @@ def dump_segment(
     view: opt.ViewOption = LogView.RECOVERED,
     isolation: opt.IsolationOption = Isolation.LOG,
     sort: Annotated[Order | None, opt.option(
-        SHOW, "--sort", help="Merge all logs by timestamp.",
+        SHOW, "--sort", metavar="FIELD", help="Order of the rows.",
     )] = None,
     form: Annotated[DumpFormat, opt.option(
         SHOW, "-o", "--format", help="Output format; kafka: the text of kafka-dump-log.sh.",

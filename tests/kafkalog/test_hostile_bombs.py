@@ -139,7 +139,7 @@ def test_a_bomb_ends_at_the_limit(tmp_path: Path, name: str):
         ["dump-segment", path],
         ["dump-segment", path, "--format", "ndjson"],
         ["dump-segment", path, "--format", "kafka"],
-        ["dump-segment", path, "--format", "parquet", "--to", str(tmp_path / "x.parquet")],
+        ["dump-segment", path, "--to", str(tmp_path / "x.parquet")],
         ["kafka-dump-log", "--print-data-log", "--files", path],
         ["verify", "--level", "deep", path],
     ]

@@ -95,7 +95,7 @@ COMMANDS = {
     "`kafka-dump-log`": ("kafka-dump-log", "--print-data-log", "--files", "{log}"),
     "`dump-segment` as table": ("dump-segment", "--format", "ndjson", "{partition}"),
     "`dump-segment --format parquet`": (
-        "dump-segment", "--format", "parquet", "--to", "{to}", "{partition}",
+        "dump-segment", "--to", "{to}.parquet", "{partition}",
     ),
     "`lookup-offset`": ("lookup-offset", "{partition}", "1", "--show"),
     "`export`": ("export", "--to", "{to}", "{partition}"),

@@ -75,8 +75,8 @@ def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     told = {
         (
             "records above the high watermark left out (--isolation log includes them): "
-            "orders-0 from 20, 10 records; the checkpoint counts: no metadata log in PATH says which copies are in "
-            "sync"
+            "orders-0 from 20, 10 records; the checkpoint counts: no metadata log in PATH says "
+            "which copies are in sync"
         ),
         "records of open transactions and after them left out (read_committed): orders-1 from 30",
         "records below the log start offset left out: orders-2 up to 9",
