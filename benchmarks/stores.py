@@ -131,7 +131,7 @@ def commands(to: Path) -> list[Command]:
     query = 'SELECT topic, partition, "offset" FROM records LIMIT 1'
     filtered = "SELECT topic, partition, offset FROM records WHERE partition >= 0"
     kafkalog = (sys.executable, "-m", "kafkalog_cli")
-    in_spark = (*kafkalog, "sql", "--engine", "spark", "--format", "ndjson")
+    in_spark = (*kafkalog, "sql", "--spark", "local[*]", "--format", "ndjson")
     export = (*kafkalog, "export", "{uri}", "--to", str(to), "-q", "--engine")
     return [
         Command("find", (*kafkalog, "find", "{uri}", "--key", "key-00", "--limit", "1")),

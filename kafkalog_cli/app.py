@@ -36,7 +36,6 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     "Answer": {
         "groups": "Show groups, their offsets and lag, now or in the past.",
         "transactions": "Show open and hanging transactions.",
-        "where": "Show which partition coordinates a group.",
         "metadata": "Show topics, configs, brokers, ACLs, now or in the past.",
         "profile": "Count records, bytes, keys and codecs.",
         "sql": "Query logs with SQL.",
@@ -93,7 +92,7 @@ def _root(
 def _kafka_dump_log(context: typer.Context) -> int:
     """Print what kafka-dump-log.sh of Kafka prints, with the same options.
 
-    Unlike the original it never writes, continues past damage, and ends with status 1 if it found
+    Unlike the original it never writes, continues past damage, and ends with status 8 if it found
     any. `kafka-dump-log --help` lists the options.
 
     \b

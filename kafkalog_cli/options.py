@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.schemas import Payload
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -134,17 +135,36 @@ HighWatermarkOption = Annotated[str | None, option(
 LogStartOption = Annotated[int | None, option(
     BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
 )]  # fmt: skip
-ReplicasOption = Annotated[Replicas, option(
+_REPLICAS = option(
     BOUNDS, "--replicas",
     help="Of several copies of a partition, each record once: from the best one, or from another "
     "where that is damaged; or every copy.",
+)  # fmt: skip
+ReplicasOption = Annotated[Replicas, _REPLICAS]
+AnyReplicasOption = Annotated[Replicas | None, _REPLICAS]
+KeyFormatOption = Annotated[str, option(
+    DECODE, "--key-format", metavar="F[@FRAMING]", help="As --value-format, for keys.",
 )]  # fmt: skip
-BytesOption = Annotated[BytesFormat, option(
-    DECODE, "--bytes",
-    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
-    "one form.",
+ValueFormatOption = Annotated[str, option(
+    DECODE, "--value-format", metavar="F[@FRAMING]",
+    help="auto, text, hex, base64, json, avro or protobuf; what precedes the data: confluent[:ID], "
+    "apicurio, apicurio4 or glue.",
+)]  # fmt: skip
+KeySchemaOption = Annotated[str | None, option(
+    DECODE, "--key-schema", metavar="FILE[#MESSAGE]", help="As --value-schema, for keys.",
+)]  # fmt: skip
+ValueSchemaOption = Annotated[str | None, option(
+    DECODE, "--value-schema", metavar="FILE[#MESSAGE]",
+    help="JSON Schema, Avro schema (.avsc), or output of protoc --include_imports -o.",
+)]  # fmt: skip
+RegistryOption = Annotated[str | None, option(
+    DECODE, "-r", "--registry", metavar="PLACE",
+    help="Schemas by the ids in the data: URL, log directory with _schemas, or folder of files.",
 )]  # fmt: skip
 FormatOption = Annotated[Format, option(SHOW, "-o", "--format", help="Output format.")]
+LastOption = Annotated[int | None, option(
+    SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
+)]  # fmt: skip
 VerticalOption = Annotated[bool, option(SHOW, "-x", help="Each row as a block, nothing cut.")]
 TemplateOption = Annotated[str | None, option(
     SHOW, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
@@ -155,6 +175,7 @@ ColumnsOption = Annotated[str | None, option(
 LimitOption = Annotated[int | None, option(
     SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
+StepsOption = Annotated[bool, option(SHOW, "--steps", help="Each step, and why.")]
 WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
 FirstDirtyOption = Annotated[int | None, option(
     BOUNDS, "--first-dirty-offset", metavar="N", min=0,
@@ -237,12 +258,11 @@ DryRunOption = Annotated[
 ]
 
 
-class Partitions(OptionSet):
-    """Which partitions of the paths are meant."""
+class PartitionNames(OptionSet):
+    """Of which partitions facts are meant."""
 
     topic: TopicsOption = None
     partition: PartitionsOption = None
-    internal: InternalOption = False
 
     @property
     def topics(self) -> Topics | None:
@@ -257,6 +277,12 @@ class Partitions(OptionSet):
         from kafkalog.files.topics import PartitionNumbers
 
         return None if not self.partition else PartitionNumbers(self.partition)
+
+
+class Partitions(PartitionNames):
+    """Which partitions of the paths are meant."""
+
+    internal: InternalOption = False
 
 
 class AllPartitions(Partitions):
@@ -315,6 +341,27 @@ class LogBounds(Bounds):
     isolation: IsolationOption = Isolation.LOG
 
 
+class Decode(OptionSet):
+    """How keys and values are read."""
+
+    key_format: KeyFormatOption = "auto"
+    value_format: ValueFormatOption = "auto"
+    key_schema: KeySchemaOption = None
+    value_schema: ValueSchemaOption = None
+    registry: RegistryOption = None
+
+    @property
+    def payloads(self) -> tuple[Payload, Payload]:
+        """How keys are read, and values. Raises `UsageError`."""
+        from kafkalog_cli.schemas import payloads
+
+        return payloads(
+            self.registry,
+            (self.key_format, self.key_schema),
+            (self.value_format, self.value_schema),
+        )
+
+
 class Rows(OptionSet):
     """How rows are shown, of a command with formats of its own."""
 
@@ -338,6 +385,28 @@ class Show(Rows):
     format: FormatOption = Format.TABLE
 
 
+class OffsetsFormat(StrEnum):
+    """The format of a listing of offsets; the last one is what Kafka's tool resets groups from."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    RESET_OFFSETS = "reset-offsets"
+
+
+OffsetsFormatOption = Annotated[OffsetsFormat, option(
+    SHOW, "-o", "--format",
+    help="Output format; reset-offsets: for kafka-consumer-groups --reset-offsets --from-file.",
+)]  # fmt: skip
+
+
+class ShowOffsets(Rows):
+    """How offsets are shown."""
+
+    format: OffsetsFormatOption = OffsetsFormat.TABLE
+
+
 class Configs(OptionSet):
     """Where the configs of topics and brokers come from."""
 
@@ -354,10 +423,9 @@ class Configs(OptionSet):
         )
 
 
-class Reading(OptionSet):
-    """How logs are read in bulk."""
+class Pace(OptionSet):
+    """How logs are read beside a broker."""
 
-    threads: ThreadsOption = None
     no_cache: NoCacheOption = False
     rate_limit: RateLimitOption = None
 
@@ -369,6 +437,12 @@ class Reading(OptionSet):
 
         rate = None if self.rate_limit is None else parse_rate(self.rate_limit)
         return reading(rate_limit=rate, leaves_cache=self.no_cache, everywhere=True)
+
+
+class Reading(Pace):
+    """How logs are read in bulk."""
+
+    threads: ThreadsOption = None
 
 
 class Spark(OptionSet):
@@ -395,27 +469,12 @@ class Change(OptionSet):
 
 
 # Of commands that do not take the sets yet.
-class RowsFormat(StrEnum):
-    """The format of a listing, or of a file of its rows, the last one."""
-
-    TABLE = "table"
-    NDJSON = "ndjson"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
-
-
-ReadCommittedOption = Annotated[
-    bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
-]
-AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
-RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
+BytesOption = Annotated[BytesFormat, typer.Option("--bytes", help="Form of bytes.")]
 ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
 ZoneOption = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone for tables.")]
 NowOption = Annotated[str | None, typer.Option("--now", metavar="TIME", help="What is now.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Apply the plan.")]
-ExportOption = Annotated[str | None, typer.Option("--export", metavar="FILE", help="A CSV file.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _VALUE: Final = k.Kind(
     "integer, string, object or null",
-    to_json=lambda value, style: bytes_value(value, style.bytes_form)
+    to_json=lambda value, style: bytes_value(value, style.value_form)
     if isinstance(value, bytes) else value,
 )  # fmt: skip
 _LEVEL: Final = "0: bytes of the file; 1: of what a batch holds compressed"
@@ -119,7 +119,7 @@ def count_damage(item: Item | SegmentWrites, outcome: Outcome) -> None:
     """Record damage in the exit status; what is only worth a note is none."""
     if item.damage is not None:
         found = REFERENCES.get(item.damage)
-        outcome.fail_if(found is None or found.severity != Severity.NOTE)
+        outcome.lacks(found is None or found.severity != Severity.NOTE)
 
 
 def value_text(value: Any, width: int = _TEXT_MAX) -> str:

@@ -1,4 +1,4 @@
-"""The output of `groups`, `where` and `transactions`: what coordinators have in memory."""
+"""The output of `groups` and `transactions`: what coordinators have in memory."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
 )  # fmt: skip
 CHANGE: Final = ObjectType[Any](
     "group_offset_change",
-    "`groups --diff`",
+    "`groups --since`",
     "A committed offset that differs between two moments.",
     Field("change", k.TEXT, "`added`, `removed` or `changed`"),
     Field("group_id", k.TEXT, "", "group"),
     Field("topic", k.TEXT, ""),
     Field("partition", k.INT, ""),
-    Field("before", k.INT | None, "at `--diff`"),
+    Field("before", k.INT | None, "at `--since`"),
     Field("after", k.INT | None, "now, or at `--at`"),
     Field("commit_timestamp", k.TIME | None, "of the later one"),
 )
 COORDINATOR: Final = ObjectType[Any](
     "coordinator",
-    "`where`",
+    "`groups --group`, `transactions --transactional-id`",
     "The partition that coordinates a group, a transactional id or a share partition.",
     Field("of", k.TEXT, "`group`, `transactional-id` or `share-group`"),
     Field("key", k.TEXT, "what is hashed"),

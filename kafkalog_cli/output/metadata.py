@@ -77,7 +77,7 @@ CONFIG: Final = ObjectType[Any](
 )  # fmt: skip
 LEAF: Final = ObjectType[Any](
     "metadata_leaf",
-    "`metadata --tree`, `--cat` and `--find`",
+    "`metadata --tree`, `--cat` and `--match`",
     "A leaf of the tree that Kafka's metadata shell shows.",
     Field("path", k.TEXT, ""),
     Field("text", k.TEXT, ""),
@@ -85,11 +85,11 @@ LEAF: Final = ObjectType[Any](
 )
 CHANGE: Final = ObjectType[Any](
     "metadata_change",
-    "`metadata --diff`",
+    "`metadata --since`",
     "A leaf of the tree that differs between two moments.",
     Field("change", k.TEXT, "`added`, `removed` or `changed`"),
     Field("path", k.TEXT, ""),
-    Field("before", k.TEXT | None, "at `--diff`"),
+    Field("before", k.TEXT | None, "at `--since`"),
     Field("after", k.TEXT | None, "now, or at `--at`"),
     *_ORIGIN,
 )

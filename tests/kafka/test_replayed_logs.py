@@ -191,7 +191,8 @@ def test_a_consumer_gets_what_the_consumer_of_the_source_got(
     names, words = renamed(target, one)
     result = kafkalog(
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
-        "--progress", tmp_path / "run", "--keep-partitions", "--end", "log", "--format", "ndjson",
+        "--progress", tmp_path / "run", "--keep-partitions", "--isolation", "log", "--format",
+        "ndjson",
     )  # fmt: skip
     zero_timestamps = records = 0
     for path in user_partitions(one):
@@ -220,7 +221,7 @@ def test_read_committed_leaves_aborted_records_out(
     names, words = renamed(target, one)
     result = kafkalog(
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
-        "--progress", tmp_path / "run", "--keep-partitions", "--read-committed",
+        "--progress", tmp_path / "run", "--keep-partitions", "--isolation", "read_committed",
     )  # fmt: skip
     assert result.status == 0, result.stderr
     for path in user_partitions(one):

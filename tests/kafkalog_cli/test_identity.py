@@ -243,7 +243,6 @@ COMMANDS: dict[str, Run] = {
     "serve": asked(serves),
     "groups": shown("groups", "*", *NDJSON),
     "transactions": shown("transactions", "*", *NDJSON),
-    "where": shown("where", "*", "--group", "g", *NDJSON, mark="/b/"),
     "export": shown("export", "*", "--to", "{to}", *NDJSON, mark='"rows":4'),
     "export --append": shown("export", "*", "--to", "{to}", *NDJSON, "--append", mark='"rows":4'),
     "replay": shown("replay", "*", "--dry-run", *NDJSON, mark='"records":4'),

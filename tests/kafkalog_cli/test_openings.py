@@ -20,7 +20,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
 ONCE = (
     "ls", "dump-ndjson", "lookup-offset", "verify", "find", "groups", "transactions", "metadata",
     "report", "profile", "simulate-retention", "simulate-roll", "audit-compaction", "anatomy",
-    "salvage-plan", "replay", "du", "where",
+    "salvage-plan", "replay", "du", "groups-of",
 )  # fmt: skip
 AGAIN = {
     "count": 2,  # a wrong path is an error before a query is asked for

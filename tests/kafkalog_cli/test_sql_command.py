@@ -73,7 +73,15 @@ def test_only_committed_records_are_counted_on_request(kafkalog: Any, corpus_dir
     )
     for path in noted:
         name = path.name.partition(".")[0]
-        words = ("sql", "--read-committed", "--format", "ndjson", COUNT, one.root / name)
+        words = (
+            "sql",
+            "--isolation",
+            "read_committed",
+            "--format",
+            "ndjson",
+            COUNT,
+            one.root / name,
+        )
         found = json.loads(kafkalog(*words).stdout)
         assert found == {"n": len(path.read_text().splitlines())}, name
 
@@ -90,7 +98,7 @@ def test_records_that_are_left_out_are_told(kafkalog: Any, tmp_path: Path) -> No
     assert found.stderr == f"note: {left_out}: orders-0 from 7, 2 records; {why}\n"
     query = "select count(*) n from batches"
     assert rows_of(kafkalog("sql", "--format", "ndjson", query, tmp_path)) == [{"n": 9}]
-    query = ("sql", "--end", "log", "--format", "ndjson", COUNT, tmp_path)
+    query = ("sql", "--isolation", "log", "--format", "ndjson", COUNT, tmp_path)
     assert rows_of(kafkalog(*query)) == [{"n": 9}]
 
 
@@ -176,7 +184,7 @@ def test_columns_are_there_where_a_query_names_them(kafkalog: Any, corpus_dir: P
         (("export database '{to}'", "LOG"), 2, "no other files"),
         (("set enable_external_access = true", "LOG"), 2, "locked"),
         (("select 1", "LOG", "--memory-limit", "x"), 2, "not a size"),
-        (("LOG", "--engine", "spark"), 2, "needs a query"),
+        (("LOG", "--spark", "local[*]"), 2, "needs a query"),
     ],
 )
 def test_what_makes_no_sense_or_is_not_allowed_is_told_in_a_few_lines(

@@ -38,7 +38,7 @@ def test_changes_have_their_colours(tmp_path: Path) -> None:
     """Additions are green, deletions by retention red."""
     text = shown(
         tmp_path,
-        ["groups", EXAMPLE, "--diff", "2026-11-21T06:00:00Z", "--quiet"],
+        ["groups", EXAMPLE, "--since", "2026-11-21T06:00:00Z", "--quiet"],
         ["simulate-retention", EXAMPLE / "orders-0", "--now", "2026-11-22T00:00:00Z"],
     )
     assert "\x1b[32madded" in text

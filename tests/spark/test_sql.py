@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def ask(kafkalog: Callable[..., Any], spark: SparkSession) -> Callable[..., Any]:
     """Run a query in the open session."""
     master = spark.sparkContext.master
-    return lambda *argv: kafkalog("sql", "--master", master, *argv)
+    return lambda *argv: kafkalog("sql", "--spark", master, *argv)
 
 
 def rows_of(result: Any) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def test_records_that_are_left_out_are_told(ask: Any, tmp_path: Path) -> None:
     why = "the checkpoint counts: no metadata log in PATH says which copies are in sync"
     assert found.stderr == f"note: {left_out}: orders-0 from 7, 2 records; {why}\n"
     rows_of(ask("--format", "ndjson", "select count(*) n from batches", tmp_path))
-    query = ("--end", "log", "--format", "ndjson", "select count(*) n from records", tmp_path)
+    query = ("--isolation", "log", "--format", "ndjson", "select count(*) n from records", tmp_path)
     assert rows_of(ask(*query)) == [{"n": 9}]
 
 
@@ -227,8 +227,8 @@ def test_both_engines_give_the_same_rows(
         "select offset from records where timestamp_ms > 0 and topic like '%a%' order by 1",
         "select reference, position from defects order by path, position",
     ):
-        theirs = ask("--format", "ndjson", "--read-committed", query, place)
-        ours = kafkalog("sql", "--format", "ndjson", "--read-committed", query, place)
+        theirs = ask("--format", "ndjson", "--isolation", "read_committed", query, place)
+        ours = kafkalog("sql", "--format", "ndjson", "--isolation", "read_committed", query, place)
         assert theirs.status == 0 or name == "crash-1-torn"
         assert ours.status in (0, 1)
         assert ours.stdout == theirs.stdout, query
@@ -240,7 +240,7 @@ def test_both_engines_give_the_same_rows(
 def test_a_reader_that_goes_away_leaves_no_litter(corpus_dir: Path, tmp_path: Path) -> None:
     """A pipe into `head` ends silently, without leaving a process or a file."""
     place = state(corpus_dir, "kafka-4.3", "codecs").root
-    line = [sys.executable, "-m", "kafkalog_cli", "sql", "--master", "local[2]", "--format"]
+    line = [sys.executable, "-m", "kafkalog_cli", "sql", "--spark", "local[2]", "--format"]
     line += ["ndjson", "select * from records", str(place)]
     own = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own) as process:

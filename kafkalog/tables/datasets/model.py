@@ -11,7 +11,7 @@ from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Container
 
     from kafkalog.errors import Listener
 
@@ -47,11 +47,12 @@ class Tables:
         listener: as for `plan_splits` and `read_split`; also hears of the groups that a table of
             state was read from. None raises the first error or grave defect, and warns of views
             that differ from files and of missing groups.
+        partitions: these partitions only; None for all.
         before_each: called before each look at a log; what it raises stops the reading.
     """
 
     paths: tuple[str, ...]
-    topics: frozenset[str] | None = None
+    topics: Collection[str] | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     replicas: Replicas | None = None
     internal: bool = False
@@ -61,17 +62,23 @@ class Tables:
     threads: int | None = None
     listener: Listener | None = field(default=None, compare=False)
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
+    partitions: Container[int | None] | None = None
 
     @property
     def reader(self) -> Listener:
         """The listener of events while rows are read."""
         return self.listener or Tolerant()
 
+    def means(self, topic: str, partition: int) -> bool:
+        """Return whether a partition is wanted."""
+        is_number = self.partitions is None or partition in self.partitions
+        return is_number and (self.topics is None or topic in self.topics)
+
     def request(self, table: TableName) -> Request:
         """Return the request for all rows of a table."""
         return Request(
             table,
-            Bounds(topics=self.topics, disorder_ms=self.disorder_ms),
+            Bounds(self.topics, self.partitions, disorder_ms=self.disorder_ms),
             self.isolation,
             self.replicas or usual_replicas(table),
             self.internal,

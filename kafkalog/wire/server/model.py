@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.errors import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from formats.message_table import Message
     from kafkalog.errors import Event
@@ -113,7 +113,7 @@ class ServeOptions:
 
     listen: Address = LISTEN
     advertise: Address | None = None
-    topics: tuple[str, ...] | None = None
+    topics: Collection[str] | None = None
     internal: bool = False
     leftovers: bool = False
     high_watermark: Watermark = Watermark.CHECKPOINT

@@ -151,7 +151,7 @@ def test_all_readers_take_each_range_from_a_copy_that_is_sound(
     paths, original = damaged_copies(corpus_dir, tmp_path)
     wanted = [offset for offset, _ in consumed(original, "txn-0")]
     query = 'select "offset" from records'
-    for form in ([], ["--read-committed"]):
+    for form in ([], ["--isolation", "read_committed"]):
         result = kafkalog("sql", *form, "--format", "ndjson", query, *paths)
         assert result.status == 0, result.stderr
         offsets = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
