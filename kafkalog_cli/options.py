@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.schemas import Payload
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -138,12 +139,29 @@ ReplicasOption = Annotated[Replicas, option(
     help="Of several copies of a partition, each record once: from the best one, or from another "
     "where that is damaged; or every copy.",
 )]  # fmt: skip
-BytesOption = Annotated[BytesFormat, option(
-    DECODE, "--bytes",
-    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
-    "one form.",
+KeyFormatOption = Annotated[str, option(
+    DECODE, "--key-format", metavar="F[@FRAMING]", help="As --value-format, for keys.",
+)]  # fmt: skip
+ValueFormatOption = Annotated[str, option(
+    DECODE, "--value-format", metavar="F[@FRAMING]",
+    help="auto, text, hex, base64, json, avro or protobuf; what precedes the data: confluent[:ID], "
+    "apicurio, apicurio4 or glue.",
+)]  # fmt: skip
+KeySchemaOption = Annotated[str | None, option(
+    DECODE, "--key-schema", metavar="FILE[#MESSAGE]", help="As --value-schema, for keys.",
+)]  # fmt: skip
+ValueSchemaOption = Annotated[str | None, option(
+    DECODE, "--value-schema", metavar="FILE[#MESSAGE]",
+    help="JSON Schema, Avro schema (.avsc), or output of protoc --include_imports -o.",
+)]  # fmt: skip
+RegistryOption = Annotated[str | None, option(
+    DECODE, "-r", "--registry", metavar="PLACE",
+    help="Schemas by the ids in the data: URL, log directory with _schemas, or folder of files.",
 )]  # fmt: skip
 FormatOption = Annotated[Format, option(SHOW, "-o", "--format", help="Output format.")]
+LastOption = Annotated[int | None, option(
+    SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
+)]  # fmt: skip
 VerticalOption = Annotated[bool, option(SHOW, "-x", help="Each row as a block, nothing cut.")]
 TemplateOption = Annotated[str | None, option(
     SHOW, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
@@ -318,6 +336,27 @@ class LogBounds(Bounds):
     isolation: IsolationOption = Isolation.LOG
 
 
+class Decode(OptionSet):
+    """How keys and values are read."""
+
+    key_format: KeyFormatOption = "auto"
+    value_format: ValueFormatOption = "auto"
+    key_schema: KeySchemaOption = None
+    value_schema: ValueSchemaOption = None
+    registry: RegistryOption = None
+
+    @property
+    def payloads(self) -> tuple[Payload, Payload]:
+        """How keys are read, and values. Raises `UsageError`."""
+        from kafkalog_cli.schemas import payloads
+
+        return payloads(
+            self.registry,
+            (self.key_format, self.key_schema),
+            (self.value_format, self.value_schema),
+        )
+
+
 class Rows(OptionSet):
     """How rows are shown, of a command with formats of its own."""
 
@@ -379,10 +418,9 @@ class Configs(OptionSet):
         )
 
 
-class Reading(OptionSet):
-    """How logs are read in bulk."""
+class Pace(OptionSet):
+    """How logs are read beside a broker."""
 
-    threads: ThreadsOption = None
     no_cache: NoCacheOption = False
     rate_limit: RateLimitOption = None
 
@@ -394,6 +432,12 @@ class Reading(OptionSet):
 
         rate = None if self.rate_limit is None else parse_rate(self.rate_limit)
         return reading(rate_limit=rate, leaves_cache=self.no_cache, everywhere=True)
+
+
+class Reading(Pace):
+    """How logs are read in bulk."""
+
+    threads: ThreadsOption = None
 
 
 class Spark(OptionSet):
@@ -430,9 +474,7 @@ class RowsFormat(StrEnum):
     PARQUET = "parquet"
 
 
-ReadCommittedOption = Annotated[
-    bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
-]
+BytesOption = Annotated[BytesFormat, typer.Option("--bytes", help="Form of bytes.")]
 AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
 RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
 ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]

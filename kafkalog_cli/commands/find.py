@@ -34,135 +34,79 @@ if TYPE_CHECKING:
 
 def find(
     paths: opt.PathsArgument,
-    key: opt.KeyOption = None,
-    key_regex: opt.KeyRegexOption = None,
-    value_regex: opt.ValueRegexOption = None,
-    header: opt.HeaderOption = None,
-    producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Only records of this producer, and its transaction markers.",
-    )] = None,
-    undecodable: Annotated[TypedForm | None, typer.Option(
-        help="Only records whose value does not decode with --value-schema; shows the reason.",
-    )] = None,
-    value_schema: ValueSchemaOption = None,
-    value_message: ValueMessageOption = None,
-    value_framing: ValueFramingOption = "none",
-    from_time: opt.FromTimeOption = None,
-    to_time: opt.ToTimeOption = None,
-    topic: opt.TopicsOption = None,
-    last: Annotated[int | None, typer.Option(
-        "--last", min=1, metavar="N", help="Show only the N records with the latest timestamps.",
-    )] = None,
-    limit: Annotated[int | None, typer.Option(
-        "--limit", min=1, metavar="N", help="Stop after N records.",
-    )] = None,
-    history: Annotated[bool, typer.Option(
-        "--history",
-        help="With --key: show the value before and after each record, leftovers included.",
+    undecodable: Annotated[bool, opt.option(
+        SELECT, "--undecodable",
+        help="Only records whose value does not decode, with the reason.",
     )] = False,
-    follow: Annotated[bool, typer.Option(
-        "--follow", help="Keep waiting for new records until interrupted.",
+    last: opt.LastOption = None,
+    history: Annotated[bool, opt.option(
+        SHOW, "--history", help="The life of a key: the value before and after each record.",
     )] = False,
-    read_committed: opt.ReadCommittedOption = False,
-    replicas: opt.ReplicasOption = Replicas.BEST,
-    view: opt.ViewOption = LogView.RECOVERED,
-    form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
-    to: Annotated[str | None, typer.Option(
-        "--to", metavar="FILE", help="New file to write, for --format parquet.",
-    )] = None,
-    bytes_form: opt.BytesOption = BytesFormat.AUTO,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    now: opt.NowOption = None,
-    quiet: opt.QuietOption = False,
+    to: opt.ToOption = None,
+    follow: opt.FollowOption = False,
+    *,
+    partitions: opt.Partitions,
+    records: opt.Records,
+    bounds: opt.LogBounds,
+    decode: opt.Decode,
+    show: opt.Show,
+    pace: opt.Pace,  # noqa: ARG001 # it surrounds the command
 ) -> int:  # fmt: skip
     """Find records in all partitions of all PATHs.
 
     If there are several copies of a partition, the most complete one is searched. If PATH has
-    __transaction_state, records of transactions are shown with their transactional id. The exit
-    status is 1 if nothing is found or something is damaged.
+    __transaction_state, records of transactions are shown with their transactional id. Status 1: a
+    search that was complete has found nothing.
 
     \b
-    kafkalog find /var/lib/kafka --key user-8 --last 3
-    kafkalog find /var/lib/kafka --key user-8 --topic customers --history
-    kafkalog find /var/lib/kafka --value-regex '"item":"tea"' --limit 5
-    kafkalog find /var/lib/kafka --producer-id 1 --format ndjson
-    kafkalog find orders-0 --undecodable json --value-schema payment.json
+    kafkalog find /var/lib/kafka -k user-8 --last 3
+    kafkalog find /var/lib/kafka -t customers -k user-8 --history
+    kafkalog find /var/lib/kafka --value-regex '"item":"tea"' -n 5
+    kafkalog find /var/lib/kafka --producer-id 1 -o ndjson
+    kafkalog find orders-0 --value-format json --undecodable
     """
     from kafkalog.answers.search.run import Search
-    from kafkalog.log.batches.selection import Selection
     from kafkalog_cli.output.found import found_view
+    from kafkalog_cli.output.new_file import form_of
+    from kafkalog_cli.schemas import decoders
 
-    zone = opt.parse_zone(tz)
-    selection = Selection(
-        from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
-        to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
-        producer_id=producer_id,
-        key=None if key is None else opt.parse_bytes(key),
-        key_regex=opt.parse_regex(key_regex),
-        value_regex=opt.parse_regex(value_regex),
-        header=opt.parse_header(header),
-        data=producer_id is None or undecodable is not None,  # markers have no value
-        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
-        view=view,
+    form = show.format.value if to is None else form_of(to, show.format)
+    selection = records.selection(
+        data=records.producer_id is None or undecodable,  # markers have no value
+        isolation=bounds.isolation,
+        view=bounds.view,
     )
-    schema = typed_columns(
-        "value", undecodable, value_schema, value_message, value_framing, option="--undecodable"
-    )
-    if last is not None and limit is not None:
-        raise UsageError(
-            "--last is about all records, --limit stops before they are read.",
-            hint="Use one of them.",
-        )
-    _require_sense(selection, form, to, schema, history=history, follow=follow, last=last)
+    ways = Ways(last, undecodable=undecodable, history=history, follow=follow)
+    _require_sense(selection, form, ways, to, show.limit)
     outcome = Outcome()
-    targets = outcome.open_all(paths, topics=topic)
-    if outcome.errors and not targets:
+    targets, every = _wanted(paths, partitions, bounds.view, outcome)
+    if outcome.errors and not every:
         return outcome.status  # a wanted topic may be there
-    style = Style(exact, zone, bytes_form, states=view == LogView.ALL)
-    with byte_progress(targets, enabled=not quiet and not follow) as progress:
-        search = Search(targets, selection, topic, replicas, outcome, progress)
+    key, value = decode.payloads
+    decoded = decoders((key, value), partitions_of(targets))
+    style = show.style(
+        key_form=key.form, value_form=value.form, states=bounds.view == LogView.ALL,
+        decoded={} if undecodable else decoded,
+    )  # fmt: skip
+    shows_progress = not session().is_quiet and not follow
+    with byte_progress(targets, enabled=shows_progress) as progress, text_to(to if to and form not in COLUMNAR else None):
+        search = Search(
+            targets, selection, replicas=bounds.replicas, listener=outcome, progress=progress,
+            around=every,
+        )  # fmt: skip
         if history:
-            _show_history(search, form, limit, style, outcome)
-            return outcome.status
-        found = _found(search, schema, outcome, last=last, follow=follow)
-        if to is not None:
-            _report(search, outcome, _write_file(found, to, limit, outcome))
+            _show_history(search, Format(form), show.limit, style, outcome)
         else:
-            shown = found_view(style, directories=_is_several(search), reasons=bool(schema))
-            _report(search, outcome, _write(shown, found, form, limit, outcome, at_once=follow))
+            found = _found(search, decoded.get("value") if undecodable else None, outcome, ways)
+            if form in COLUMNAR:
+                _report(search, outcome, _write_file(found, to, form, show.limit, outcome))
+            else:
+                shown = found_view(style, directories=_is_several(search), reasons=undecodable)
+                rows = _write(shown, found, Format(form), show.limit, outcome, at_once=follow)
+                _report(search, outcome, rows)
+    for one in style.decoded.values():
+        one.report(outcome)
     return outcome.status
-
-
-def _require_sense(
-    selection: Selection,
-    form: opt.RowsFormat,
-    to: str | None,
-    schema: tuple[TypedColumn, ...],
-    *,
-    history: bool,
-    follow: bool,
-    last: int | None,
-) -> None:
-    wanted = (selection.key, selection.key_regex, selection.value_regex, selection.header)
-    if not schema and selection.producer_id is None and all(one is None for one in wanted):
-        raise UsageError(
-            "Say what to find.",
-            hint="--key, --key-regex, --value-regex, --header, --producer-id or --undecodable.",
-        )
-    if history and (selection.key is None or schema or last is not None):
-        raise UsageError("--history is about one key, and has all of its life.", hint="--key K")
-    if follow and (history or last is not None or to is not None):
-        raise UsageError("--follow cannot be combined with --history, --last or --to.")
-    if follow and selection.view != LogView.RECOVERED:
-        raise UsageError("--follow reads what a broker serves: no --view.")
-    if (form == opt.RowsFormat.PARQUET) != (to is not None) or to == "-":
-        raise UsageError(
-            "--format parquet is written to a file, other formats to stdout.",
-            hint="--format parquet --to FILE",
-        )
-    if history and form == opt.RowsFormat.PARQUET:
-        raise UsageError("A history is not written to a file.", hint="--format ndjson")
 
 
 def _found(

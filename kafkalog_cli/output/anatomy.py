@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _VALUE: Final = k.Kind(
     "integer, string, object or null",
-    to_json=lambda value, style: bytes_value(value, style.bytes_form)
+    to_json=lambda value, style: bytes_value(value, style.value_form)
     if isinstance(value, bytes) else value,
 )  # fmt: skip
 _LEVEL: Final = "0: bytes of the file; 1: of what a batch holds compressed"

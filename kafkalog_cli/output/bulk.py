@@ -77,13 +77,16 @@ def read_rows(
     """
     from kafkalog.log.columns.pipeline import Restored, read_contents
 
-    if style.form == Format.TABLE or not view.names:
-        is_plain = tuple(column.title for column in view.columns) == PLAIN_TITLES
+    shown = style.shown
+    has_one_form = batches or shown.key_form == shown.value_form  # as a kernel has
+    if style.form == Format.TABLE or not (view.names and has_one_form):
+        titles = tuple(column.title for column in view.columns)
+        is_plain = titles == PLAIN_TITLES and has_one_form and not shown.decoded
         # A terminal shows colours, which only records have.
         if is_plain and style.form == Format.TABLE and not sys.stdout.isatty():
             from kafkalog_cli.output.bulk_cells import PlainCells
 
-            yield from read_contents(plan, PlainCells(style.shown), progress, batches=batches)
+            yield from read_contents(plan, PlainCells(shown), progress, batches=batches)
         else:
             yield from read_contents(plan, Restored(), progress, batches=batches)
         return
@@ -96,7 +99,7 @@ def read_rows(
         return b"".join(row_pieces(view.row(value), form))
 
     lines = BatchLines if batches else RecordLines
-    made = lines(partial(_template, form, style.shown, batches=batches), line)
+    made = lines(partial(_template, form, shown, batches=batches), line)
     yield from read_contents(plan, made, progress, batches=batches)
 
 
@@ -170,6 +173,6 @@ def _template(form: Format, style: Style, path: str, *, batches: bool) -> Templa
         parts=parts,
         null=b"" if is_csv else b"null",
         quote=b"" if is_csv else b'"',
-        bytes_form=style.bytes_form,
+        bytes_form=style.value_form,
         csv=is_csv,
     )

@@ -221,7 +221,7 @@ AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     Field("path", k.TEXT, "the `.log` (the original's if a record is gone), or the directory"),
     Field("position", k.INT | None, "of the batch"),
     Field("offset", k.INT | None, "of the record, or base offset of the batch"),
-    Field("key", k.BYTES, ""),
+    Field("key", k.KEY, ""),
     Field("other_offset", k.INT | None, "later record with that key"),
     Field("detail", k.TEXT, ""),
 )  # fmt: skip

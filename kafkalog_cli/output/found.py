@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
-from kafkalog_cli.output.records import RECORD, control_type, headers_cell
+from kafkalog_cli.output.records import RECORD, control_type, headers_cell, payload_cell
 from kafkalog_cli.output.text import Tone, bytes_cell
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ OCCURRENCE: Final = ObjectType[Any](
     *topic_and_partition("found."),
     Field("offset", k.INT, "", "found.record.offset"),
     Field("timestamp", k.TIME, "−1 if none", "found.record.timestamp"),
-    Field("key", k.BYTES, "", "found.record.key"),
-    Field("before", k.BYTES, "value before; null is a tombstone, or no earlier record",
+    Field("key", k.KEY, "", "found.record.key"),
+    Field("before", k.VALUE, "value before; null is a tombstone, or no earlier record",
           lambda one: None if one.before is None else one.before.value),
-    Field("value", k.BYTES, "value from here on; null is a tombstone", "found.record.value"),
+    Field("value", k.VALUE, "value from here on; null is a tombstone", "found.record.value"),
     Field("previous_offset", k.INT | None, "of the value before",
           lambda one: None if one.before is None else one.before.offset),
     Field("superseded_by", k.INT | None,
@@ -83,7 +83,12 @@ def found_view(style: Style, *, directories: bool, reasons: bool = False) -> Vie
     def key(found: Found) -> str:
         if found.record.batch.is_control:
             return str(control_type(found.record))
-        return bytes_cell(found.record.key, style.bytes_form)
+        return payload_cell("key", found.record.key, style)
+
+    def value(found: Found) -> str:
+        if found.record.batch.is_control:
+            return bytes_cell(found.record.value, style.value_form)
+        return payload_cell("value", found.record.value, style)
 
     return FOUND.view(
         style,
@@ -97,7 +102,7 @@ def found_view(style: Style, *, directories: bool, reasons: bool = False) -> Vie
         Column("KEY", key, fold=True),
         Column(
             "VALUE",
-            lambda one: bytes_cell(one.record.value, style.bytes_form),
+            value,
             fold=True,
             tone=lambda one: Tone.FAINT if one.record.value is None else None,
         ),
@@ -134,4 +139,4 @@ def occurrence_view(style: Style, *, directories: bool) -> View[Occurrence]:
 
 def _text(value: bytes, style: Style) -> str:
     """Return the cell of a value that is not null; the text `tombstone` is quoted."""
-    return '"tombstone"' if value == b"tombstone" else bytes_cell(value, style.bytes_form)
+    return '"tombstone"' if value == b"tombstone" else bytes_cell(value, style.value_form)

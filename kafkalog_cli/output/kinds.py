@@ -46,10 +46,15 @@ def _plain(value: Any, _: Style) -> object:
 ANY: Final = Kind("any")
 ARRAY: Final = Kind("array", to_json=_plain)
 BOOL: Final = Kind("boolean")
-BYTES: Final = Kind(
+KEY: Final = Kind(
     "string, object or null",
-    cell=lambda data, style: bytes_cell(data, style.bytes_form),
-    to_json=lambda data, style: bytes_value(data, style.bytes_form),
+    cell=lambda data, style: bytes_cell(data, style.key_form),
+    to_json=lambda data, style: bytes_value(data, style.key_form),
+)
+VALUE: Final = Kind(
+    "string, object or null",
+    cell=lambda data, style: bytes_cell(data, style.value_form),
+    to_json=lambda data, style: bytes_value(data, style.value_form),
 )
 INT: Final = Kind("integer", right=True)
 OBJECT: Final = Kind("object", to_json=_plain)

@@ -226,7 +226,7 @@ def step_lines(found: Lookup) -> list[str]:
 
 
 def record_lines(record: Record, style: Style) -> list[str]:
-    form, time = style.bytes_form, time_cell(record.timestamp, style.zone)
+    form, time = style.value_form, time_cell(record.timestamp, style.zone)
     lines = [
         f"  offset {record.offset}, {time} {record.timestamp_type}",
         f"  key    {bytes_cell(record.key, form)}",

@@ -5,7 +5,7 @@ A declaration gives the objects, the cells of tables, and the sections of `docs/
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, tzinfo
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -17,9 +17,10 @@ from kafkalog_cli.output.kinds import INT, TEXT
 from kafkalog_cli.output.text import BytesFormat, Toned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kafkalog.files.payloads.kinds import PayloadKind
+    from kafkalog_cli.output.decoded import Decoded
     from kafkalog_cli.output.kinds import Kind
     from kafkalog_cli.output.text import Tone
 
@@ -42,14 +43,18 @@ class Style:
     Attributes:
         exact: whether tables have plain numbers for sizes and times.
         zone: time zone of the times in tables.
-        bytes_form: form of keys, values and header values.
+        key_form: form of keys.
+        value_form: form of values and header values.
+        decoded: keys or values that a schema decodes, by `key` and `value`.
         states: whether batches and records state where their log lives.
         decoder: how records of an internal topic are decoded.
     """
 
     exact: bool = False
     zone: tzinfo = UTC
-    bytes_form: BytesFormat = BytesFormat.AUTO
+    key_form: BytesFormat = BytesFormat.AUTO
+    value_form: BytesFormat = BytesFormat.AUTO
+    decoded: Mapping[str, Decoded] = field(default_factory=dict)
     states: bool = False
     decoder: PayloadKind | None = None
 

@@ -36,7 +36,7 @@ def _headers(record: Record, style: Style) -> object:
     return [
         {
             "key": header.key.decode("utf-8", "replace"),
-            "value": bytes_value(header.value, style.bytes_form),
+            "value": bytes_value(header.value, style.value_form),
         }
         for header in record.headers
     ]
@@ -50,6 +50,30 @@ def _decoded(record: Record, style: Style) -> object:
 
     result = decode(style.decoder, record.key, record.value)
     return {"key": result.key, "value": result.value, "error": result.error}
+
+
+def payload_cell(source: str, data: bytes | None, style: Style) -> str:
+    """Return the cell of a key or a value, as it is decoded, if it is."""
+    form = style.key_form if source == "key" else style.value_form
+    if (decoded := style.decoded.get(source)) is not None:
+        return decoded.cell(data, form)
+    return bytes_cell(data, form)
+
+
+def _by_schema(source: str) -> Field[Any]:
+    """Return the field with what a schema makes of a key or a value."""
+
+    def decoded(record: Record, style: Style) -> object:
+        data = getattr(record, source)
+        return None if record.batch.is_control else style.decoded[source].value(data)
+
+    return Field(
+        f"{source}_decoded",
+        k.Kind("any", to_json=decoded),
+        f"with `--{source}-format json`, `avro` or `protobuf`: null where it does not decode",
+        lambda record: record,
+        lambda style: source in style.decoded,
+    )
 
 
 def _state(path: str) -> str:
@@ -126,8 +150,8 @@ RECORD: Final = ObjectType[Record](
     Field("offset", k.INT, ""),
     Field("timestamp", k.TIME, "−1 if none"),
     _TIMESTAMP_TYPE,
-    Field("key", k.BYTES, ""),
-    Field("value", k.BYTES, "null is a tombstone"),
+    Field("key", k.KEY, ""),
+    Field("value", k.VALUE, "null is a tombstone"),
     Field("key_size", k.INT | None, "",
           lambda record: None if record.key is None else len(record.key)),
     Field("value_size", k.INT | None, "",
@@ -146,8 +170,10 @@ RECORD: Final = ObjectType[Record](
     _BATCH["magic"],
     Field("batch_base_offset", k.INT, "", "batch.base_offset"),
     Field("batch_position", k.INT, "", "batch.position"),
+    _by_schema("key"),
+    _by_schema("value"),
     Field("decoded", k.Kind("object", to_json=_decoded),
-          "of internal topics, with `--decode auto`: `key` and `value` as objects or null, and "
+          "of internal topics, with `--value-format auto`: `key` and `value`, objects or null, and "
           "`error`, why one does not decode, or null",
           lambda record: record, lambda style: style.decoder is not None),
 )  # fmt: skip
@@ -188,10 +214,12 @@ def record_view(style: Style) -> View[Record]:
     def key(record: Record) -> str:
         if record.batch.is_control:
             return str(control_type(record))
-        return bytes_cell(record.key, style.bytes_form)
+        return payload_cell("key", record.key, style)
 
     def value(record: Record) -> str:
-        return bytes_cell(record.value, style.bytes_form)
+        if record.batch.is_control:
+            return bytes_cell(record.value, style.value_form)
+        return payload_cell("value", record.value, style)
 
     def content(record: Record) -> str:
         if record.batch.is_control:
@@ -242,7 +270,7 @@ def headers_cell(record: Record, style: Style) -> str:
     if not record.headers:
         return ""
     return ", ".join(
-        f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.bytes_form)}"
+        f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.value_form)}"
         for header in record.headers
     )
 

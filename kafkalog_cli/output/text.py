@@ -99,7 +99,7 @@ class BytesFormat(StrEnum):
     """The form of keys, values and header values."""
 
     AUTO = "auto"
-    UTF8 = "utf8"
+    TEXT = "text"
     HEX = "hex"
     BASE64 = "base64"
 
@@ -123,7 +123,7 @@ def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
         return data.hex()
     if form == BytesFormat.BASE64:
         return _base64(data)
-    if form == BytesFormat.UTF8:
+    if form == BytesFormat.TEXT:
         return printable(data.decode("utf-8", "replace"))
     return bytes_text(data)
 
@@ -136,7 +136,7 @@ def bytes_value(data: bytes | None, form: BytesFormat) -> object:
         return data.hex()
     if form == BytesFormat.BASE64:
         return _base64(data)
-    if form == BytesFormat.UTF8:
+    if form == BytesFormat.TEXT:
         return data.decode("utf-8", "replace")
     try:
         return data.decode("utf-8")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from formats.late_classes import dataclass
@@ -30,6 +28,7 @@ from kafkalog.errors import (
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import some_of
+from kafkalog.log.batches import merged
 from kafkalog.log.defects import DELETED, Events, Tolerant, make_defect
 from kafkalog.log.living import TRIES_MAX, listed_now
 from kafkalog.model import Defect, LogView, Record, Replicas, Severity
@@ -201,17 +200,9 @@ class Search:
 
 def latest(found: Iterable[Found | Defect], number: int) -> Iterator[Found | Defect]:
     """Yield defects as they come, then the records with the latest timestamps, oldest first."""
-    kept: list[tuple[int, int, Found]] = []
-    numbers = count()  # breaks ties in the heap: records have no order
-    for one in found:
-        if isinstance(one, Defect):
-            yield one
-        elif len(kept) < number:
-            heapq.heappush(kept, (one.record.timestamp, next(numbers), one))
-        elif kept:
-            heapq.heappushpop(kept, (one.record.timestamp, next(numbers), one))
-    for _, _, one in sorted(kept, key=lambda item: item[:2]):
-        yield one
+    return merged.latest(
+        ((None if isinstance(one, Defect) else one.record.timestamp, one) for one in found), number
+    )
 
 
 def find(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafkalog.log.columns.arrow import SCHEMA, Paths, table_of, text_of
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.log.typed.columns import failure
+from kafkalog.log.typed.columns import one_value
 from kafkalog.model import Defect
 from kafkalog.tables.arrow_files import parquet_writer
 
@@ -35,8 +35,10 @@ def undecodable(found: Iterator[Found | Defect], column: TypedColumn) -> Iterato
     for one in found:
         if isinstance(one, Defect):
             yield one
-        elif (reason := failure(column, decoder, one.record.value)) is not None:
-            yield replace(one, reason=reason)
+        else:
+            _, reason = one_value(column, decoder, one.record.value)
+            if reason is not None:
+                yield replace(one, reason=reason)
 
 
 FOUND_SCHEMA: Final = pa.schema(

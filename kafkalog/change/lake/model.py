@@ -96,7 +96,7 @@ class BytesForm(StrEnum):
     BASE64 = "base64"
     """As Spark writes and reads a binary column in text."""
     HEX = "hex"
-    UTF8 = "utf8"
+    TEXT = "text"
     """Bytes that are not UTF-8 become U+FFFD."""
 
 
@@ -118,7 +118,7 @@ class Writing:
     Attributes:
         row_group_rows: maximum rows per row group of Parquet, or record batch of Arrow.
         row_group_size: a row group ends with the row that reaches this size, uncompressed.
-        bytes_form: how keys and values are written in text files.
+        key_form, value_form: how keys and other bytes are written in text files.
 
     Raises:
         UsageError: the format has no such codec, or a row group would be empty.
@@ -128,7 +128,8 @@ class Writing:
     codec: Codec | None = None
     row_group_rows: int = GROUP_ROWS
     row_group_size: int = GROUP_SIZE
-    bytes_form: BytesForm = BytesForm.BASE64
+    key_form: BytesForm = BytesForm.BASE64
+    value_form: BytesForm = BytesForm.BASE64
 
     def __post_init__(self) -> None:
         known = CODECS[self.form]
@@ -155,7 +156,8 @@ class Writing:
             Codec(fields["codec"]),
             fields["row_group_rows"],
             fields["row_group_size"],
-            BytesForm(fields["bytes_form"]),
+            BytesForm(fields["key_form"]),
+            BytesForm(fields["value_form"]),
         )
 
 
