@@ -134,11 +134,13 @@ HighWatermarkOption = Annotated[str | None, option(
 LogStartOption = Annotated[int | None, option(
     BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
 )]  # fmt: skip
-ReplicasOption = Annotated[Replicas, option(
+_REPLICAS = option(
     BOUNDS, "--replicas",
     help="Of several copies of a partition, each record once: from the best one, or from another "
     "where that is damaged; or every copy.",
-)]  # fmt: skip
+)  # fmt: skip
+ReplicasOption = Annotated[Replicas, _REPLICAS]
+AnyReplicasOption = Annotated[Replicas | None, _REPLICAS]
 KeyFormatOption = Annotated[str, option(
     DECODE, "--key-format", metavar="F[@FRAMING]", help="As --value-format, for keys.",
 )]  # fmt: skip
@@ -475,7 +477,6 @@ class RowsFormat(StrEnum):
 
 
 BytesOption = Annotated[BytesFormat, typer.Option("--bytes", help="Form of bytes.")]
-AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
 RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
 ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
 ZoneOption = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone for tables.")]
