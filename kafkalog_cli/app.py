@@ -92,7 +92,7 @@ def _root(
 def _kafka_dump_log(context: typer.Context) -> int:
     """Print what kafka-dump-log.sh of Kafka prints, with the same options.
 
-    Unlike the original it never writes, continues past damage, and ends with status 1 if it found
+    Unlike the original it never writes, continues past damage, and ends with status 8 if it found
     any. `kafka-dump-log --help` lists the options.
 
     \b

@@ -174,6 +174,7 @@ ColumnsOption = Annotated[str | None, option(
 LimitOption = Annotated[int | None, option(
     SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
+StepsOption = Annotated[bool, option(SHOW, "--steps", help="Each step, and why.")]
 WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
 FirstDirtyOption = Annotated[int | None, option(
     BOUNDS, "--first-dirty-offset", metavar="N", min=0,

@@ -101,13 +101,19 @@ def decoders(
     from kafkalog.io.jit.fast_path import require_arrow
 
     require_arrow()
-    from kafkalog.files.log_dir import PartitionDir
-    from kafkalog.node.targets import partition_around
     from kafkalog_cli.output.decoded import Decoded
 
-    around = (one if isinstance(one, PartitionDir) else partition_around(one.path) for one in logs)
-    topics = sorted({one.topic for one in around})
+    topics = topics_in(logs)
     return {column.source: Decoded(column) for one in typed for column in one.columns(topics)}
+
+
+def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:
+    """Return the topics of logs, by name."""
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.node.targets import partition_around
+
+    around = (one if isinstance(one, PartitionDir) else partition_around(one.path) for one in logs)
+    return sorted({one.topic for one in around})
 
 
 def payloads(

@@ -5,24 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import counted
-from kafkalog.log.typed import TypedColumn, TypedForm
-from kafkalog.model import Defect, Isolation, LogView, Replicas
+from kafkalog.model import Defect, LogView
+from kafkalog.node.targets import partitions_of, selected
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.new_file import COLUMNAR
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format, Writer
-from kafkalog_cli.schemas import (
-    ValueFramingOption,
-    ValueMessageOption,
-    ValueSchemaOption,
-    typed_columns,
-)
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +24,26 @@ if TYPE_CHECKING:
     from kafkalog.answers.search.run import Search
     from kafkalog.answers.search.scanning import Found
     from kafkalog.log.batches.selection import Selection
+    from kafkalog.log.typed import TypedColumn
+    from kafkalog.node.targets import Target
+    from kafkalog_cli.output.objects import Style
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What a search shows besides what it selects.
+
+    Attributes:
+        last: how many records, those with the latest timestamps; None for all.
+        undecodable: whether only values that do not decode.
+        history: whether the life of a key.
+        follow: whether it waits for more.
+    """
+
+    last: int | None
+    undecodable: bool
+    history: bool
+    follow: bool
 
 
 def find(
@@ -68,7 +82,7 @@ def find(
     from kafkalog.answers.search.run import Search
     from kafkalog_cli.output.found import found_view
     from kafkalog_cli.output.new_file import form_of
-    from kafkalog_cli.schemas import decoders
+    from kafkalog_cli.schemas import decoders, topics_in
 
     form = show.format.value if to is None else form_of(to, show.format)
     selection = records.selection(
@@ -76,64 +90,102 @@ def find(
         isolation=bounds.isolation,
         view=bounds.view,
     )
-    ways = Ways(last, undecodable=undecodable, history=history, follow=follow)
+    ways = Ways(last, undecodable, history, follow)
     _require_sense(selection, form, ways, to, show.limit)
     outcome = Outcome()
-    targets, every = _wanted(paths, partitions, bounds.view, outcome)
-    if outcome.errors and not every:
+    targets = outcome.open_all(paths, topics=partitions.topics)
+    if outcome.errors and not targets:
         return outcome.status  # a wanted topic may be there
+    _note_internal(targets, partitions)
     key, value = decode.payloads
-    decoded = decoders((key, value), partitions_of(targets))
+    if undecodable and value.typed is None:
+        raise UsageError(
+            "--undecodable is about values with a form.", hint="--value-format json --undecodable"
+        )
+    within = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
+    logs = [*partitions_of(within)]
     style = show.style(
         key_form=key.form, value_form=value.form, states=bounds.view == LogView.ALL,
-        decoded={} if undecodable else decoded,
+        decoded={} if undecodable else decoders((key, value), logs),
     )  # fmt: skip
     shows_progress = not session().is_quiet and not follow
-    with byte_progress(targets, enabled=shows_progress) as progress, text_to(to if to and form not in COLUMNAR else None):
+    with byte_progress(targets, enabled=shows_progress) as progress:
         search = Search(
-            targets, selection, replicas=bounds.replicas, listener=outcome, progress=progress,
-            around=every,
+            targets, selection, partitions.topics, partitions.numbers, partitions.internal,
+            bounds.replicas, outcome, progress,
         )  # fmt: skip
         if history:
-            _show_history(search, Format(form), show.limit, style, outcome)
+            _show_history(search, form, show.limit, style, outcome, to)
         else:
-            found = _found(search, decoded.get("value") if undecodable else None, outcome, ways)
-            if form in COLUMNAR:
-                _report(search, outcome, _write_file(found, to, form, show.limit, outcome))
+            column = value.columns(topics_in(logs))[0] if undecodable else None
+            found = _found(search, column, outcome, ways)
+            if to is not None and form in COLUMNAR:
+                rows = _write_file(found, to, form, show.limit, outcome)
             else:
-                shown = found_view(style, directories=_is_several(search), reasons=undecodable)
-                rows = _write(shown, found, Format(form), show.limit, outcome, at_once=follow)
-                _report(search, outcome, rows)
+                view = found_view(style, directories=_is_several(search), reasons=undecodable)
+                rows = _write(view, found, form, show.limit, outcome, to, at_once=follow)
+            _report(search, outcome, rows)
     for one in style.decoded.values():
         one.report(outcome)
     return outcome.status
 
 
+def _note_internal(targets: list[Target], partitions: opt.Partitions) -> None:
+    from kafkalog.node.targets import choose_logs
+
+    _, left_out = choose_logs(
+        targets, partitions.topics, partitions.numbers, internal=partitions.internal, dead=False
+    )
+    if left_out:
+        what = counted(left_out, "internal partition")
+        show_note(f"{what} left out; --internal includes them")
+
+
+def _require_sense(
+    selection: Selection, form: str, ways: Ways, to: str | None, limit: int | None
+) -> None:
+    wanted = (selection.key, selection.key_regex, selection.value_regex, selection.header)
+    is_selected = selection.producer_id is not None or any(one is not None for one in wanted)
+    if not (ways.undecodable or is_selected):
+        raise UsageError(
+            "Say what to find.",
+            hint="--key, --key-regex, --value-regex, --header, --producer-id or --undecodable.",
+        )
+    if ways.last is not None and limit is not None:
+        raise UsageError(
+            "--last is about all records, --limit stops before they are read.",
+            hint="Use one of them.",
+        )
+    if ways.history and (selection.key is None or ways.undecodable or ways.last is not None):
+        raise UsageError("--history is about one key, and has all of its life.", hint="--key K")
+    if ways.follow and (ways.history or ways.last is not None or to is not None):
+        raise UsageError("--follow cannot be combined with --history, --last or --to.")
+    if ways.follow and selection.view != LogView.RECOVERED:
+        raise UsageError("--follow reads what a broker serves: no --view.")
+    if ways.history and form in COLUMNAR:
+        raise UsageError(f"A history is not written as {form}.", hint="--to FILE.ndjson")
+
+
 def _found(
-    search: Search,
-    schema: tuple[TypedColumn, ...],
-    outcome: Outcome,
-    *,
-    last: int | None,
-    follow: bool,
+    search: Search, value: TypedColumn | None, outcome: Outcome, ways: Ways
 ) -> Iterator[Found | Defect]:
     from kafkalog.answers.search.run import latest
 
-    if follow:
+    if ways.follow:
         from kafkalog.answers.search.following import follow as following
 
         found = following(search)
     else:
         outcome.differs(target.difference for target in search.logs)
         found = search.found()
-    if schema:
+    if value is not None:
         from kafkalog.io.jit.fast_path import require_arrow
 
         require_arrow()
         from kafkalog.answers.search.table import undecodable
 
-        found = undecodable(found, *schema)
-    return found if last is None else latest(found, last)
+        found = undecodable(found, value)
+    return found if ways.last is None else latest(found, ways.last)
 
 
 def _is_several(search: Search) -> bool:
@@ -145,30 +197,34 @@ def _is_several(search: Search) -> bool:
 
 
 def _show_history(
-    search: Search, form: opt.RowsFormat, limit: int | None, style: Style, outcome: Outcome
+    search: Search, form: str, limit: int | None, style: Style, outcome: Outcome, to: str | None
 ) -> None:
     from kafkalog.answers.search.history import history, wanted_for_history
     from kafkalog_cli.output.found import occurrence_view
 
     search = replace(search, selection=wanted_for_history(search.selection))
     view = occurrence_view(style, directories=_is_several(search))
-    _report(search, outcome, _write(view, history(search), form, limit, outcome, at_once=False))
+    rows = _write(view, history(search), form, limit, outcome, to, at_once=False)
+    _report(search, outcome, rows)
 
 
 def _write(
     view: Any,
     found: Iterator[Any],
-    form: opt.RowsFormat,
+    form: str,
     limit: int | None,
     outcome: Outcome,
+    to: str | None,
     *,
     at_once: bool,
 ) -> int:
     """Write rows and defects up to a limit of rows; return how many there were."""
     import sys
 
+    from kafkalog_cli.output.new_file import text_to
+
     rows = 0
-    with Writer(view, Format(form)) as writer:
+    with text_to(to), Writer(view, Format(form)) as writer:
         for one in found:
             if isinstance(one, Defect):
                 outcome.count(one)
@@ -193,20 +249,20 @@ def _report(search: Search, outcome: Outcome, rows: int) -> None:
     if not rows:
         if search.logs or not outcome.errors:
             show_note(f"nothing found in {counted(len(search.logs), 'partition')}")
-        outcome.fail_if(True)
+        outcome.answers_no()
 
 
 def _write_file(
-    found: Iterator[Found | Defect], to: str, limit: int | None, outcome: Outcome
+    found: Iterator[Found | Defect], to: str, form: str, limit: int | None, outcome: Outcome
 ) -> int:
-    """Write a Parquet file, unless it would be empty; return the number of its rows."""
+    """Write a file of columns, unless it would be empty; return the number of its rows."""
     from itertools import islice
 
     from kafkalog.io.jit.fast_path import require_arrow
     from kafkalog.io.storage import NewFile
 
     require_arrow()
-    from kafkalog.answers.search.table import write_parquet
+    from kafkalog.answers.search.table import write_columns
 
     def records() -> Iterator[Found]:
         for one in found:
@@ -216,7 +272,7 @@ def _write_file(
                 yield one
 
     with NewFile(to) as new:
-        rows = write_parquet(new.file, islice(records(), limit))
+        rows = write_columns(new.file, form, islice(records(), limit))
         if not rows:
             new.discard()
     return rows

@@ -119,7 +119,7 @@ def count_damage(item: Item | SegmentWrites, outcome: Outcome) -> None:
     """Record damage in the exit status; what is only worth a note is none."""
     if item.damage is not None:
         found = REFERENCES.get(item.damage)
-        outcome.fail_if(found is None or found.severity != Severity.NOTE)
+        outcome.lacks(found is None or found.severity != Severity.NOTE)
 
 
 def value_text(value: Any, width: int = _TEXT_MAX) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.answers.search.lookups import PartitionLookup
 from kafkalog.io.wording import counted
 from kafkalog.log.defects import make_defect
+from kafkalog_cli.options import OffsetsFormat
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
@@ -70,7 +71,7 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
 )  # fmt: skip
 STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
     "step",
-    "`lookup-offset --explain`",
+    "`lookup-offset --steps`",
     "A step of the preceding lookup.",
     Field("step", k.INT, "from 0", lambda one: one[0]),
     Field("action", k.TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
@@ -130,12 +131,12 @@ class LookupWriter(Writer[PartitionLookup]):
         outcome: fails where a scan found something else.
         explains: whether the steps of each lookup follow its row.
         shows_records: whether the record that was found follows its row.
-        keeps: whether answers are kept for `export`.
+        limit: how many answers are shown; None for all.
     """
 
     def __init__(
         self,
-        form: Format,
+        form: OffsetsFormat,
         style: Style,
         outcome: Outcome,
         *,
@@ -143,17 +144,19 @@ class LookupWriter(Writer[PartitionLookup]):
         directories: bool,
         explains: bool,
         shows_records: bool,
-        keeps: bool,
+        limit: int | None,
     ) -> None:
-        super().__init__(lookup_view(style, names=names, directories=directories), form)
+        self._is_reset = form == OffsetsFormat.RESET_OFFSETS
+        shown = Format.TABLE if self._is_reset else Format(form)
+        super().__init__(lookup_view(style, names=names, directories=directories), shown)
         self._style = style
         self._outcome = outcome
         self._explains = explains
         self._shows_records = shows_records
-        self._keeps = keeps
+        self._left = limit
         self._asked: set[int | str] = set()
         self._answered: set[int | str] = set()
-        self._resets: list[PartitionLookup] = []
+        self._unnamed = self._unmet = 0
 
     @property
     def is_complete(self) -> bool:
@@ -163,19 +166,16 @@ class LookupWriter(Writer[PartitionLookup]):
     def write(self, one: PartitionLookup) -> None:
         """Write an answer; a scan that found something else is a defect."""
         found = one.lookup
-        super().write(one)
         self._asked.add(found.query)
         if found.found:
             self._answered.add(found.query)
-        if self._keeps:
-            self._resets.append(one)
-        if self._explains:
-            self.write_lines(step_lines(found))
-            for step in enumerate(found.steps):
-                self.write_object(STEP.row(step))
-        if self._shows_records and found.record is not None:
-            self.write_lines(record_lines(found.record, self._style))
-            self.write_object(RECORD.row(found.record, self._style))
+        if self._left == 0:
+            return
+        self._left = None if self._left is None else self._left - 1
+        if self._is_reset:
+            self._write_reset(one)
+        else:
+            self._write_answer(one)
         if not one.agrees:
             assert one.control is not None, "there is something to disagree with"
             defect = make_defect(
@@ -184,22 +184,37 @@ class LookupWriter(Writer[PartitionLookup]):
                 f"With indexes {found.query} is at offset {found.offset}, by scanning at "
                 f"offset {one.control.offset}.",
             )
-            self._outcome.fail_if(True)
+            self._outcome.count(defect)
             self.defect(defect)
 
-    def export(self, path: str) -> None:
-        """Write where groups go on to a CSV for Kafka's tool; note what is no answer."""
-        numbered = [one for one in self._resets if one.partition.partition is not None]
-        write_reset_offsets(
-            path, [(one.partition.topic, one.partition.partition, one.reset_to) for one in numbered]
-        )
-        if others := len(self._resets) - len(numbered):
+    def _write_answer(self, one: PartitionLookup) -> None:
+        found = one.lookup
+        super().write(one)
+        if self._explains:
+            self.write_lines(step_lines(found))
+            for step in enumerate(found.steps):
+                self.write_object(STEP.row(step))
+        if self._shows_records and found.record is not None:
+            self.write_lines(record_lines(found.record, self._style))
+            self.write_object(RECORD.row(found.record, self._style))
+
+    def _write_reset(self, one: PartitionLookup) -> None:
+        """Write where a group goes on, for Kafka's tool."""
+        partition = one.partition
+        if partition.partition is None:
+            self._unnamed += 1
+            return
+        self._unmet += not one.lookup.found
+        write_reset_offsets([(partition.topic, partition.partition, one.reset_to)])
+
+    def note_resets(self) -> None:
+        """Note what has no offset, and which offsets are no answer."""
+        if self._unnamed:
+            what = counted(self._unnamed, "directory")
+            show_note(f"{what} left out: without a partition's name")
+        if self._unmet:
             show_note(
-                f"{counted(others, 'directory')} left out of {path}: without a partition's name"
-            )
-        if missing := sum(not one.lookup.found for one in numbered):
-            show_note(
-                f"{counted(missing, 'partition')} without such a record: the nearest offset, "
+                f"{counted(self._unmet, 'partition')} without such a record: the nearest offset, "
                 "such as the end, is written"
             )
 

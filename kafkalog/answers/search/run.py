@@ -34,12 +34,12 @@ from kafkalog.log.living import TRIES_MAX, listed_now
 from kafkalog.model import Defect, LogView, Record, Replicas, Severity
 from kafkalog.node.state.transactions import owners
 from kafkalog.node.targets import open_targets
-from kafkalog.tables.model import Request, log_of
+from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.planning import missing_in
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from kafkalog.answers.search.scanning import Progress
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -59,6 +59,8 @@ class Search:
         selection: the records that are wanted, and the view they are read in; `limit` holds for
             each partition.
         topics: only these; None for all.
+        numbers: only partitions with these numbers; None for all.
+        internal: whether internal topics are searched that are not named.
         replicas: how several copies of a partition are handled.
         listener: hears of a log that cannot be read; the others are searched.
         progress: called with numbers of bytes as they are read.
@@ -69,6 +71,8 @@ class Search:
     targets: Sequence[LogDirListing | PartitionDir | FileEntry]
     selection: Selection
     topics: Collection[str] | None = None
+    numbers: Container[int | None] | None = None
+    internal: bool = True
     replicas: Replicas = Replicas.BEST
     listener: Listener = field(default_factory=Listener)
     progress: Progress | None = None
@@ -79,20 +83,16 @@ class Search:
     def logs(self) -> list[Target]:
         """The logs that are searched, by topic, partition and path."""
         with file_system.listings_held(one.path for one in self.targets):
-            return self._logs_of(self.targets, self.topics)
+            return self._logs_of(self.targets, Bounds(self.topics, self.numbers))
 
     def _logs_of(
-        self,
-        targets: Sequence[LogDirListing | PartitionDir | FileEntry],
-        topics: Collection[str] | None,
+        self, targets: Sequence[LogDirListing | PartitionDir | FileEntry], bounds: Bounds
     ) -> list[Target]:
-        return logs_of(
-            targets,
-            self.selection.view,
-            topics=topics,
-            replicas=self.replicas,
-            listener=self.listener,
-        )
+        request = Request(
+            bounds=bounds, replicas=self.replicas, internal=self.internal,
+            view=self.selection.view, required_topics=bounds.topics or frozenset(),
+        )  # fmt: skip
+        return logs_of(targets, request, self.listener)
 
     @cached_property
     def bulk(self) -> bool:
@@ -133,7 +133,7 @@ class Search:
                     defect = make_defect(DELETED, target.partition.path, error.message)
                     self.listener.hear(replace(defect, severity=Severity.WARNING))
                 now = [listed_now(target.partition)]
-                for new in self._logs_of(now, None):
+                for new in self._logs_of(now, Bounds()):
                     yield from self._contained(new, found_in, tries - 1)
         except ShortageError:
             raise
@@ -232,7 +232,9 @@ def find(
         hint = f"There are {', '.join(Replicas)}."
         raise UsageError(f"{replicas!r} is not known.", hint=hint) from None
     hearer = listener or Tolerant()
-    search = Search(open_targets(paths), selection_of(wanted), topics, copies, hearer)
+    search = Search(
+        open_targets(paths), selection_of(wanted), topics, replicas=copies, listener=hearer
+    )
     for one in search.found():
         if isinstance(one, Defect):
             hearer.hear(one)

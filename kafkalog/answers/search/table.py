@@ -55,14 +55,21 @@ FOUND_SCHEMA: Final = pa.schema(
 _ROWS_AT_ONCE: Final = 1 << 14
 
 
-def write_parquet(file: BinaryIO, found: Iterator[Found]) -> int:
-    """Write records to a Parquet file, in bounded memory; return how many there were."""
+def write_columns(file: BinaryIO, form: str, found: Iterator[Found]) -> int:
+    """Write records to a file of `parquet` or `arrow`, in bounded memory; return how many."""
     paths, rows = Paths([]), 0
-    with parquet_writer(file, FOUND_SCHEMA) as writer:
+    with _writer(file, form) as writer:
         while some := list(_some(found)):
             writer.write_batch(_table(some, paths))
             rows += len(some)
     return rows
+
+
+def _writer(file: BinaryIO, form: str) -> Any:
+    if form == "parquet":
+        return parquet_writer(file, FOUND_SCHEMA)
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    return pa.ipc.new_file(file, FOUND_SCHEMA, options=options)
 
 
 def _some(found: Iterator[Found]) -> Iterator[Found]:

@@ -18,6 +18,8 @@ from kafkalog.node.configs import ConfigSources
 from kafkalog.node.configs.definitions import DEFINITIONS, value_text
 from kafkalog.node.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.node.identity import newest_metadata
+from kafkalog.tables.model import Bounds
+from kafkalog.tables.model import Request as Rows
 from kafkalog.wire.producing.model import Route
 
 if TYPE_CHECKING:
@@ -48,13 +50,11 @@ def routes_of(
     Raises:
         UsageError: a topic is not there, two would become one, or an internal one keeps its name.
     """
-    logs = logs_of(
-        targets,
-        request.selection.view,
-        topics=request.topics,
-        replicas=Replicas.BEST,
-        listener=listener,
-    )
+    every = Rows(
+        bounds=Bounds(request.topics), replicas=Replicas.BEST, internal=True,
+        view=request.selection.view, required_topics=request.topics or (),
+    )  # fmt: skip
+    logs = logs_of(targets, every, listener)
     routes, left_out = [], 0
     for target in logs:
         partition = target.partition
