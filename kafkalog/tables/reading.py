@@ -304,7 +304,7 @@ def _headers(column: Any) -> Any:
     return pa.ListArray.from_arrays(column.offsets, pairs, type=kind)
 
 
-_CONVERSIONS: Final = {
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "timestamp": _time,
     "timestampType": _timestamp_type,
     "headers": _headers,

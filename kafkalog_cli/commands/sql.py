@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from kafkalog.errors import UsageError
 from kafkalog.log.typed import TypedForm
-from kafkalog.model import Replicas
+from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import TableName
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import RUN, WHAT
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 _QUERY_SIZE_MAX = 1 << 20
 
 
-class TableBounds(opt.Bounds):
-    """Which part of a log a table has; of several copies, by default what is usual for it."""
-
-    replicas: opt.AnyReplicasOption = None
-
-
 def sql(
     paths: opt.PathsArgument,
     command: Annotated[str | None, opt.option(
@@ -52,9 +46,11 @@ def sql(
         RUN, "--memory-limit", metavar="SIZE",
         help="Memory that DuckDB may use before it spills to files.",
     )] = "1GiB",
+    view: opt.ViewOption = LogView.RECOVERED,
+    isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
+    replicas: opt.AnyReplicasOption = None,
     *,
     partitions: opt.Partitions,
-    bounds: TableBounds,
     decode: opt.Decode,
     show: opt.Show,
     reading: opt.Reading,
@@ -79,7 +75,7 @@ def sql(
     tables = Tables(
         tuple(paths),
         topics=partitions.topics, partitions=partitions.numbers, internal=partitions.internal,
-        isolation=bounds.isolation, replicas=bounds.replicas, view=bounds.view, text=True,
+        isolation=isolation, replicas=replicas, view=view, text=True,
         disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
         threads=reading.threads,
     )  # fmt: skip
@@ -125,7 +121,7 @@ def _run_here(
         tables,
         listener=damage,
         undecoded=damage.undecoded,
-        typed=tuple(column for one in payloads for column in one.columns(tables.topics or ())),
+        typed=tuple(column for one in payloads for column in one.columns([*(tables.topics or ())])),
     )
     answers = Answers(show.format, show.limit)
     with Database(read, memory_size=memory_size, shown=_shown(payloads)) as database:

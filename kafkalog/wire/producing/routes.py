@@ -51,15 +51,13 @@ def routes_of(
         UsageError: a topic is not there, two would become one, or an internal one keeps its name.
     """
     every = Rows(
-        bounds=Bounds(request.topics), replicas=Replicas.BEST, internal=True,
+        bounds=Bounds(request.topics, request.partitions), replicas=Replicas.BEST, internal=True,
         view=request.selection.view, required_topics=request.topics or (),
     )  # fmt: skip
     logs = logs_of(targets, every, listener)
     routes, left_out = [], 0
     for target in logs:
         partition = target.partition
-        if request.partitions is not None and partition.partition not in request.partitions:
-            continue
         if not is_meant(partition.topic, request.topics, internal=request.internal):
             left_out += 1
             continue
