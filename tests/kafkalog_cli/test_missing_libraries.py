@@ -85,8 +85,8 @@ def test_an_import_that_nobody_guards(
 
 
 NEEDY = [
-    ["sql", "select 1", EXAMPLE],
-    ["sql", "--engine", "spark", "select 1", EXAMPLE],
+    ["sql", "-c", "select 1", EXAMPLE],
+    ["sql", "--spark", "local[*]", "-c", "select 1", EXAMPLE],
     ["profile", EXAMPLE],
     ["verify", "--engine", "spark", EXAMPLE],
     ["replay", EXAMPLE, "--bootstrap", "127.0.0.1:1"],
