@@ -32,7 +32,7 @@ FILES = f"{LOG},{{dir}}/orders-0/00000000000000000000.index"
 COMPACTED = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--now", "0")
 FRESH_ID = "N" * 21 + "A"
 IN_PLACE = ("--in-place", "--yes", "--now", "0", "--format", "ndjson")
-APPEND = ("export", "{dir}", "--engine", "local", "--append", "--format", "ndjson")
+APPEND = ("export", "{dir}", "--append", "--format", "ndjson")
 RESURRECT = ("resurrect", "{broker}", "--cluster-id", FRESH_ID, "--format", "ndjson")
 LINES: dict[str, tuple[str, ...]] = {
     "ls": ("ls", "{dir}", "--format", "ndjson"),
@@ -44,14 +44,15 @@ LINES: dict[str, tuple[str, ...]] = {
     "dump-table": ("dump-segment", "{dir}/orders-0"),
     "dump-kafka": ("dump-segment", "{dir}/orders-0", "--format", "kafka"),
     "dump-batches": ("dump-segment", "{dir}/orders-0", "--batches", "--format", "ndjson"),
-    "dump-committed": ("dump-segment", "{dir}/orders-0", "--read-committed", "--format", "ndjson"),
+    "dump-committed": ("dump-segment", "{dir}/orders-0", "--isolation", "read_committed",
+                       "--format", "ndjson"),
     "dump-parquet": ("dump-segment", "{dir}/orders-0", "--format", "parquet", "--to", "{to}"),
     "dump-index": ("dump-segment", FILES.partition(",")[2], "--format", "ndjson"),
     "dump-checkpoint": ("dump-segment", "{dir}/replication-offset-checkpoint"),
     "lookup-offset": ("lookup-offset", "{dir}/orders-0", "17", "--format", "ndjson"),
     "lookup-time": ("lookup-offset", "{dir}/orders-0", "--timestamp", "1700000000000",
                     "--format", "ndjson"),
-    "lookup-latest": ("lookup-offset", "{dir}/orders-0", "--special", "latest", "--explain"),
+    "lookup-latest": ("lookup-offset", "{dir}/orders-0", "--special", "latest", "--steps"),
     "verify-quick": ("verify", "{dir}", "--level", "quick", "--format", "ndjson"),
     "verify": ("verify", "{dir}", "--format", "ndjson"),
     "verify-deep": ("verify", "{dir}", "--level", "deep", "--format", "ndjson"),
@@ -69,7 +70,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "recover": ("recover", "{dir}", "--now", "0", "--format", "ndjson"),
     "recover-start": ("recover", "{dir}", "--from", "start", "--now", "0", "--format", "ndjson"),
     "rebuild-index": ("rebuild-index", "{dir}", "--now", "0", "--format", "ndjson"),
-    "profile": ("profile", "{dir}", "--engine", "local", "--format", "ndjson"),
+    "profile": ("profile", "{dir}", "--format", "ndjson"),
     "salvage-plan": ("salvage", "{dir}", "--to", "{to}", "--dry-run", "--format", "ndjson"),
     "salvage": ("salvage", "{dir}", "--to", "{to}", "--format", "ndjson"),
     "salvage-copies": ("salvage", "{copies}/1", "{copies}/2", "--to", "{to}",
@@ -91,14 +92,14 @@ LINES: dict[str, tuple[str, ...]] = {
     "report": ("report", "{broker}", "--now", "0", "--to", "{to}"),
     "anatomy": ("anatomy", "{dir}/orders-0", "--format", "ndjson"),
     "explain": ("explain", "bytes-unreadable"),
-    "export": ("export", "{dir}", "--to", "{to}", "--file-format", "ndjson", "--engine", "local",
+    "export": ("export", "{dir}", "--to", "{to}", "--file-format", "ndjson",
                "--format", "ndjson"),
-    "export-parquet": ("export", "{dir}", "--to", "{to}", "--engine", "local",
+    "export-parquet": ("export", "{dir}", "--to", "{to}",
                        "--format", "ndjson"),
     "export-append": (*APPEND, "--to", "{to}"),
-    "export-delta": (*APPEND, "--to", "{to}", "--table-format", "delta"),
-    "export-iceberg": (*APPEND, "--to", "a.kafka.log", "--warehouse", "{to}"),
-    "export-best": ("export", "{copies}/1", "{copies}/2", "--to", "{to}", "--engine", "local",
+    "export-delta": (*APPEND, "--to", "{to}", "--as", "delta"),
+    "export-iceberg": (*APPEND, "--to", "a.kafka.log", "--as", "iceberg", "--set", "warehouse={to}"),
+    "export-best": ("export", "{copies}/1", "{copies}/2", "--to", "{to}",
                     "--format", "ndjson"),
     "replay": ("replay", "{dir}", "--dry-run", "--format", "ndjson"),
     "groups-of": ("groups", "{broker}", "--group", "billing", "--format", "ndjson"),

@@ -200,7 +200,7 @@ def test_groups_and_transactions_are_those_of_the_commands(
 
 
 def test_records_are_those_of_profile(page: chromium.Page, log_dir: Path, kafkalog: Any) -> None:
-    given = rows(kafkalog, "profile", "--engine", "local", log_dir)
+    given = rows(kafkalog, "profile", log_dir)
     profiles = of_type(given, "profile")
     several = {row["topic"] for row in profiles if row["partition"] is None}
     topics = [row for row in profiles if row["partition"] is None or row["topic"] not in several]

@@ -159,11 +159,9 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
         words.append("--dry-run")
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    places = {"--state", "--backup", "--export", "--html", "--groups", "--warehouse"}
-    if "--warehouse" not in words:  # beside it, --to names a table
+    places = {"--state", "--backup", "--groups", "--metrics-file"}
+    if "iceberg" not in words:  # then --to names a table
         places.add("--to")
-    if words[0] == "export":  # that of serve is an address
-        places.add("--metrics")
     for option in places & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])

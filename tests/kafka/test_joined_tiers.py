@@ -76,7 +76,9 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
     offsets_at(kafkalog, told["times"], *paths, "--topic", topic)
     dumped = rows(kafkalog, "dump-segment", *paths, "--topic", topic)
     assert [row["offset"] for row in dumped if not row["is_control"]] == offsets
-    dumped = rows(kafkalog, "dump-segment", *paths, "--topic", topic, "--read-committed")
+    dumped = rows(
+        kafkalog, "dump-segment", *paths, "--topic", topic, "--isolation", "read_committed"
+    )
     assert [row["offset"] for row in dumped if not row["is_control"]] == told["committed"]
     found = rows(kafkalog, "find", *paths, "--topic", topic, "--key-regex", "(?s).*")
     assert [row["offset"] for row in found] == offsets
@@ -226,7 +228,7 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, isolation: str
 ) -> None:
     """An export, SQL, and a replay of both paths have what a consumer got at that level."""
-    options = ["--read-committed"] if isolation == "committed" else []
+    options = ["--isolation", "read_committed"] if isolation == "committed" else []
     lake = tmp_path / "lake"
     paths = tiered.log_dir, tiered.tier
     assert kafkalog("export", *paths, "--to", lake, *options).status == 0

@@ -136,7 +136,7 @@ def test_a_bomb_ends_at_the_limit(tmp_path: Path, name: str):
     """Every command reports a defect with status 7, and the batch after the bomb is read."""
     path = str(write_log(tmp_path / "t-0", BOMBS[name](), batch(1, [record(0, b"after")])))
     lines = [
-        ["dump-segment", path, "--records"],
+        ["dump-segment", path],
         ["dump-segment", path, "--format", "ndjson"],
         ["dump-segment", path, "--format", "kafka"],
         ["dump-segment", path, "--format", "parquet", "--to", str(tmp_path / "x.parquet")],
@@ -261,7 +261,7 @@ def test_a_few_bytes_with_many_headers(tmp_path: Path, codec: int):
     lines = [
         ["dump-segment", "--format", "ndjson", str(log.parent)],
         ["verify", "--level", "deep", str(log.parent)],
-        ["export", str(log.parent), "--to", to, "--engine", "local"],
+        ["export", str(log.parent), "--to", to],
     ]
     found, peak = run_all(tmp_path, lines)
     for line, done in zip(lines, found, strict=True):

@@ -120,9 +120,7 @@ def test_an_export_reads_each_object_once(
     store: CountedStore, tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> None:
     """The plan needs few requests; then each log is opened once and read in disjoint pieces."""
-    done = kafkalog(
-        "export", store.uri(PREFIX), "--to", tmp_path / "lake", "--engine", "local", "-q"
-    )
+    done = kafkalog("export", store.uri(PREFIX), "--to", tmp_path / "lake", "-q")
     assert done.status == 0, done.stderr
     logs = {name: kinds for name, kinds in asked_of_files(store).items() if name.endswith(".log")}
     assert len(logs) == PARTITIONS * SEGMENTS
@@ -233,7 +231,7 @@ def test_gaps_that_the_cleaner_left_are_none(
          for base, data in ((0, first), (10, second))},
     )  # fmt: skip
     done = kafkalog(
-        "export", store.uri(PREFIX), "--to", tmp_path / "lake", "--engine", "local",
+        "export", store.uri(PREFIX), "--to", tmp_path / "lake",
         "--format", "json",
     )  # fmt: skip
     assert "offsets-missing" not in done.stdout.decode() + done.stderr

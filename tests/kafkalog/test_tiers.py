@@ -147,7 +147,7 @@ def test_a_packed_tier_in_an_object_store(tmp_path: Path, kafkalog: Any) -> None
             (f"{place}/0", wanted),
             (f"{place}/0/{stem}", wanted[:250]),
         ):
-            words = (*argv, "dump-segment", "--records", store.uri(path), "--format", "ndjson")
+            words = (*argv, "dump-segment", store.uri(path), "--format", "ndjson")
             result = kafkalog(*words)
             assert result.status == 0, result.stderr
             assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == some
@@ -223,7 +223,7 @@ def test_damaged_chunks_hide_no_others(tmp_path: Path, kafkalog: Any, kind: str)
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
-    result = kafkalog(*argv, "dump-segment", directory, "--format", "ndjson", "--records")
+    result = kafkalog(*argv, "dump-segment", directory, "--format", "ndjson")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     offsets = [row["offset"] for row in rows if row.get("type") != "defect"]
     assert result.status not in (0, 2, 70)
@@ -288,7 +288,7 @@ def test_a_log_begins_with_what_is_in_its_tier(tmp_path: Path, kafkalog: Any) ->
     assert log.lookup(timestamp="earliest").offset == 0
     assert log.lookup(timestamp="earliest-local").offset == 500
     assert log.lookup(timestamp="latest-tiered").offset == 749
-    for argv in (["dump-segment", "--records"], ["find", "--key-regex", "(?s).*"]):
+    for argv in (["dump-segment"], ["find", "--key-regex", "(?s).*"]):
         result = kafkalog(*argv, local, remote.parent, "--format", "ndjson")
         assert result.status == 0, result.stderr
         rows = map(json.loads, result.stdout.splitlines())
@@ -326,7 +326,7 @@ def test_an_appending_export_begins_in_the_tier(tmp_path: Path, kafkalog: Any) -
     """What was uploaded is not gone, although the local log begins later."""
     local, remote = parted(tmp_path)
     words = ("export", local, remote.parent, "--to", tmp_path / "lake", "--append")
-    result = kafkalog(*words, "--engine", "local", "--format", "ndjson")
+    result = kafkalog(*words, "--format", "ndjson")
     assert result.status == 0, result.stderr
     summary = json.loads(result.stdout.splitlines()[-1])
     assert (summary["rows"], summary["gaps"]) == (len(offsets_of(Log(ORDERS))), 0)

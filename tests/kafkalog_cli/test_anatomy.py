@@ -81,7 +81,7 @@ def test_hostile_bytes_are_data(tmp_path: Path, kafkalog: Any) -> None:
         tmp_path / "<b>-0", builders.batch(0, [builders.record(0, MARKUP, HOSTILE)])
     )
     page = tmp_path / "page.html"
-    assert kafkalog("anatomy", path, "--html", page).status == 0
+    assert kafkalog("anatomy", path, "--to", page).status == 0
     text = page.read_text()
     assert "<script" not in text
     assert "\x1b" not in text
@@ -92,13 +92,13 @@ def test_hostile_bytes_are_data(tmp_path: Path, kafkalog: Any) -> None:
     shown = kafkalog("anatomy", path).stdout
     assert b"\x1b" not in shown
     assert "\u202e" not in shown.decode()
-    assert kafkalog("anatomy", path, "--html", page).status == 4
+    assert kafkalog("anatomy", path, "--to", page).status == 4
 
 
 def test_fields_on_the_page_are_those_of_the_objects(tmp_path: Path, kafkalog: Any) -> None:
     """There is one row per field and per structure."""
     page = tmp_path / "page.html"
-    assert kafkalog("anatomy", DAMAGED, "--html", page).status == 1
+    assert kafkalog("anatomy", DAMAGED, "--to", page).status == 1
     rows = kafkalog("anatomy", DAMAGED, "--format", "ndjson").stdout.splitlines()
     assert page.read_text().count("<tr class=") == len(rows)
 

@@ -111,7 +111,7 @@ def test_a_partition_that_cannot_be_counted_has_no_profile(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
     """Its topic has none either, as its counts would be incomplete; other rows are unchanged."""
-    words = ("profile", log_dir, "--engine", "local", "--internal", "--format", "ndjson")
+    words = ("profile", log_dir, "--internal", "--format", "ndjson")
     whole = [json.loads(line) for line in kafkalog(*words).stdout.splitlines()]
     fail_in(monkeypatch, "kafkalog.tables.profiles.part.read_split", "orders-0/")
     done = kafkalog(*words)
@@ -125,7 +125,7 @@ def test_an_export_goes_on_after_a_partition_that_fails(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
     """The export is incomplete and says so; given again, it writes the missing part."""
-    words = ("export", log_dir, "--engine", "local", "--file-format", "ndjson", "--to")
+    words = ("export", log_dir, "--file-format", "ndjson", "--to")
     assert kafkalog(*words, tmp_path / "whole").status == 0
     with monkeypatch.context() as patch:
         fail_in(patch, "kafkalog.change.lake.part.read_split", "orders-0/")

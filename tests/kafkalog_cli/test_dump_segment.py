@@ -26,7 +26,16 @@ def long_form(text: str | None) -> object:
 
 
 def records(kafkalog: Any, *arguments: object) -> list[dict[str, Any]]:
-    result = kafkalog("dump-segment", *arguments, "--format", "ndjson", "--bytes", "hex")
+    result = kafkalog(
+        "dump-segment",
+        *arguments,
+        "--format",
+        "ndjson",
+        "--key-format",
+        "hex",
+        "--value-format",
+        "hex",
+    )
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     return [row for row in rows if row["type"] == "record"]
 
@@ -87,7 +96,9 @@ def test_read_committed_holds_what_the_consumer_read(any_state: State, kafkalog:
         else:
             continue
         start = log_start(kafkalog, partition)
-        got = [row["offset"] for row in records(kafkalog, partition, "--read-committed")]
+        got = [
+            row["offset"] for row in records(kafkalog, partition, "--isolation", "read_committed")
+        ]
         assert [offset for offset in got if offset >= start] == wanted, partition
 
 
@@ -109,7 +120,7 @@ def test_batches_and_records_tell_the_same(corpus_dir: Path, kafkalog: Any) -> N
 def test_json_and_csv_hold_the_rows_of_ndjson(corpus_dir: Path, kafkalog: Any) -> None:
     """The same content in three formats."""
     log = corpus_dir / "kafka-4.3" / "txn" / "txn-0" / "00000000000000000000.log"
-    arguments = ("dump-segment", "--records", "--bytes", "hex", log, "--format")
+    arguments = ("dump-segment", "--key-format", "hex", "--value-format", "hex", log, "--format")
     rows = [json.loads(line) for line in kafkalog(*arguments, "ndjson").stdout.splitlines()]
     assert json.loads(kafkalog(*arguments, "json").stdout) == rows
     table = list(csv.DictReader(io.StringIO(kafkalog(*arguments, "csv").stdout.decode())))

@@ -54,7 +54,7 @@ def test_table_has_a_row_a_partition(
 ) -> None:
     """Each row has its offsets; a second run reports that there was nothing to do."""
     monkeypatch.setenv("COLUMNS", "80")
-    words = ("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "local")
+    words = ("export", LOG_DIR, "--to", tmp_path / "to")
     first, second = kafkalog(*words).stdout.decode(), kafkalog(*words).stdout.decode()
     lines = first.splitlines()
     assert lines[0].split() == ["PARTITION", "FILES", "ROWS", "SIZE", "OFFSETS", "DEFECTS"]
@@ -68,11 +68,13 @@ def test_table_has_a_row_a_partition(
 
 def test_options_select(kafkalog: Run, tmp_path: Path) -> None:
     """Topics, partitions, offsets, times, columns, isolation."""
-    words = ["--topic", "payments", "--partition", "0", "--read-committed", "--from-offset", "10",
+    words = ["--topic", "payments", "--partition", "0", "--isolation", "read_committed",
+             "--from-offset", "10",
              "--to-time", "2024-01-01T00:00:20Z", "--columns", "offset, timestamp_ms"]  # fmt: skip
     assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", *words).status == 0
     shown = kafkalog(
-        "dump-segment", f"{LOG_DIR}/payments-0", "--read-committed", "--from-offset", 10,
+        "dump-segment", f"{LOG_DIR}/payments-0", "--isolation", "read_committed",
+        "--from-offset", 10,
         "--to-time", "2024-01-01T00:00:20Z", "--format", "ndjson",
     )  # fmt: skip
     expected = [{"offset": row["offset"], "timestamp_ms": row["timestamp"]} for row in rows(shown)]
@@ -88,14 +90,14 @@ def test_options_select(kafkalog: Run, tmp_path: Path) -> None:
         (["--columns", "topic,partition"], "no columns"),
         (["--table", "segments", "--from-offset", "1"], "Offsets select"),
         (["--table", "batches", "--from-time", "1ms"], "Times select"),
-        (["--file-format", "csv", "--codec", "snappy"], "not compressed with"),
-        (["--value", "json"], "needs a schema"),
-        (["--value-schema", "x"], "--value is missing"),
-        (["--value", "avro", "--value-schema", "README.md"], "not an Avro schema"),
-        (["--value", "json", "--value-schema", "examples/order.schema.json",
-          "--value-framing", "x"], "not a framing"),
-        (["--row-group-size", "0"], "at least one row"),
-        (["--split-size", "0"], "at least one byte"),
+        (["--file-format", "csv", "--set", "compression=snappy"], "not compressed with"),
+        (["--value-format", "avro"], "needs a schema"),
+        (["--value-schema", "x"], "has none"),
+        (["--value-format", "avro", "--value-schema", "README.md"], "not an Avro schema"),
+        (["--value-format", "json@x", "--value-schema", "examples/order.schema.json"],
+         "not a framing"),
+        (["--set", "row-group-size=0"], "at least one row"),
+        (["--set", "split-size=0"], "at least one byte"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_told(kafkalog: Run, tmp_path: Path, words: list[str], said: str) -> None:
@@ -155,13 +157,13 @@ def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
     write_log(
         tmp_path / "a-0", batch(0, [record(i, b"k", value) for i, value in enumerate(values)])
     )
-    words = ("export", tmp_path / "a-0", "--to", tmp_path / "to", "--value", "json",
+    words = ("export", tmp_path / "a-0", "--to", tmp_path / "to", "--value-format", "json",
              "--value-schema", "examples/order.schema.json")  # fmt: skip
     refused = kafkalog(*words)
     assert refused.status == 4
     assert "a-0: the value at 1: " in refused.stderr
     assert "--max-rejects N" in refused.stderr
-    done = kafkalog(*words, "--max-rejects", "1")
+    done = kafkalog(*words, "--accept", "rejects=1")
     assert done.status == 0
     told = " ".join(done.stdout.decode().split())
     assert f"1 record not decoded: in {tmp_path}/to/_rejects" in told
@@ -186,16 +188,16 @@ def test_spark_starts_only_on_request(
     monkeypatch.setattr("kafkalog_cli.engines.SparkChoice.start", start)
     for words, is_spark in [
         ([LOG_DIR], False),
-        ([f"{LOG_DIR}/orders-0", "--engine", "spark"], True),
-        ([LOG_DIR, "--master", "local[2]"], True),
+        ([f"{LOG_DIR}/orders-0", "--spark", "local[*]"], True),
+        ([LOG_DIR, "--spark", "local[2]"], True),
         ([LOG_DIR, "--spark-conf", "a=b"], True),
-        ([LOG_DIR, "--master", "local[2]", "--engine", "local"], False),
+        ([LOG_DIR, "--spark", "local[2]"], False),
     ]:
         shutil.rmtree(tmp_path / "to", ignore_errors=True)
         assert kafkalog("export", *words, "--to", tmp_path / "to").status == (5 if is_spark else 0)
     assert len(started) == 3
     # What is all there needs no Spark.
-    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "spark").status == 9
+    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--spark", "local[*]").status == 9
 
 
 def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path) -> None:
@@ -205,7 +207,7 @@ def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path
     log = next((tmp_path / "logs" / "a-1").glob("*.log"))
     log.write_bytes(flip(log.read_bytes(), 8 * 100))
     sources = [tmp_path / "logs" / name for name in ("a-0", "a-1")]
-    done = kafkalog("export", *sources, "--to", tmp_path / "to", "--engine", "local")
+    done = kafkalog("export", *sources, "--to", tmp_path / "to")
     assert done.status == 1
     lines = [line.split() for line in done.stdout.decode().splitlines()[1:3]]
     assert [(line[0], line[2], line[-1]) for line in lines] == [

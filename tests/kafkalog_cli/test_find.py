@@ -161,20 +161,21 @@ def test_what_does_not_decode_is_found_with_its_reason(kafkalog: Run, tmp_path: 
     schema = tmp_path / "schema.json"
     schema.write_text('{"type":"object","properties":{"n":{"type":"integer"}}}')
     write_log(tmp_path / "t-0", batch(0, [record(n, b"k", v) for n, v in enumerate(values)]))
-    line = ["--undecodable", "json", "--value-schema", schema]
+    line = ["--undecodable", "--value-format", "json", "--value-schema", schema]
     found = kafkalog("find", tmp_path / "t-0", *line, "--format", "ndjson")
     assert [row["offset"] for row in rows(found)] == [1, 2, 4, 5, 6]
     assert all(row["reason"] for row in rows(found))
     lake = tmp_path / "lake"
-    kafkalog("export", tmp_path / "t-0", "--to", lake, "--value", "json", "--value-schema", schema,
-             "--max-rejects", "5")  # fmt: skip
+    kafkalog("export", tmp_path / "t-0", "--to", lake, "--value-format", "json",
+             "--value-schema", schema,
+             "--accept", "rejects=5")  # fmt: skip
     table = pq.read_table(next((lake / "_rejects").rglob("*.rejects"))).to_pylist()
     assert [(row["offset"], row["reason"]) for row in table] == [
         (row["offset"], row["reason"]) for row in rows(found)
     ]
     table = kafkalog("find", tmp_path / "t-0", *line, "--last", "1").stdout.decode()
     assert "out of range" in table
-    assert kafkalog("find", tmp_path / "t-0", "--undecodable", "json").status == 2
+    assert kafkalog("find", tmp_path / "t-0", "--undecodable", "--value-format", "json").status == 2
     assert kafkalog("find", tmp_path / "t-0", "--value-schema", schema).status == 2
 
 

@@ -47,7 +47,7 @@ def unclean(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("lookup-offset", "{dir}/t-0", "--timestamp", "1700000000000"),
         ("dump-segment", "{dir}/t-0", "--limit", "1"),
         ("dump-segment", "{dir}", "--limit", "1", "--batches"),
-        ("dump-segment", "{dir}", "--limit", "3", "--order", "time"),
+        ("dump-segment", "{dir}", "--limit", "3", "--sort", "time"),
         ("dump-segment", "{dir}/t-0", "--to-offset", "2"),
     ],
     ids=" ".join,

@@ -30,7 +30,7 @@ READERS: dict[str, list[str]] = {
     "dump": ["dump-segment", "--topic", "orders"],
     "dump of batches": ["dump-segment", "--topic", "orders", "--batches"],
     "dump as Kafka's": ["dump-segment", "--topic", "orders", "--format", "kafka"],
-    "dump by time": ["dump-segment", "--topic", "orders", "--order", "time"],
+    "dump by time": ["dump-segment", "--topic", "orders", "--sort", "time"],
 }
 
 
@@ -173,9 +173,9 @@ def test_records_below_the_log_start_are_left_out_or_marked(log_dir: Path, kafka
     log = log_dir / "orders-0"
     for target, options, wanted in (
         (log, [], (marked, 0)),
-        (log / f"{250:020d}.log", ["--records"], (marked, 250)),
+        (log / f"{250:020d}.log", [], (marked, 250)),
         (log, ["--from-offset", "300"], ("", 300)),
-        (log, ["--read-committed"], ("", 300)),
+        (log, ["--isolation", "read_committed"], ("", 300)),
     ):
         dumped = kafkalog("dump-segment", target, "--limit", 1, "--format", "ndjson", *options)
         assert (dumped.stderr, *offsets(dumped)) == wanted

@@ -52,10 +52,10 @@ def outcomes(lines: list[list[str]], place: Path) -> list[tuple[list[str], int, 
     ((), "arrow"),
     (("--file-format", "ndjson"), "arrow"),
     (("--append",), "arrow"),
-    (("--append", "--table-format", "delta"), "delta"),
-    (("--append", "--warehouse", "w"), "iceberg"),
-    (("--value", "avro"), "avro"),
-    (("--append", "--table-format", "delta", "--value", "protobuf"), "delta,protobuf"),
+    (("--append", "--as", "delta"), "delta"),
+    (("--append", "--as", "iceberg", "--set", "warehouse=w"), "iceberg"),
+    (("--value-format", "avro"), "avro"),
+    (("--append", "--as", "delta", "--value-format", "protobuf"), "delta,protobuf"),
 ])  # fmt: skip
 def test_an_export_names_its_extras(tmp_path: Path, words: tuple[str, ...], extra: str) -> None:
     """Nothing is written, and the hint names what to install."""
@@ -88,7 +88,7 @@ NEEDY = [
     ["sql", "-c", "select 1", EXAMPLE],
     ["sql", "--spark", "local[*]", "-c", "select 1", EXAMPLE],
     ["profile", EXAMPLE],
-    ["verify", "--engine", "spark", EXAMPLE],
+    ["verify", "--spark", "local[*]", EXAMPLE],
     ["replay", EXAMPLE, "--bootstrap", "127.0.0.1:1"],
     ["serve", EXAMPLE, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
     ["dump-segment", EXAMPLE / "orders-0", "--format", "parquet", "--to", "a.parquet"],

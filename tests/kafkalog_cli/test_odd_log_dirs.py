@@ -52,9 +52,9 @@ def test_every_read_command_comes_to_an_end(
     allowed = {0, 1, 4, 9} if is_closed else {0, 1, 3, 4, 6, 8, 9}
     for words in (
         ("ls", root), ("recover", root), ("rebuild-index", root), ("simulate-retention", root),
-        ("profile", root, "--engine", "local"),
-        ("compact", root, "--config", "cleanup.policy=compact", "--engine", "local"),
-        ("export", root, "--to", tmp_path / "exported", "--engine", "local"),
+        ("profile", root),
+        ("compact", root, "--config", "cleanup.policy=compact"),
+        ("export", root, "--to", tmp_path / "exported"),
         ("salvage", root, "--to", tmp_path / "salvaged"),
     ):  # fmt: skip
         result = kafkalog(*words)

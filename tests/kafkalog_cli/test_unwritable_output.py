@@ -56,7 +56,7 @@ def test_each_command_says_that_its_output_is_lost(place: str, log_dir: Path, tm
     forms = ("table", "prometheus") if place == FULL else ("table",)
     lines += [["verify", log_dir / "orders-0", "--format", form] for form in forms]
     lines += [["explain"], ["explain", "torn-tail"], ["--help"], ["ls", "--help"],
-              ["kafka-dump-log", "--help"], ["profile", partition, "--engine", "local"],
+              ["kafka-dump-log", "--help"], ["profile", partition],
               ["recover", log_dir],
               ["rebuild-index", partition], ["compact", log_dir], ["apply-retention", log_dir],
               ["salvage", partition, "--to", tmp_path / "new", "--dry-run"]]  # fmt: skip
@@ -107,7 +107,7 @@ def contents(log_dir: Path) -> dict[str, object]:
 @pytest.mark.parametrize("words", [
     ["compact", "{log_dir}", *COMMANDS["compact"], "--to", "{to}"],
     ["salvage", "{log_dir}", "--to", "{to}"],
-    ["export", "{log_dir}", "--to", "{to}", "--file-format", "ndjson", "--engine", "local"],
+    ["export", "{log_dir}", "--to", "{to}", "--file-format", "ndjson"],
 ], ids=lambda words: words[0])  # fmt: skip
 def test_a_command_that_writes_a_directory_finishes_it(
     words: list[str], place: str, log_dir: Path, tmp_path: Path

@@ -110,5 +110,5 @@ def test_a_refusal_beside_work_that_is_done_is_partly_done(log_dir: Path, kafkal
 def test_an_export_given_again_has_nothing_to_do(
     log_dir: Path, tmp_path: Path, kafkalog: Run
 ) -> None:
-    words = ("export", log_dir / "orders-0", "--to", tmp_path / "to", "--engine", "local")
+    words = ("export", log_dir / "orders-0", "--to", tmp_path / "to")
     assert [kafkalog(*words).status for _ in range(2)] == [0, NOTHING_TO_DO]

@@ -102,7 +102,7 @@ def test_verify(
         now = task_seconds(cluster, commands.application)
         return next((pid for pid in now if now[pid] > before.get(pid, 0)), None)
 
-    commands.start(log_dir, *words, "--engine", "spark")
+    commands.start(log_dir, *words, "--spark", "local[*]")
     cluster.kill_an_executor(task=commands.wait_for(at_work))
     status, stdout = quietly(commands.end())
     found = rows_of(stdout, log_dir)
@@ -142,9 +142,9 @@ def job(
 
 def an_export(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Job:
     """Prepare an export; it has begun when the first files exist."""
-    words = ("export", log_dir, "--split-size", "4MiB", "--format", "ndjson", "--to")
+    words = ("export", log_dir, "--set", "split-size=4MiB", "--format", "ndjson", "--to")
     here, there = place / "here", place / "there"
-    assert kafkalog(*words, here, "--engine", "local").status == 1
+    assert kafkalog(*words, here).status == 1
 
     def is_begun() -> bool:
         return len([*there.rglob("*.parquet")]) >= 2
@@ -184,7 +184,7 @@ def test_a_killed_executor(
     cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
 ) -> None:
     """The job continues: the same bytes in the end, and no litter."""
-    commands.start(tmp_path, *job.words, "--engine", "spark")
+    commands.start(tmp_path, *job.words, "--spark", "local[*]")
     commands.wait_for(job.is_begun)
     cluster.kill_an_executor(commands.application)
     status, _ = quietly(commands.end())
@@ -199,7 +199,7 @@ def test_a_killed_driver(
     """Given again, the command completes the work it began."""
     kill_a_driver(cluster, commands, job.words, job.is_begun)
     assert not job.is_done()
-    commands.start(tmp_path, *job.words, "--engine", "spark")
+    commands.start(tmp_path, *job.words, "--spark", "local[*]")
     status, _ = quietly(commands.end())
     assert status == job.status
     assert job.is_done()
@@ -213,8 +213,8 @@ def kill_a_driver(
 ) -> None:
     """Kill a command's driver in mid-job; its executors end when they notice."""
     conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
-    line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
-            "--master", cluster.master, *conf]  # fmt: skip
+    line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--spark", cluster.master,
+            *conf]  # fmt: skip
     driver = subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
     )

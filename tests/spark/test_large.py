@@ -44,7 +44,7 @@ def run(kafkalog: Callable[..., Any], master: str) -> Callable[..., str]:
     """Return a function that runs a command in the open session and requires success."""
 
     def call(command: str, *words: object) -> str:
-        result = kafkalog(command, *words, "--master", master)
+        result = kafkalog(command, *words, "--spark", master)
         assert result.status == 0, result.stderr
         return str(result.stdout.decode())
 
@@ -78,10 +78,10 @@ def test_a_large_value(
         assert rows[1] == {"n": VALUE_SIZE, "digest": hashlib.sha256(value).hexdigest()}
         return
     assert kafkalog("rebuild-index", log_dir, "--in-place", "--yes").status == 0
-    spark, lake = ("--engine", "spark"), tmp_path / "lake"
+    spark, lake = ("--spark", "local[*]"), tmp_path / "lake"
     if command == "compact":
         run("compact", log_dir, *spark, *COMPACT)
-        assert kafkalog("export", log_dir, "--engine", "local", "--to", lake).status == 0
+        assert kafkalog("export", log_dir, "--to", lake).status == 0
     else:
         run("export", log_dir, *spark, "--to", lake)
     table = pq.read_table(lake)
@@ -108,7 +108,7 @@ def test_a_large_log(
     last = (BATCHES - 1) * len(one)
     assert row == {"n": BATCHES, "d": BATCHES, "p": last, "v": EMPTY_SIZE}
     words = ("verify", place, "--level", "deep", "--format", "ndjson")
-    here, there = kafkalog(*words), kafkalog(*words, "--engine", "spark", "--master", master)
+    here, there = kafkalog(*words), kafkalog(*words, "--spark", master)
     assert (there.status, there.stdout) == (here.status, here.stdout)
     found = [row.get("reference") for row in rows_of(here.stdout.decode())]
     assert "segment-too-large" in found

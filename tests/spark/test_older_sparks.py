@@ -133,11 +133,11 @@ def test_commands_on_an_older_spark(
 
     for words in COMMANDS:
         line = (*words, one.root, "--format", "ndjson")
-        found = run(*line, "--engine", "spark", "--master", "local[2]")
-        assert found == kafkalog(*line, "--engine", "local").stdout, (words, found[:500])
+        found = run(*line, "--spark", "local[2]")
+        assert found == kafkalog(*line).stdout, (words, found[:500])
     exported = [tmp_path / "by-spark", tmp_path / "here"]
-    run("export", one.root, "--to", exported[0], "--engine", "spark", "--master", "local[2]")
-    assert kafkalog("export", one.root, "--to", exported[1], "--engine", "local").status == 0
+    run("export", one.root, "--to", exported[0], "--spark", "local[2]")
+    assert kafkalog("export", one.root, "--to", exported[1]).status == 0
     files = [
         {path.relative_to(root): path.read_bytes() for path in root.glob("topic=*/**/*.parquet")}
         for root in exported

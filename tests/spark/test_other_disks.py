@@ -80,8 +80,8 @@ def test_other_disks_are_refused_every_time(
 ) -> None:
     """Another broker's disk, an older copy, and a target that is not the driver's."""
     make_logs(tmp_path / "shared")
-    spark = ("--engine", "spark")
-    small = ("--split-size", "2KiB")
+    spark = ("--spark", "local[*]")
+    small = ("--set", "split-size=2KiB")
     counting = "select count(*) n from records"
     answered = {
         "same": ("sql", "-c", counting, disks / "same", "--format", "ndjson"),

@@ -74,7 +74,7 @@ def test_a_command_gives_its_key_to_tasks(
 ) -> None:
     """An export and a query; without a key they are refused with status 5 and its name."""
     assert spark is not None
-    argv = ("export", sealed / "tier", "--engine", "spark", "--to")
+    argv = ("export", sealed / "tier", "--spark", "local[*]", "--to")
     found = kafkalog(*argv, tmp_path / "lake")
     assert found.status == 5, found.stderr
     assert "private key of-tests is not given" in found.stderr
@@ -118,7 +118,7 @@ def test_a_key_is_in_no_log(
         done = kafkalog(*argv, "-c", "select topic, key from records where offset = 471", tier)
         assert done.status == 0, done.stderr
         assert json.loads(done.stdout)["topic"] == "orders"
-        argv = ("--tier-key", key, "export", tier, "--engine", "spark")
+        argv = ("--tier-key", key, "export", tier, "--spark", "local[*]")
         done = kafkalog(*argv, "--to", tmp_path / "lake")
         assert done.status == 0, done.stderr
     told = [path.read_text() for path in events.rglob("*") if path.is_file()]

@@ -145,7 +145,7 @@ def test_the_command_passes_the_memory_of_a_task_on(
 
     monkeypatch.setattr(distributed, "compact_partitions", spied)
     monkeypatch.setattr("kafkalog_cli.engines.EngineChoice.open", local)
-    arguments = ("--all", "--config", "cleanup.policy=compact", "--engine", "spark")
+    arguments = ("--all", "--config", "cleanup.policy=compact", "--spark", "local[*]")
     result = kafkalog("compact", log_dir, *arguments, "--task-memory", "2KiB")
     assert result.status == 0, result.stderr
     assert given == [2048]

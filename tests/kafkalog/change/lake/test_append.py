@@ -439,7 +439,7 @@ def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
     refused = kafkalog(*words)
     assert refused.status == 4
     assert "starts at offset 150" in refused.stderr
-    allowed = kafkalog(*words, "--allow-gaps")
+    allowed = kafkalog(*words, "--accept", "gaps")
     assert allowed.status == 1
     found = [json.loads(line) for line in allowed.stdout.splitlines()]
     [gap] = [one for one in found if one["type"] == "export_gap"]

@@ -51,8 +51,8 @@ def test_killed_runs_leave_what_one_run_leaves(tmp_path: Path, source: list[Path
     print("seed", SEED)
     chance = random.Random(SEED)
     export(source, tmp_path / "whole", Request(split_bytes=1))
-    words = [sys.executable, "-m", "kafkalog_cli", "export", *source, "--split-size", "1",
-             "--to", tmp_path / "killed", "--engine", "local", "--replicas", "all"]  # fmt: skip
+    words = [sys.executable, "-m", "kafkalog_cli", "export", *source, "--set", "split-size=1",
+             "--to", tmp_path / "killed", "--replicas", "all"]  # fmt: skip
     killed = 0
     for _ in range(4):
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
