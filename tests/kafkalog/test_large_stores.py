@@ -194,7 +194,7 @@ def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tup
 @pytest.mark.parametrize(
     "words",
     [
-        ["export", "{}", "--to", "{to}", "--engine", "local", "--format", "json"],
+        ["export", "{}", "--to", "{to}", "--format", "json"],
         ["sql", "-c", "SELECT count(*), max(value) FROM records", "{}", "--format", "csv"],
         ["sql", "-c", "SELECT count(*) FROM records", "{}", "--format", "csv"],
         ["find", "{}", "--key", "key-07", "--format", "ndjson"],

@@ -90,7 +90,7 @@ NEEDY = [
     ["profile", EXAMPLE],
     ["verify", "--spark", "local[*]", EXAMPLE],
     ["replay", EXAMPLE, "--bootstrap", "127.0.0.1:1"],
-    ["serve", EXAMPLE, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
+    ["serve", EXAMPLE, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"],
     ["dump-segment", EXAMPLE / "orders-0", "--format", "parquet", "--to", "a.parquet"],
     ["ls", "s3://bucket/log"],
     ["report", EXAMPLE, "--to", "a.html", "--records", "10"],

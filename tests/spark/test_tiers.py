@@ -83,7 +83,7 @@ def test_a_command_gives_its_key_to_tasks(
     rows = pq.read_table(tmp_path / "lake", columns=["offset"])["offset"].to_pylist()
     assert sorted(rows) == list(range(COUNT))
     query = "select count(*) as n, max(offset) as last from records"
-    options = ("--engine", "spark", "--format", "ndjson")
+    options = ("--spark", "local[*]", "--format", "ndjson")
     answer = kafkalog(*key, "sql", "-c", query, sealed / "tier", *options)
     assert answer.status == 0, answer.stderr
     assert json.loads(answer.stdout) == {"n": COUNT, "last": COUNT - 1}
