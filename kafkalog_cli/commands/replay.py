@@ -83,8 +83,8 @@ def replay(
 
     \b
     kafkalog replay /var/lib/kafka
-    kafkalog replay orders-0 --topic-map orders=orders-again --bootstrap localhost:9092
-    kafkalog replay /var/lib/kafka --bootstrap localhost:9092 --progress run --apply
+    kafkalog replay orders-0 --topic-map orders=again --bootstrap localhost:9092
+    kafkalog replay /var/lib/kafka --bootstrap host:9092 --progress run --apply
     """
     from kafkalog.wire.producing.model import Request
     from kafkalog.wire.producing.run import Replay

@@ -65,10 +65,10 @@ def sql(
     or Spark SQL with --spark. A query reads PATH only, and nothing is written.
 
     \b
-    kafkalog sql /var/lib/kafka -c "select topic, count(*) from records group by 1"
+    kafkalog sql /var/lib/kafka -c "select count(*), max(offset) from records"
     kafkalog sql orders-0 -c "select value->>'item' from records where offset < 4"
     kafkalog sql /var/lib/kafka -o ndjson -c "select * from defects"
-    kafkalog sql /var/lib/kafka --spark 'local[4]' -c "select count(*) from records"
+    kafkalog sql orders-0 --spark 'local[4]' -c "select max(offset) from records"
     """
     from kafkalog.tables.datasets.model import Tables
 
