@@ -99,7 +99,7 @@ def sql_rows() -> list[Row]:
     quick = ("kafkalog", "verify", "--level", "quick", "-q", "{partition}")
     files = ("sh", "-c", export + ask.replace("{}", "'{to}/**/*.parquet'"))
     return [
-        Row("SQL", name, sized("1.2 GB"), ("kafkalog", "sql", query, "{partition}"), other,
+        Row("SQL", name, sized("1.2 GB"), ("kafkalog", "sql", "-c", query, "{partition}"), other,
             wanted=(Wanted("times as fast as the other", at_least=factor),))
         for name, query, other, factor in (
             ("SQL count(*), 1.2 GB", "select count(*) from records", quick, 0.83),

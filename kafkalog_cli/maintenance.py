@@ -9,13 +9,14 @@ from kafkalog.errors import UsageError
 from kafkalog.node.configs.definitions import value_text
 from kafkalog_cli.output.kinds import Kind
 from kafkalog_cli.output.text import duration_text
-from kafkalog_cli.standard_streams import require_stdout
+from kafkalog_cli.standard_streams import put_work_first, require_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.files.offsets import LogOffset
     from kafkalog.node.configs import ConfigValue
+    from kafkalog_cli.options import Plan
     from kafkalog_cli.output.objects import Row, Style
 
 
@@ -66,6 +67,33 @@ def _source(config: ConfigValue) -> str:
     if config.set_as is None or config.set_as == config.name:
         return config.source
     return f"{config.source}, {config.set_as}"
+
+
+def will_apply(change: Plan, *, to: str | None = None, backup: str | None = None) -> bool:
+    """Return whether a plan is to be carried out, in place or as what `--to` names.
+
+    Raises:
+        UsageError: the options contradict each other.
+    """
+    if change.apply and to is not None:
+        raise UsageError("--apply and --to exclude each other.", hint="Give one of them.")
+    if change.check and (change.apply or to is not None):
+        raise UsageError(
+            f"--check and {'--apply' if change.apply else '--to'} exclude each other.",
+            hint="--check only plans.",
+        )
+    given = {"--yes": change.yes, "--backup": backup is not None}
+    for name in (name for name, is_given in given.items() if is_given and not change.apply):
+        raise UsageError(f"{name} requires --apply.", hint="Without it only the plan is shown.")
+    is_applied = not change.dry_run and (change.apply or to is not None)
+    if is_applied:
+        put_work_first()
+    return is_applied
+
+
+def asks(change: Plan) -> bool:
+    """Return whether somebody is there to ask before a plan is carried out."""
+    return not change.yes and sys.stdin.isatty()
 
 
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:

@@ -458,14 +458,19 @@ class Spark(OptionSet):
         return engine_choice(self.spark, self.spark_conf, threads)
 
 
-class Change(OptionSet):
-    """Whether a plan is carried out, and how."""
+class Plan(OptionSet):
+    """Whether a plan is carried out."""
 
     apply: ApplyOption = False
     yes: YesOption = False
-    backup: BackupOption = None
     check: CheckOption = False
     dry_run: DryRunOption = False
+
+
+class Change(Plan):
+    """Whether a plan is carried out, and where the originals are kept."""
+
+    backup: BackupOption = None
 
 
 # Of commands that do not take the sets yet.

@@ -31,7 +31,7 @@ LOOKUP = (
 )
 COUNT = (
     "from kafkalog_cli.main import hide_pandas, run; hide_pandas()\n"
-    "assert run(['sql', 'select count(*) from records', 'examples/log-dir']) == 0"
+    "assert run(['sql', 'examples/log-dir', '-c', 'select count(*) from records']) == 0"
 )
 
 

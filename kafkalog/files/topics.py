@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from fnmatch import translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -65,7 +65,7 @@ def is_meant(topic: str, topics: Collection[str] | None, *, internal: bool) -> b
     return topics is not None and (not isinstance(topics, Topics) or topics.names(topic))
 
 
-class PartitionNumbers:
+class PartitionNumbers(Container[int | None]):
     """The numbers that `N` and `A-B` name; all of them if there are none."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:

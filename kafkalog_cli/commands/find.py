@@ -161,7 +161,9 @@ def _require_sense(
             "--last is about all records, --limit stops before they are read.",
             hint="Use one of them.",
         )
-    if ways.history and (selection.key is None or ways.undecodable or ways.last is not None):
+    if ways.history and (
+        selection.key is None or selection.where or ways.undecodable or ways.last is not None
+    ):
         raise UsageError("--history is about one key, and has all of its life.", hint="--key K")
     if ways.follow and (ways.history or ways.last is not None or to is not None):
         raise UsageError("--follow cannot be combined with --history, --last or --to.")

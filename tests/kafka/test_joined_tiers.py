@@ -234,7 +234,7 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
     assert kafkalog("export", *paths, "--to", lake, *options).status == 0
     exported = pq.read_table(lake, columns=["topic", "offset"]).to_pylist()
     query = 'select topic, "offset" from records'
-    queried = rows(kafkalog, "sql", query, *paths, *options)
+    queried = rows(kafkalog, "sql", "-c", query, *paths, *options)
     replayed = rows(kafkalog, "replay", *paths, "--dry-run", *options)
     counts = {f"{row['topic']}-{row['partition']}": row["records"] for row in replayed}
     for name in PARTITIONS:
@@ -258,10 +258,10 @@ def test_each_copy_of_a_log_has_its_tier(tiered: Tiered, kafkalog: Run, tmp_path
     )
     assert [row["offset"] for row in found] == [*told.values(), *told.values()]
     query = "select \"offset\", log_dir from records where topic = 'plain'"
-    queried = rows(kafkalog, "sql", query, *paths, "--replicas", "all")
+    queried = rows(kafkalog, "sql", "-c", query, *paths, "--replicas", "all")
     wanted = [row["offset"] for row in tiered.all_records("plain-0")]
     assert sorted(row["offset"] for row in queried) == sorted([*wanted, *wanted])
-    segments = rows(kafkalog, "sql", "select path, is_active from segments", *paths)
+    segments = rows(kafkalog, "sql", "-c", "select path, is_active from segments", *paths)
     files = {str(one) for path in paths for name in PARTITIONS for one in path.rglob("*.log")
              if one.parent.name.startswith(name)}  # fmt: skip
     assert {row["path"] for row in segments} <= files

@@ -98,7 +98,7 @@ def test_a_tier_is_a_path_of_every_reader(tiered: Tiered, kafkalog: Run, tmp_pat
     assert kafkalog("export", tiered.tier, "--to", tmp_path / "lake").status == 0
     exported = pq.read_table(tmp_path / "lake", columns=["topic", "offset"]).to_pylist()
     query = 'select topic, "offset" from records'
-    queried = rows(kafkalog, "sql", query, tiered.tier)
+    queried = rows(kafkalog, "sql", "-c", query, tiered.tier)
     found = rows(kafkalog, "find", tiered.tier, "--key-regex", "(?s).*")
     dumped = rows(kafkalog, "dump-segment", tiered.tier)
     for name, offsets in wanted.items():

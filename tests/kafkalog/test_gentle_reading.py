@@ -161,7 +161,7 @@ def test_a_system_without_advice_says_so(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     "words",
     [("dump-segment",), ("find", "--key", "k"), ("diff", "{log}"), ("profile",), ("verify",),
-     ("sql", "select max(value) from records"), ("export", "--to", "{out}")],
+     ("sql", "-c", "select max(value) from records"), ("export", "--to", "{out}")],
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_every_command_that_reads_long_spares_the_disk(

@@ -452,7 +452,7 @@ LINES: Final = (
     ("dump-segment", "PATH", "--format", "kafka"),
     ("dump-segment", "PATH", "--batches", "--format", "ndjson"),
     ("find", "PATH", "--value-regex", ".", "--format", "ndjson"),
-    ("sql", 'select count(*), sum("offset"), max("offset") from records', "PATH"),
+    ("sql", "-c", 'select count(*), sum("offset"), max("offset") from records', "PATH"),
     ("profile", "PATH", "--format", "json"),
     ("lookup-offset", "PATH", "--special", "latest", "--format", "ndjson"),
 )
@@ -482,7 +482,7 @@ COMMANDS: Final = {
     "dump-segment": ("PATH", "--format", "ndjson"),
     "find": ("PATH", "--value-regex", ".", "--format", "ndjson"),
     "export": ("PATH", "--to", "OUT"),
-    "sql": ('select count(*), sum("offset") from records', "PATH"),
+    "sql": ("-c", 'select count(*), sum("offset") from records', "PATH"),
     "profile": ("PATH", "--format", "json"),
     "lookup-offset": ("PATH", "OFFSET"),
     "replay": ("PATH", "--dry-run", "--format", "ndjson"),

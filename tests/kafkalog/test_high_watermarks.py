@@ -192,7 +192,7 @@ def append(kafkalog: Run, paths: list[Path], to: Path) -> tuple[int, str]:
 def sql(kafkalog: Run, paths: list[Path], _: Path) -> tuple[int, str]:
     query = "select max(\"offset\") + 1 n from records where topic = 'orders'"
     words = ("--replicas", "best", "--format", "ndjson")
-    found = kafkalog("sql", *words, query, *paths)
+    found = kafkalog("sql", *words, "-c", query, *paths)
     return json.loads(found.stdout)["n"], found.stderr
 
 

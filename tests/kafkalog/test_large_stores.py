@@ -99,7 +99,7 @@ def test_a_plan_looks_at_the_ends_of_logs_only(store: CountedStore) -> None:
     "words",
     [
         ["find", "{}", "--key", "key-00", "--limit", "1"],
-        ["sql", 'SELECT max("offset") FROM records WHERE "offset" < 0', "{}"],
+        ["sql", "-c", 'SELECT max("offset") FROM records WHERE "offset" < 0', "{}"],
     ],
     ids=lambda words: words[0],
 )
@@ -195,8 +195,8 @@ def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tup
     "words",
     [
         ["export", "{}", "--to", "{to}", "--format", "json"],
-        ["sql", "SELECT count(*), max(value) FROM records", "{}", "--format", "csv"],
-        ["sql", "SELECT count(*) FROM records", "{}", "--format", "csv"],
+        ["sql", "-c", "SELECT count(*), max(value) FROM records", "{}", "--format", "csv"],
+        ["sql", "-c", "SELECT count(*) FROM records", "{}", "--format", "csv"],
         ["find", "{}", "--key", "key-07", "--format", "ndjson"],
     ],
     ids=["export", "sql", "counts", "find"],

@@ -152,7 +152,7 @@ def test_a_packed_tier_in_an_object_store(tmp_path: Path, kafkalog: Any) -> None
             assert result.status == 0, result.stderr
             assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == some
         query = "select count(*) as n from records"
-        result = kafkalog(*argv, "sql", query, store.uri("packed"), "--format", "ndjson")
+        result = kafkalog(*argv, "sql", "-c", query, store.uri("packed"), "--format", "ndjson")
         assert json.loads(result.stdout) == {"n": len(wanted)}, result.stderr
 
 
@@ -313,7 +313,7 @@ def test_tables_have_the_log_of_several_copies_and_a_tier(
         pack(remote, tier, Packing(compression=True))
     for paths in ([local], [other, local], [local, other]):
         query = 'select "offset" from records order by 1'
-        result = kafkalog("sql", query, *paths, tier, "--format", "ndjson")
+        result = kafkalog("sql", "-c", query, *paths, tier, "--format", "ndjson")
         assert result.status == 0, result.stderr
         rows = map(json.loads, result.stdout.splitlines())
         assert [row["offset"] for row in rows] == offsets_of(Log(ORDERS))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINES = {
-    "sql": "sql QUERY examples/log-dir",
+    "sql": "sql -c QUERY examples/log-dir",
     "profile": "profile examples/log-dir --engine local",
     "export": "export examples/log-dir --to {to} --engine local",
     "report": "report examples/log-dir --to {to}",

@@ -199,9 +199,9 @@ def test_a_topic_that_cannot_be_listed_costs_its_lag(unlucky: Path, kafkalog: Ru
 def test_the_table_of_offsets_says_so_too(unlucky: Path, kafkalog: Run) -> None:
     """As `groups` does; a query that asks for other tables does not need the end offsets."""
     pytest.importorskip("duckdb")
-    found = kafkalog("sql", "select lag from commits order by all", unlucky.parent)
+    found = kafkalog("sql", "-c", "select lag from commits order by all", unlucky.parent)
     assert (found.status, "Input/output error." in found.stderr) == (3, True)
-    found = kafkalog("sql", "select * from groups", unlucky.parent)
+    found = kafkalog("sql", "-c", "select * from groups", unlucky.parent)
     assert found.status == 0
 
 

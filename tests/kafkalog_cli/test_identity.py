@@ -247,9 +247,9 @@ COMMANDS: dict[str, Run] = {
     "export --append": shown("export", "*", "--to", "{to}", *NDJSON, "--append", mark='"rows":4'),
     "replay": shown("replay", "*", "--dry-run", *NDJSON, mark='"records":4'),
     "profile": shown("profile", "*", *NDJSON, mark='"records":4'),
-    "sql": shown("sql", "select cast(value as varchar) from records", "*"),
-    "sql of batches": shown("sql", "select last_offset from batches", "*", mark="3"),
-    "sql of groups": shown("sql", "select * from groups", "*"),
+    "sql": shown("sql", "-c", "select cast(value as varchar) from records", "*"),
+    "sql of batches": shown("sql", "-c", "select last_offset from batches", "*", mark="3"),
+    "sql of groups": shown("sql", "-c", "select * from groups", "*"),
     "Spark": asked(spark_reads),
     "Spark stream": asked(spark_streams),
 }

@@ -85,12 +85,12 @@ def test_an_import_that_nobody_guards(
 
 
 NEEDY = [
-    ["sql", "select 1", EXAMPLE],
-    ["sql", "--spark", "local[*]", "select 1", EXAMPLE],
+    ["sql", "-c", "select 1", EXAMPLE],
+    ["sql", "--spark", "local[*]", "-c", "select 1", EXAMPLE],
     ["profile", EXAMPLE],
     ["verify", "--spark", "local[*]", EXAMPLE],
     ["replay", EXAMPLE, "--bootstrap", "127.0.0.1:1"],
-    ["serve", EXAMPLE, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
+    ["serve", EXAMPLE, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"],
     ["dump-segment", EXAMPLE / "orders-0", "--to", "a.parquet"],
     ["ls", "s3://bucket/log"],
     ["report", EXAMPLE, "--to", "a.html", "--records", "10"],

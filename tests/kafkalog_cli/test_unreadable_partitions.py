@@ -29,7 +29,7 @@ LINES = {
     "lookup": "lookup-offset {dir} --timestamp 0 --format ndjson",
     "simulate": "simulate-retention {dir} --config retention.ms=1 --now 0 --format ndjson",
     "profile": "profile {dir} --engine local --format ndjson",
-    "sql": "sql SELECT {dir} --format ndjson",
+    "sql": "sql -c SELECT {dir} --format ndjson",
     "replay": "replay {dir} --dry-run --format ndjson",
     "salvage-plan": "salvage {dir} --to {to} --dry-run --format ndjson",
     "salvage": "salvage {dir} --to {to} --format ndjson",

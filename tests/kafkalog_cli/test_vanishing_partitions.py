@@ -43,7 +43,7 @@ LINES = {
     "transactions": "transactions {dir} --now 0 --format ndjson",
     "report": "report {dir} --now 0 --to {to}",
     "simulate": "simulate-retention {dir} --config retention.ms=1 --now 0 --format ndjson",
-    "sql": "sql SELECT {dir} --format ndjson",
+    "sql": "sql -c SELECT {dir} --format ndjson",
 }
 MORE = {
     "export": "export {dir} --to {to} --file-format ndjson --engine local --format ndjson",

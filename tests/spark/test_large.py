@@ -72,7 +72,7 @@ def test_a_large_value(
     log_dir = place.parent
     if command == "sql":
         query = "select offset, length(value) n, sha2(value, 256) digest from records"
-        found = rows_of(run("sql", "--format", "ndjson", query, log_dir))
+        found = rows_of(run("sql", "--format", "ndjson", "-c", query, log_dir))
         rows = {row.pop("offset"): row for row in found}
         assert sorted(rows) == [0, 1, 2, 3]
         assert rows[1] == {"n": VALUE_SIZE, "digest": hashlib.sha256(value).hexdigest()}
@@ -104,7 +104,7 @@ def test_a_large_log(
         "select count(*) n, count(distinct offset) d, max(batch_position) p, "
         "max(length(value)) v from records"
     )
-    [row] = rows_of(run("sql", "--format", "ndjson", query, place))
+    [row] = rows_of(run("sql", "--format", "ndjson", "-c", query, place))
     last = (BATCHES - 1) * len(one)
     assert row == {"n": BATCHES, "d": BATCHES, "p": last, "v": EMPTY_SIZE}
     words = ("verify", place, "--level", "deep", "--format", "ndjson")

@@ -31,7 +31,7 @@ QUERIES = (
     "select topic, base_offset, compression from batches order by topic, partition, base_offset",
 )
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    *(("sql", query) for query in QUERIES),
+    *(("sql", "-c", query) for query in QUERIES),
     ("verify",),
     ("profile",),
 )
@@ -85,9 +85,9 @@ def test_queries_need_no_data_source(
 ) -> None:
     one = state(corpus_dir, "kafka-4.3", "codecs")
     words = ("--spark", spark.sparkContext.master, "--format", "ndjson", one.root)
-    wanted = [kafkalog("sql", query, *words) for query in QUERIES]
+    wanted = [kafkalog("sql", "-c", query, *words) for query in QUERIES]
     monkeypatch.setattr("kafkalog.spark.queries.has_data_sources", lambda: False)
-    found = [kafkalog("sql", query, *words) for query in QUERIES]
+    found = [kafkalog("sql", "-c", query, *words) for query in QUERIES]
     assert [(one.status, one.stdout) for one in found] == [
         (one.status, one.stdout) for one in wanted
     ]

@@ -23,7 +23,7 @@ def test_relative_paths_on_a_cluster(commands: CommandSession, tmp_path: Path) -
         commands.run(tmp_path, *words)
         for words in (
             ("export", "logs", "--to", "lake", "--format", "ndjson", "--spark", "local[*]"),
-            ("sql", query, "logs", "--format", "ndjson"),
+            ("sql", "-c", query, "logs", "--format", "ndjson"),
             ("profile", "logs", "--format", "ndjson", "--spark", "local[*]"),
             ("verify", "logs", "--format", "ndjson", "--spark", "local[*]"),
         )

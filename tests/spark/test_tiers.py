@@ -84,7 +84,7 @@ def test_a_command_gives_its_key_to_tasks(
     assert sorted(rows) == list(range(COUNT))
     query = "select count(*) as n, max(offset) as last from records"
     options = ("--spark", "local[*]", "--format", "ndjson")
-    answer = kafkalog(*key, "sql", query, sealed / "tier", *options)
+    answer = kafkalog(*key, "sql", "-c", query, sealed / "tier", *options)
     assert answer.status == 0, answer.stderr
     assert json.loads(answer.stdout) == {"n": COUNT, "last": COUNT - 1}
 
@@ -115,7 +115,7 @@ def test_a_key_is_in_no_log(
     events.mkdir()
     argv = ("--tier-key", key, "sql", "--spark", "local[*]", "--format", "ndjson")
     with event_log(spark, events):
-        done = kafkalog(*argv, "select topic, key from records where offset = 471", tier)
+        done = kafkalog(*argv, "-c", "select topic, key from records where offset = 471", tier)
         assert done.status == 0, done.stderr
         assert json.loads(done.stdout)["topic"] == "orders"
         argv = ("--tier-key", key, "export", tier, "--spark", "local[*]")

@@ -52,7 +52,8 @@ def dataset(
             default for records.
         internal: whether to include internal topics, such as `__consumer_offsets`.
         view: `recovered`, `as-is` or `all`.
-        text: whether keys and values are text; invalid UTF-8 becomes U+FFFD.
+        text: whether keys and values are text: 0x and hexadecimal digits if they are no UTF-8; the
+            columns key_bytes and value_bytes have them as they are.
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.
         threads: number of decoding threads; None for one per processor, up to 8.

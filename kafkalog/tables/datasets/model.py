@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container
 
     from kafkalog.errors import Listener
+    from kafkalog.log.typed import TypedColumn
 
 
 class StateTable(StrEnum):
@@ -29,6 +30,10 @@ def _nothing() -> None:
     """Let reading go on."""
 
 
+def _pass_over(_column: TypedColumn, _reason: str) -> None:
+    """Let a value that does not decode be null."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """Some logs, and how their tables are read.
@@ -40,7 +45,7 @@ class Tables:
         replicas: how several copies of a partition are handled; None for the usual way.
         internal: whether internal topics of brokers are wanted, too.
         view: what of a partition directory is shown.
-        text: whether keys and values are text; invalid UTF-8 becomes U+FFFD.
+        text: whether keys and values are text: 0x and hexadecimal digits if they are no UTF-8.
         disorder_ms: no record is older than the newest before it by more than this, so that
             reading ends soon after a time range; None if that is not known.
         threads: number of decoding threads; None for one per processor, up to 8.
@@ -48,6 +53,8 @@ class Tables:
             state was read from. None raises the first error or grave defect, and warns of views
             that differ from files and of missing groups.
         partitions: these partitions only; None for all.
+        typed: more columns of records, which schemas or JSON give types to.
+        undecoded: called with a typed column and why a value is null there, if it does not decode.
         before_each: called before each look at a log; what it raises stops the reading.
     """
 
@@ -63,6 +70,8 @@ class Tables:
     listener: Listener | None = field(default=None, compare=False)
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
     partitions: Container[int | None] | None = None
+    typed: tuple[TypedColumn, ...] = ()
+    undecoded: Callable[[TypedColumn, str], object] = field(default=_pass_over, compare=False)
 
     @property
     def reader(self) -> Listener:

@@ -11,7 +11,7 @@ from kafkalog.log.defects import raise_defect
 from kafkalog.model import Defect, Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Container, Mapping
 
     from kafkalog.tables.planning import Target
 
@@ -21,8 +21,9 @@ class Request:
     """Which records are replayed, and how.
 
     Attributes:
-        selection: which records; `limit` holds for each partition.
+        selection: which records; `limit` holds for all logs together, in their order.
         topics: only these; None for all.
+        partitions: only these; None for all.
         internal: whether internal topics are replayed, too; they must get other names.
         topic_map: names of topics to their names in the cluster; others keep theirs.
         keep_partitions: whether records keep their partitions; otherwise the key decides, as for
@@ -41,7 +42,8 @@ class Request:
     selection: Selection = field(
         default_factory=lambda: Selection(isolation=Isolation.READ_UNCOMMITTED)
     )
-    topics: tuple[str, ...] | None = None
+    topics: Collection[str] | None = None
+    partitions: Container[int | None] | None = None
     internal: bool = False
     topic_map: Mapping[str, str] = field(default_factory=dict)
     keep_partitions: bool = False
@@ -65,7 +67,7 @@ class Request:
         return replace(self.selection, data=True, sound=True)
 
     def identity(self) -> dict[str, Any]:
-        """Return what must not change between two parts of a run, as JSON values."""
+        """Return what must not change between two parts of a run, besides its logs, for JSON."""
         found = asdict(self.selection)
         for name, value in found.items():
             if hasattr(value, "pattern"):
@@ -77,8 +79,6 @@ class Request:
             found[name] = value if value is None or isinstance(value, int | list) else str(value)
         return {
             "selection": found,
-            "topics": None if self.topics is None else sorted(self.topics),
-            "internal": self.internal,
             "topic_map": dict(sorted(self.topic_map.items())),
             "keep_partitions": self.keep_partitions,
             "keep_timestamps": self.keep_timestamps,
