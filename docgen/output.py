@@ -75,9 +75,9 @@ COMMANDS = (
     "recover examples/damaged/orders-0 --now 2024-01-01T00:08:00Z",
     f"rebuild-index {LOG_DIR}/payments-0",
     "explain torn-tail",
-    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
-    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
-    f"apply-retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
     f"audit-compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
@@ -144,8 +144,8 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
         shutil.copytree(LOG_DIR, log_dir)
         run_command(
-            f"apply-retention {log_dir}/orders-0 --config retention.ms=240000 "
-            f"--now 2024-01-01T00:12:30Z --in-place --yes --backup {backup}"
+            f"retention {log_dir}/orders-0 --config retention.ms=240000 "
+            f"--now 2024-01-01T00:12:30Z --apply --yes --backup {backup}"
         )
         [row] = rows_of(f"undo {backup}")
         [run] = rows_of(f"undo --list {backup}")

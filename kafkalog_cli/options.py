@@ -194,8 +194,18 @@ ToOption = Annotated[str | None, option(
     SHOW, "--to", metavar="NEW", help="Write a new file: .parquet, .arrow, .csv, .ndjson, .json.",
 )]  # fmt: skip
 ReplaceOption = Annotated[bool, option(SHOW, "--replace", help="Replace what --to names.")]
+NewDirectoryOption = Annotated[str | None, option(
+    CHANGE, "--to", metavar="NEW", help="Make this new directory, which is missing or empty.",
+)]  # fmt: skip
+FromTierOption = Annotated[list[str] | None, option(
+    WHAT, "--from-tier", metavar="TIER",
+    help="Also copy what this tier has of the logs, as local segments; repeatable.",
+)]  # fmt: skip
 ApplyOption = Annotated[bool, option(CHANGE, "--apply", help="Do it, instead of only planning it.")]
 YesOption = Annotated[bool, option(CHANGE, "-y", "--yes", help="Do not ask.")]
+AllowLossOption = Annotated[
+    bool, option(CHANGE, "--allow-loss", help="Also truncate records below the high watermark.")
+]
 BackupOption = Annotated[str | None, option(
     CHANGE, "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",
 )]  # fmt: skip
@@ -223,6 +233,11 @@ class Partitions(OptionSet):
     def numbers(self) -> PartitionNumbers | None:
         """The partitions that are meant; None for all. Raises `UsageError`."""
         return None if not self.partition else PartitionNumbers(self.partition)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Which partitions are meant, as arguments of the library. Raises `UsageError`."""
+        return {"topics": self.topics, "numbers": self.numbers, "internal": self.internal}
 
 
 class AllPartitions(Partitions):
@@ -314,10 +329,9 @@ class Configs(OptionSet):
         )
 
 
-class Reading(OptionSet):
-    """How logs are read in bulk."""
+class Pace(OptionSet):
+    """At what cost to others logs are read in bulk."""
 
-    threads: ThreadsOption = None
     no_cache: NoCacheOption = False
     rate_limit: RateLimitOption = None
 
@@ -331,14 +345,25 @@ class Reading(OptionSet):
         return reading(rate_limit=rate, leaves_cache=self.no_cache, everywhere=True)
 
 
-class Change(OptionSet):
-    """Whether a plan is carried out, and how."""
+class Reading(Pace):
+    """How logs are read in bulk."""
+
+    threads: ThreadsOption = None
+
+
+class Plan(OptionSet):
+    """Whether a plan is carried out."""
 
     apply: ApplyOption = False
     yes: YesOption = False
-    backup: BackupOption = None
     check: CheckOption = False
     dry_run: DryRunOption = False
+
+
+class Change(Plan):
+    """Whether a plan is carried out, and where the originals are kept."""
+
+    backup: BackupOption = None
 
 
 # Of commands that do not take the sets yet.

@@ -63,7 +63,7 @@ def test_partitions_are_served_where_they_lie(
     staged = staged_sources(corpus_dir, tmp_path / "staged", 2)
     home = tmp_path / "home"
     shutil.copytree(staged.root, home / "log")  # the broker writes there
-    words = ("resurrect", home / "log", "--in-place", "--yes", "--kafka", RELEASE)
+    words = ("resurrect", home / "log", "--apply", "--yes", "--kafka", RELEASE)
     rest = ("--properties-out", home / "server.properties", "--format", "ndjson")
     assert kafkalog(*words, "--backup", tmp_path / "b", *rest).status == 0
     properties = home / "log" / "meta.properties"
@@ -78,7 +78,7 @@ def test_partitions_are_served_where_they_lie(
     with life(brokers, home, 3) as second:
         require_growth(second.observe({}), staged.truths)
     assert findings(kafkalog, home / "log") <= before
-    undone = kafkalog("undo", tmp_path / "b", "--in-place", "--yes")
+    undone = kafkalog("undo", tmp_path / "b", "--apply", "--yes")
     assert (undone.status, "since the run" in undone.stderr) == (4, True)
 
 

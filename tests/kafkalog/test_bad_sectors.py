@@ -203,7 +203,7 @@ def test_a_compaction_does_not_begin_on_a_bad_sector(log: Path, disk: BadDisk, k
         "cleanup.policy=compact",
         "--high-watermark",
         "end",
-        "--in-place",
+        "--apply",
         "--yes",
     )
     done = kafkalog("compact", log.parent, *options)

@@ -64,7 +64,7 @@ FAULTS = 6
 """Faults of each command where not everything is tried."""
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
-BY_PARTITION = ("ls", "verify", "simulate-retention", "recover", "rebuild-index", "apply-retention",
+BY_PARTITION = ("ls", "verify", "retention", "recover", "rebuild-index", "retention",
                 "compact")  # fmt: skip
 """Of these each partition's rows depend on its own files, and on those at the top."""
 WITHOUT_FILES = ("explain",)

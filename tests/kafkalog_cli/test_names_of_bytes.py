@@ -30,8 +30,8 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("lookup-offset", "{one}", "17", "--explain"),
     ("lookup-offset", "{one}", "17", "--format", "ndjson"),
     ("profile", "{dir}", "--engine", "local", "--format", "ndjson"),
-    ("simulate-retention", "{dir}", "--format", "ndjson"), ("simulate-roll", "{one}"),
-    ("apply-retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
+    ("retention", "{dir}", "--format", "ndjson"), ("simulate-roll", "{one}"),
+    ("retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
     ("recover", "{dir}"),
     ("recover", "{dir}", "--format", "ndjson"), ("rebuild-index", "{dir}", "--format", "ndjson"),
     ("audit-compaction", "{one}", "--cleaner-offset", "20", "--format", "ndjson"),
@@ -41,7 +41,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("export", "{dir}", "--to", "{to}-exported", "--engine", "local", "--format", "ndjson"),
     ("export", "{dir}", "--to", "{to}-lines", "--engine", "local", "--file-format", "ndjson"),
     ("export", "{dir}", "--to", "{plain}", "--engine", "local", "--table-format", "delta"),
-    ("rebuild-index", "{dir}", "--config", "index.interval.bytes=100", "--in-place", "--yes"),
+    ("rebuild-index", "{dir}", "--config", "index.interval.bytes=100", "--apply", "--yes"),
 )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def test_each_command_says_that_its_output_is_lost(place: str, log_dir: Path, tm
     lines += [["explain"], ["explain", "torn-tail"], ["--help"], ["ls", "--help"],
               ["kafka-dump-log", "--help"], ["profile", partition, "--engine", "local"],
               ["recover", log_dir],
-              ["rebuild-index", partition], ["compact", log_dir], ["apply-retention", log_dir],
+              ["rebuild-index", partition], ["compact", log_dir], ["retention", log_dir],
               ["salvage", partition, "--to", tmp_path / "new", "--dry-run"]]  # fmt: skip
     err = tmp_path / "err"
     for line in lines:

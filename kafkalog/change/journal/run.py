@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import FileKind, FileState
@@ -37,11 +37,19 @@ from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import require_local
 from kafkalog.io.storage import Changes, ChangeWatch, LogDirLock, Step, StepKind
+from kafkalog.node.targets import (
+    partitions_of,
+    require_topics,
+    selected,
+    topics_of,
+    unlisted_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kafkalog.change.journal.journal import PartitionEntry
+    from kafkalog.files.topics import PartitionNumbers
     from kafkalog.node.configs import ConfigSources, LogDirConfigs
 
 
@@ -250,11 +258,13 @@ class Maintenance:
         in_place: whether it may be changed.
         backup: as for `Run`; only with `in_place`.
         of_log: whether the path may also be a `.log` file, which stands for its partition.
+        topics, numbers, internal: which partitions are worked on, as for `selected`.
         arguments: those of the command, recorded in the journal.
         listener: receives everything reported besides the results.
 
     Attributes:
         target: the log directory or partition in its current state.
+        takes_all: whether no partition was left out by the arguments.
         log_dir: the log directory at or around it; None for a copied partition.
         home: the log directory of the node that holds the metadata log, if different and known when
             the block is entered.
@@ -280,10 +290,16 @@ class Maintenance:
         in_place: bool = False,
         backup: str | None = None,
         of_log: bool = False,
+        topics: Collection[str] | None = None,
+        numbers: PartitionNumbers | None = None,
+        internal: bool = True,
         arguments: Sequence[str] = (),
         listener: Listener | None = None,
     ) -> None:
         self._path = os.fspath(path)
+        self._meant = partial(selected, topics=topics, numbers=numbers, internal=internal)
+        self._topics = topics
+        self.takes_all = topics is None and numbers is None and internal
         self._command = command
         self._sources = sources
         self._in_place = in_place
@@ -372,12 +388,16 @@ class Maintenance:
         self._listener.hear(error)
 
     def _partitions(self) -> Iterator[PartitionDir]:
-        """Yield the partitions to work on; note those that an earlier run finished."""
-        target = self.target
-        if isinstance(target, LogDirListing):
-            for error in target.errors.values():
-                self._fail(error)
-        for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
+        """Yield the partitions to work on; note those that an earlier run finished.
+
+        Raises:
+            UsageError: a topic has no partition.
+        """
+        require_topics(self._topics, topics_of([self.target]))
+        targets = self._meant([self.target])
+        for _, error in unlisted_of(targets):
+            self._fail(error)
+        for partition in partitions_of(targets):
             if self._run is not None and self._run.is_done(partition):
                 words = f"{partition.path} is skipped: an earlier run with this backup finished it"
                 self._listener.hear(Note(words))

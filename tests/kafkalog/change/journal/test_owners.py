@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 IS_ROOT = os.geteuid() == 0
 OWNER = (12345, 23456) if IS_ROOT else (os.getuid(), os.getgid())
 CHANGING = (
-    "apply-retention", "compact-by-tasks", "compact-by-tasks-in-buckets",
+    "retention", "compact-by-tasks", "compact-by-tasks-in-buckets",
     "compact-transactions-in-three-groups", "recover-unclean-crc_active_mid",
     "recover-unclean-logstart_above_leo", "recover-full-offset_overflow_split",
     "recover-clean-index_missing_all", "rebuild-index", "swap-with-backup",
@@ -110,8 +110,8 @@ def test_a_checkpoint_that_is_a_link_is_refused(corpus_dir: Path, tmp_path: Path
     assert everything(log_dir) == before
 
 
-@pytest.mark.parametrize("command", ["compact", "apply-retention", "recover"])
-@pytest.mark.parametrize("how", [(), ("--in-place", "--yes")])
+@pytest.mark.parametrize("command", ["compact", "retention", "recover"])
+@pytest.mark.parametrize("how", [(), ("--apply", "--yes")])
 def test_commands_refuse_a_checkpoint_that_is_a_link(
     corpus_dir: Path,
     tmp_path: Path,

@@ -235,7 +235,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "no metadata": (no_metadata, (), 3, "There is no metadata log here."),
     "checkpoint": (bad_checkpoint, (), 6, "The second line says 7 entries; the file has 0."),
     "two places": (plain, ("--to", "{root}/out"), 2, "Give either --to DIR, --into LOG_DIR or"),
-    "yes": (plain, ("--yes",), 2, "--yes and --backup are for --in-place."),
+    "yes": (plain, ("--yes",), 2, "--yes and --backup are for --apply."),
     "node": (plain, ("--node-id", "2"), 2, "--node-id and --into exclude each other."),
     "kafka": (plain, ("--kafka", "4.3"), 2, "--kafka and --into exclude each other."),
     "salvage": (plain, ("--salvage",), 2, "--salvage and --into exclude each other."),
@@ -276,7 +276,7 @@ def test_the_log_directory_is_no_source(tmp_path: Path, kafkalog: Any) -> None:
 
 def test_one_of_the_two_places_is_needed(tmp_path: Path, kafkalog: Any) -> None:
     done = kafkalog("resurrect", tmp_path, "-q")
-    assert (done.status, "Give either --to DIR, --into LOG_DIR or --in-place." in done.stderr) == (
+    assert (done.status, "Give either --to DIR, --into LOG_DIR or --apply." in done.stderr) == (
         2,
         True,
     )
