@@ -47,7 +47,7 @@ def start(name: str, root: Path) -> subprocess.Popen[bytes]:
         command, root / "log" / PARTITION
     )
     words = [word.format(root=root) for word in words]
-    words += () if command == "resurrect" else IN_PLACE
+    words += IN_PLACE
     line = [sys.executable, "-m", "kafkalog_cli", command, str(target), *words]
     return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -138,7 +138,7 @@ def test_a_topic_that_is_tiered_in_the_cluster_gets_no_partition(
     """Its remote segments would belong to another log."""
     log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
     (log_dir / "plain-0").rename(tmp_path / "plain-0")
-    result = kafkalog("resurrect", tmp_path / "plain-0", "--into", log_dir)
+    result = kafkalog("resurrect", tmp_path / "plain-0", "--apply", "--into", log_dir)
     assert result.status == 4
     assert "has remote storage there" in result.stderr
     assert not (log_dir / "plain-0").exists()

@@ -92,7 +92,7 @@ def test_partitions_come_into_the_log_directory_of_a_killed_broker(
     (home / "server.properties").write_text(NODE.format(log_dir=home / "log"))
     topics = sorted(name.rpartition("-")[0] for name in staged.truths)
     agreed = [word for topic in topics for word in ("--topic-id", f"{topic}=new")]
-    words = ("resurrect", staged.root, "--into", home / "log", *agreed, "--format", "ndjson")
+    words = ("resurrect", staged.root, "--apply", "--into", home / "log", *agreed, "-o", "ndjson")
     with Brokers(tmp_path) as killed:
         killed.ask("format", home / "server.properties", "MkU3OEVBNTcwNTJENDM2Qk")
         with life(killed, home):
@@ -142,7 +142,7 @@ def test_partitions_are_served_by_the_broker_they_are_put_into(
     brokers.ask("format", home / "server.properties", "MkU3OEVBNTcwNTJENDM2Qk")
     topics = sorted(name.rpartition("-")[0] for name in staged.truths)
     agreed = [word for topic in topics for word in ("--topic-id", f"{topic}=new")]
-    words = ("resurrect", staged.root, "--into", home / "log", *agreed, "--format", "ndjson")
+    words = ("resurrect", staged.root, "--apply", "--into", home / "log", *agreed, "-o", "ndjson")
     with life(brokers, home):
         brokers.ask("create", "node", topics)
     raise_epochs(brokers, kafkalog, home, words)

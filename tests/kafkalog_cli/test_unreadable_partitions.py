@@ -258,7 +258,7 @@ def test_nothing_is_said_of_what_is_in_it(
 
 
 def test_a_recovery_opens_each_log(log_dir: Path, kafkalog: Run):
-    """As a start of a broker does: of a cleanly closed log it scans none, but opens all segments."""
+    """As a start of a broker does: it opens all segments, even if it scans none."""
     (log_dir / VICTIM / "00000000000000000060.log").touch()
     assert kafkalog("recover", log_dir, "--scan", "none").status == 0
     index = log_dir / "orders-0" / "00000000000000000000.index"

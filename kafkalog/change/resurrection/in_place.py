@@ -75,7 +75,7 @@ def run_in_place(
     observe: Callable[[Step], None] | None = None,
 ) -> ResurrectSummary:
     """Do what `kafkalog.resurrect_in_place` describes; `observe` is called after each step."""
-    require_meaning(options, _MEANINGLESS, "--apply without --into")
+    require_meaning(options, _MEANINGLESS, "--apply in place")
     require_sense(log_dir, options)
     require_local(log_dir)
     place = os.path.realpath(log_dir)

@@ -170,8 +170,8 @@ def _partitions(target: Target, listener: Listener) -> Iterator[PartitionDir]:
         )
         listener.hear(error)
         return
-    for _, error in unlisted_of([target]):
-        listener.hear(error)
+    for _, why in unlisted_of([target]):
+        listener.hear(why)
     for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
         if partition.segments:
             yield partition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,8 +111,13 @@ def test_a_checkpoint_that_is_a_link_is_refused(corpus_dir: Path, tmp_path: Path
     assert everything(log_dir) == before
 
 
-@pytest.mark.parametrize("command", ["compact", "retention", "recover"])
-@pytest.mark.parametrize("how", [(), ("--apply", "--yes")])
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        *product(("compact", "recover"), ((), ("--apply",))),
+        ("retention", ("--apply",)),  # its plan only reads
+    ],
+)
 def test_commands_refuse_a_checkpoint_that_is_a_link(
     corpus_dir: Path,
     tmp_path: Path,
@@ -119,7 +125,7 @@ def test_commands_refuse_a_checkpoint_that_is_a_link(
     command: str,
     how: tuple[str, ...],
 ) -> None:
-    """Both the plan and the change end with status 4, and the link stays."""
+    """Both a plan under the lock and the change end with status 4, and the link stays."""
     log_dir = Command("", swap).ready(corpus_dir, tmp_path)
     (log_dir / CLEANER_OFFSETS).rename(tmp_path / "elsewhere")
     (log_dir / CLEANER_OFFSETS).symlink_to(tmp_path / "elsewhere")

@@ -213,14 +213,14 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "bad epochs": (bad_epochs, (), 6, "The second line says 7 entries; the file has 0."),
     "downgrade": (later, (*NEW, "--kafka", "4.3"), 4, "metadata.version is 33"),
-    "empty": (empty, (), 3, "No partition is found."),
-    "topic": (copied, ("--topic", "t"), 2, "--topic and --apply exclude each other."),
-    "rename": (copied, ("--rename", "t=v"), 2, "--rename and --apply exclude each other."),
-    "undelete": (copied, ("--undelete",), 2, "--undelete and --apply exclude each other."),
-    "copy": (copied, ("--copy", "copy"), 2, "--copy and --apply exclude each other."),
-    "salvage": (copied, ("--salvage",), 2, "--salvage and --apply exclude each other."),
+    "empty": (empty, (), 2, "No partition is found."),
+    "topic": (copied, ("--topic", "t"), 2, "--topic and --apply in place exclude each other."),
+    "rename": (copied, ("--rename", "t=v"), 2, "--rename and --apply in place exclude each other."),
+    "undelete": (copied, ("--undelete",), 2, "--undelete and --apply in place exclude each other."),
+    "copy": (copied, ("--copy", "copy"), 2, "--copy and --apply in place exclude each other."),
+    "salvage": (copied, ("--salvage",), 2, "--salvage and --apply in place exclude each other."),
     "no id": (copied, ("--cluster-id", "x"), 2, "'x' is not an id of Kafka."),
-    "to": (copied, ("--to", "out"), 2, "Give either --to DIR, --into LOG_DIR or --apply."),
+    "to": (copied, ("--to", "out"), 2, "--apply and --to exclude each other."),
 }  # fmt: skip
 
 
@@ -246,13 +246,12 @@ def test_what_is_refused(case: str, tmp_path: Path, kafkalog: Any) -> None:
     assert files(tmp_path / "d") == before
 
 
-def test_it_needs_consent_a_backup_and_one_log_directory(tmp_path: Path, kafkalog: Any) -> None:
+def test_it_needs_a_backup_and_one_log_directory(tmp_path: Path, kafkalog: Any) -> None:
     log_dir = copied(tmp_path)
     before = files(log_dir)
     for words, said in (
-        ((log_dir, "--apply"), "Cannot ask: stdin is not a terminal."),
-        ((log_dir, "--apply", "--yes"), "--apply requires --backup."),
-        ((log_dir, log_dir, "--apply", "--dry-run"), "--apply takes one PATH."),
+        ((log_dir, "--apply"), "--apply in place requires --backup."),
+        ((log_dir, log_dir, "--apply", "--dry-run"), "--apply takes one PATH, or --into."),
         ((log_dir / "t-0", "--apply", "--dry-run"), "This is not a log directory."),
         ((log_dir, "--apply", "--yes", "--backup", log_dir / "b"), "in a log directory"),
     ):
