@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from typer.completion import get_completion_script  # type: ignore[attr-defined] # used there
 
 from docgen.commands import commands, option_rows
-from docgen.reference import EXIT_MEANINGS
 from kafkalog_cli.app import command_group
+from kafkalog_cli.exit_statuses import EXIT_MEANINGS
 from kafkalog_cli.version import commit, version_text
 
 if TYPE_CHECKING:

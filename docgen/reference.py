@@ -9,34 +9,16 @@ from typing import TYPE_CHECKING
 from formats import topic_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.message_table import messages
-from kafkalog.errors import INCOMPLETE, INTERNAL_ERROR, NO
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
+from kafkalog_cli.exit_statuses import EXIT_MEANINGS
 from kafkalog_cli.output.explanations import error_classes, first_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.model import Reference
-
-EXIT_MEANINGS = {
-    0: "done, complete and right; nothing to do; a plan was printed",
-    NO: "the answer is no, and it is sure: nothing matches, a group, topic or id is not there, "
-    "copies differ, `verify` has findings, `--check` has a plan",
-    2: "usage: an option, a value, the name of a command, a path that does not exist",
-    3: "input cannot be read: permission, an I/O error, no file of Kafka's; or Spark, a cluster, a "
-    "disk or a store does not answer; nothing was answered",
-    4: "refused for safety; nothing changed",
-    5: "unsupported: a version or codec, or an extra is missing: the hint installs it",
-    6: "corrupt data stopped the work; nothing changed",
-    7: "a limit was hit, such as that of decompressed size, or `--max-requests`; or memory ran out",
-    INCOMPLETE: "incomplete: done, but damaged, unreadable or refused parts are left out; each is "
-    "named",
-    INTERNAL_ERROR: "kafkalog itself failed (a bug): no verdict, whatever was printed; `--debug` "
-    "shows where",
-    130: "interrupted (Ctrl-C)",
-}
 
 
 def status_table() -> str:

@@ -15,11 +15,10 @@ _OPTIONS: Final = {
     "records, all for other tables",
     "subscribe": "topics, separated by commas, which must exist; without it all but internal ones",
     "internal": "`true`: also internal topics (`false`)",
-    "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
+    "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer: nothing "
+    "above the high watermark in `replication-offset-checkpoint`; `log`: up to the end of the log",
     "view": "`recovered` (the default): what the next start of a broker would show; `as-is`: what "
     "has a final name; `all`: also leftovers, by the column `state`",
-    "end": "`watermark` (the default): records end at the high watermark in "
-    "`replication-offset-checkpoint`, else at the end of the log; `log`: always there",
     "decode": "`text`: keys and values are strings, with U+FFFD for what is not UTF-8 (`bytes`)",
     "mode": "`permissive` (the default): damage is skipped; the table `defects` lists it; "
     "`failfast`: it ends the query",

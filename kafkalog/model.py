@@ -77,12 +77,12 @@ class Level(StrEnum):
 class Isolation(StrEnum):
     """The isolation of a read: how far into the log it may look."""
 
+    LOG = "log"
+    """Anywhere in the log, also at records that other replicas may never have received."""
     READ_UNCOMMITTED = "read_uncommitted"
     """Below the high watermark."""
     READ_COMMITTED = "read_committed"
     """Below the last stable offset."""
-    LOG = "log"
-    """Anywhere in the log."""
 
 
 class LogView(StrEnum):
@@ -103,15 +103,6 @@ class Replicas(StrEnum):
     BEST = "best"
     """Each record once, of the most complete one: the latest leader epoch, then the largest log end
     offset. Where it has no sound batches of the right epoch, other ones help."""
-
-
-class End(StrEnum):
-    """Where the records of a log end."""
-
-    WATERMARK = "watermark"
-    """At the high watermark in the log directory's checkpoint: consumers get no more."""
-    LOG = "log"
-    """At its end: includes records that other replicas may never have received."""
 
 
 class Special(StrEnum):

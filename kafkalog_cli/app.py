@@ -12,9 +12,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from kafkalog.errors import as_internal_error
 from kafkalog.io.jit.fast_path import require_known_decoder
+from kafkalog_cli.common_options import common_options
 from kafkalog_cli.config import apply_places, defaults_for
 from kafkalog_cli.option_sets import SAFETY, expanded
-from kafkalog_cli.session import common_options
 
 _KAFKAS_OWN: Final = "kafka-dump-log"
 PANELS: Final[dict[str, dict[str, str]]] = {
@@ -30,7 +30,6 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     },
     "Check": {
         "verify": "Check everything; predict the broker's next start.",
-        "audit-compaction": "Prove that a log was compacted correctly.",
         "diff": "Compare copies of partitions.",
         "explain": "Explain a finding, an error, a config or a field.",
     },
@@ -112,7 +111,9 @@ def _kafka_dump_log(context: typer.Context) -> int:
 def help_text(context: Any) -> str:
     """Return the help of a command, or of all of them."""
     from kafkalog_cli.help import full_help
+    from kafkalog_cli.pager import start_pager
 
+    start_pager()
     return full_help(context).rstrip("\n")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -21,7 +20,6 @@ _SIZE_MAX: Final = 1 << 20
 _PLACE: Final = re.compile(r"@[A-Za-z][\w.-]*")
 
 
-@dataclass(frozen=True)
 class Config:
     """What config files say.
 
@@ -32,10 +30,11 @@ class Config:
         origins: the file that each default comes from; the name is `defaults.tz`, say.
     """
 
-    defaults: dict[str, Any] = field(default_factory=dict)
-    commands: dict[str, dict[str, Any]] = field(default_factory=dict)
-    places: dict[str, dict[str, Any]] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.defaults: dict[str, Any] = {}
+        self.commands: dict[str, dict[str, Any]] = {}
+        self.places: dict[str, dict[str, Any]] = {}
+        self.origins: dict[str, str] = {}
 
     def defaults_of(self, command: str, names: Iterable[str]) -> dict[str, Any]:
         """Return the defaults of the options that a command has, as it calls them.
@@ -50,19 +49,21 @@ class Config:
         return {name.replace("-", "_"): value for name, value in (found | own).items()}
 
 
-@cache  # of a process
+def files() -> list[str]:
+    """Return the paths of the files; what a later one says comes first."""
+    given = os.environ.get(_VARIABLE)
+    if given is not None:
+        return [given]
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return [_SYSTEM, os.path.join(home, "kafkalog", "config.toml")]
+
+
 def config() -> Config:
     """Read the files of this user and of the system. Raises `UsageError`."""
     given = os.environ.get(_VARIABLE)
-    if given is not None:
-        return _read([given], must_exist=given != os.devnull)
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return _read([_SYSTEM, os.path.join(home, "kafkalog", "config.toml")])
-
-
-def _read(paths: list[str], *, must_exist: bool = False) -> Config:
+    must_exist = given not in (None, os.devnull)
     found = Config()
-    for path in paths:
+    for path in files():
         text = _contents(path, must_exist=must_exist)
         if text is not None:
             _add(found, _parsed(text, path), path)
@@ -149,7 +150,7 @@ def _unknown(name: str, names: Iterable[str], path: str | None = None) -> UsageE
 def vocabulary() -> frozenset[str]:
     """Return the long names of the options that several commands share."""
     from kafkalog_cli import options
-    from kafkalog_cli.session import common_options
+    from kafkalog_cli.common_options import common_options
 
     shared = [
         name

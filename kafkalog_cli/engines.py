@@ -1,128 +1,90 @@
-"""The options that choose an engine, and the engine they choose."""
+"""The engine that `--spark` and `--spark-conf` choose."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
 from kafkalog.io.paths.requests import requests
-from kafkalog_cli.options import parse_duration
+from kafkalog_cli.options import parse_duration, parse_settings, parse_size
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.io.engine import Engine
 
-
-class EngineName(StrEnum):
-    """What runs the tasks of a command."""
-
-    LOCAL = "local"
-    SPARK = "spark"
-
-
-EngineOption = Annotated[EngineName | None, typer.Option(
-    "--engine", help="Default: local, or spark where --master or --spark-conf is given.",
-)]  # fmt: skip
-ThreadsOption = Annotated[int | None, typer.Option(
-    "--threads", metavar="N", min=1, help="Threads of --engine local; default: one per processor.",
-)]  # fmt: skip
-MasterOption = Annotated[str | None, typer.Option(
-    "--master", metavar="URL",
-    help="Spark master (local[*]): local[N], spark://…, yarn, k8s://…, sc://….",
-)]  # fmt: skip
-SparkConfOption = Annotated[list[str] | None, typer.Option(
-    "--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable.",
-)]  # fmt: skip
-
-ConnectTimeoutOption = Annotated[str, typer.Option(
-    "--connect-timeout", metavar="DURATION", help="How long to wait for the Spark master.",
-)]  # fmt: skip
-
-_MASTER = "local[*]"
+_CONNECT_TIMEOUT: Final = "kafkalog.connect.timeout"
+_TASK_MEMORY: Final = "kafkalog.task.memory"
+_OURS: Final = {_CONNECT_TIMEOUT: "30s", _TASK_MEMORY: "1GiB"}
+"""What `--spark-conf` sets besides Spark's own settings: name to default."""
 
 
 @dataclass(frozen=True)
-class SparkChoice:
-    """The options about Spark."""
+class EngineChoice:
+    """What runs the tasks of a command.
 
-    master: str | None
-    conf: list[str] | None
-    connect_timeout: str
-    quiet: bool = False
+    Attributes:
+        url: the Spark master; None for this process.
+        conf: settings of Spark, and ours.
+        threads: how many threads this process uses; None for one per processor, up to 8.
+    """
+
+    url: str | None
+    conf: Mapping[str, str]
+    threads: int | None = None
 
     @property
-    def is_given(self) -> bool:
-        return self.master is not None or bool(self.conf)
+    def is_spark(self) -> bool:
+        return self.url is not None
+
+    @property
+    def task_memory(self) -> int:
+        """The memory for the keys of one task, in bytes. Raises `UsageError`."""
+        return parse_size(self._own(_TASK_MEMORY))
+
+    def _own(self, name: str) -> str:
+        return self.conf.get(name, _OURS[name])
 
     @contextmanager
-    def start(self) -> Iterator[Callable[[], Any]]:
+    def start_spark(self) -> Iterator[Callable[[], Any]]:
         """Start a `pyspark.sql.SparkSession`, which ends with the block; what it gets waits for it.
 
         Raises:
-            UsageError: a setting is not NAME=VALUE, the timeout not a duration, or requests are
-                bounded.
+            UsageError: requests are bounded.
             KafkaLogError: as `starting_session`.
         """
-        conf = settings(self.conf or [], "--spark-conf", "a Spark setting")
-        timeout_s = parse_duration(self.connect_timeout)
+        assert self.url is not None, "Spark was not chosen"
         requests().leave()  # tasks in other processes would not keep to the bound
         from kafkalog.spark.session import starting_session
         from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for
 
         show_pandas()
-        master = self.master or _MASTER
+        conf = {name: value for name, value in self.conf.items() if name not in _OURS}
+        timeout_s = parse_duration(self._own(_CONNECT_TIMEOUT))
         with (
             _broken_pipes_raised(),
-            starting_session(master, conf, connect_timeout_s=timeout_s) as started,
+            starting_session(self.url, conf, connect_timeout_s=timeout_s) as started,
         ):
 
-            def session() -> Any:
-                with waiting_for("starting Spark …", enabled=not self.quiet):
+            def opened() -> Any:
+                with waiting_for("starting Spark …", enabled=not session().is_quiet):
                     return started()
 
-            yield session
-
-
-@contextmanager
-def _broken_pipes_raised() -> Iterator[None]:
-    """End the block, not the process, if the reader goes away: Spark's files must be removed."""
-    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGPIPE, before)
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """The options about the engine."""
-
-    name: EngineName | None
-    spark: SparkChoice
-    threads: int | None = None
-
-    @property
-    def is_spark(self) -> bool:
-        if self.name is None:
-            return self.spark.is_given
-        return self.name == EngineName.SPARK
+            yield opened
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
         """Open the engine, which ends with the block; Spark starts only on request.
 
         Raises:
-            KafkaLogError: as `SparkChoice.start`.
+            KafkaLogError: as `start_spark`.
         """
         with self.start() as engine:
             yield engine()
@@ -133,35 +95,46 @@ class EngineChoice:
         if not self.is_spark:
             from kafkalog.io.engine import LocalEngine
 
-            yield lambda: self._shown(LocalEngine(self.threads))
+            yield lambda: _shown(LocalEngine(self.threads))
             return
-        with self.spark.start() as session:
+        with self.start_spark() as started:
             from kafkalog.spark.engine import SparkEngine, parallelism_of
 
             def engine() -> Engine:
-                opened = session()
-                return self._shown(SparkEngine(opened, parallelism_of(opened)))
+                opened = started()
+                return _shown(SparkEngine(opened, parallelism_of(opened)))
 
             yield cache(engine)  # a second call must not start another
 
-    def _shown(self, engine: Engine) -> Engine:
-        if self.spark.quiet or not sys.stderr.isatty():
-            return engine
-        from kafkalog_cli.output.progress import ShownEngine
 
-        return ShownEngine(engine)
-
-
-def settings(texts: list[str], option: str, what: str) -> dict[str, str]:
-    """Return the settings that an option has given as `NAME=VALUE`.
+def engine_choice(url: str | None, conf: list[str] | None, threads: int | None) -> EngineChoice:
+    """Return the choice of `--spark` and `--spark-conf`.
 
     Raises:
-        UsageError: one has another form.
+        UsageError: there are settings without Spark, one is not NAME=VALUE, or not one of ours.
     """
-    found = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name:
-            raise UsageError(f"{text!r} is not {what}.", hint=f"{option} NAME=VALUE")
-        found[name] = value
-    return found
+    settings = parse_settings(conf, "--spark-conf", "a Spark setting")
+    if settings and url is None:
+        raise UsageError("--spark-conf requires --spark.", hint="For example --spark 'local[*]'.")
+    for name in settings:
+        if name.startswith("kafkalog.") and name not in _OURS:
+            raise UsageError(f"There is no setting {name}.", hint=f"There are {', '.join(_OURS)}.")
+    return EngineChoice(url, settings, threads)
+
+
+def _shown(engine: Engine) -> Engine:
+    if session().is_quiet or not sys.stderr.isatty():
+        return engine
+    from kafkalog_cli.output.progress import ShownEngine
+
+    return ShownEngine(engine)
+
+
+@contextmanager
+def _broken_pipes_raised() -> Iterator[None]:
+    """End the block, not the process, if the reader goes away: Spark's files must be removed."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)

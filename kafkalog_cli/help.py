@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_cli.options import PANELS, WHAT
+from kafkalog_cli.option_sets import PANELS, WHAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,11 +53,11 @@ Exit status: 0 done, 1 the answer is no, 2 usage, 3 unreadable, 4 refused,
 
 _STATUSES: Final = {
     "Look": "0 all of it, 2 usage, 3 unreadable, 8 something is left out",
-    "Search": "0 there, 1 not there, 2 usage, 3 unreadable, 8 something is left out",
+    "Search": "0 there, 1 not there, 2 usage, 3 unreadable, 8 some left out",
     "Check": "0 yes, 1 no, 2 usage, 3 unreadable, 8 not all could be checked",
-    "Answer": "0 all of it, 1 not there, 2 usage, 3 unreadable, 8 something is left out",
-    "Rescue": "0 done or planned, 1 --check has a plan, 4 refused, 8 something is left out",
-    "Change": "0 done or planned, 1 --check has a plan, 4 refused, 8 something is left out",
+    "Answer": "0 all of it, 1 not there, 2 usage, 3 unreadable, 8 some left out",
+    "Rescue": "0 done or planned, 1 --check has a plan, 4 refused, 8 some left out",
+    "Change": "0 done or planned, 1 --check has a plan, 4 refused, 8 some left out",
     "Move": "0 all of it, 3 unreadable, 4 refused, 8 something is left out",
     "Serve": "0 stopped, 2 usage, 3 unreadable",
 }
@@ -76,7 +76,7 @@ def brief_help(context: Any) -> str:
         lines += _labelled(panel, "  ".join(_brief(one) for one in options))
     lines += _labelled("Common", "  ".join(_names(one) for one in _common(command, context)))
     lines.append("")
-    lines += _labelled("Status", _STATUSES[panel_of(command.name)])
+    lines += _statuses(command.name)
     lines.append(f"All options with their values and defaults: {context.command_path} --help")
     return "\n".join(lines) + "\n"
 
@@ -92,10 +92,10 @@ def full_help(context: Any) -> str:
     for panel, options in _panels(command).items():
         lines += ["", panel]
         for one in options:
-            lines += _described(one)
+            lines += described(one)
     lines.append("")
     lines += _labelled("Common", "  ".join(_names(one) for one in _common(command, context)))
-    lines += ["", *_labelled("Status", _STATUSES[panel_of(command.name)])]
+    lines += ["", *_statuses(command.name)]
     lines.append("Common options and rules: kafkalog explain options")
     return "\n".join(lines) + "\n"
 
@@ -173,7 +173,7 @@ def _value(parameter: Any) -> str:
     return "|".join(map(str, choices)) if choices else "VALUE"
 
 
-def _described(parameter: Any) -> Iterator[str]:
+def described(parameter: Any) -> Iterator[str]:
     """Yield the lines of an option: its names and value, its meaning and default."""
     value = _value(parameter)
     names = ", ".join(parameter.opts) + ("" if not value else f" {value}")
@@ -191,6 +191,11 @@ def _described(parameter: Any) -> Iterator[str]:
         texts = _wrapped(words, _WIDTH - _NAMES_WIDTH)
     for text in texts:
         yield " " * _NAMES_WIDTH + text
+
+
+def _statuses(name: str) -> list[str]:
+    lines = _wrapped(_STATUSES[panel_of(name)], _WIDTH - _PANEL_WIDTH)
+    return [f"{'' if i else 'Status':<{_PANEL_WIDTH}}{line}" for i, line in enumerate(lines)]
 
 
 def _labelled(label: str, words: str) -> list[str]:

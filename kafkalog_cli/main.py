@@ -62,6 +62,8 @@ def _run_process() -> int:
     status, lost = close_streams(run(sys.argv[1:]))
     if lost is not None:
         show_error(lost)
+    if "kafkalog_cli.pager" in sys.modules:
+        sys.modules["kafkalog_cli.pager"].end_pager()
     return status
 
 
@@ -182,7 +184,7 @@ def _run_command(argv: list[str]) -> int:
         return dump_files(argv[1:])
     from kafkalog.errors import UsageError
 
-    if not argv:
+    if not argv and "_KAFKALOG_COMPLETE" not in os.environ:  # by which a shell asks what completes
         from kafkalog_cli.help import SHORT
         from kafkalog_cli.outcome import show_words
 

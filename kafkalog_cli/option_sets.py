@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+WHAT: Final = "What"
+SELECT: Final = "Select"
+BOUNDS: Final = "Bounds"
+CHECK: Final = "Check"
+DECODE: Final = "Decode"
+SHOW: Final = "Show"
+RUN: Final = "Run"
+CHANGE: Final = "Change"
+CONFIGS: Final = "Configs"
+PANELS: Final = (WHAT, SELECT, BOUNDS, CHECK, DECODE, SHOW, CONFIGS, RUN, CHANGE)
+"""The headings of options in the help, in their order; an option without one belongs to `What`."""
 SAFETY: Final = frozenset(
     ("apply", "yes", "allow-loss", "to", "into", "backup", "replace", "accept", "append")
 )

@@ -2,7 +2,7 @@
 
 A command takes the sets whose questions it answers, as parameters (`show: opt.Show`), and options
 of its own; `kafkalog_cli.option_sets` gives each field of a set to Typer as an option. Options of
-all commands are in `kafkalog_cli.session`.
+all commands are in `kafkalog_cli.common_options`.
 """
 
 from __future__ import annotations
@@ -12,37 +12,38 @@ import time
 from contextlib import nullcontext
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.wording import utc_text
-from kafkalog.model import End, Isolation, LogView, Replicas
-from kafkalog_cli.option_sets import OptionSet
+from kafkalog.model import Isolation, LogView, Replicas, Severity
+from kafkalog_cli.completion import partition_numbers, topic_names
+from kafkalog_cli.option_sets import (
+    BOUNDS,
+    CHANGE,
+    CHECK,
+    CONFIGS,
+    DECODE,
+    RUN,
+    SELECT,
+    SHOW,
+    OptionSet,
+)
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.state.model import Moment
+    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
-
-WHAT: Final = "What"
-SELECT: Final = "Select"
-BOUNDS: Final = "Bounds"
-DECODE: Final = "Decode"
-SHOW: Final = "Show"
-RUN: Final = "Run"
-CHANGE: Final = "Change"
-CONFIGS: Final = "Configs"
-PANELS: Final = (WHAT, SELECT, BOUNDS, DECODE, SHOW, CONFIGS, RUN, CHANGE)
-"""The headings of options in the help, in their order; an option without one belongs to `What`."""
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -68,10 +69,11 @@ PartitionArgument = Annotated[
 
 TopicsOption = Annotated[list[str] | None, option(
     SELECT, "-t", "--topic", metavar="GLOB",
-    help="Only these topics; !GLOB leaves out; repeatable.",
+    help="Only these topics; !GLOB leaves out; repeatable.", autocompletion=topic_names,
 )]  # fmt: skip
 PartitionsOption = Annotated[list[str] | None, option(
     SELECT, "-p", "--partition", metavar="N|A-B", help="Only these partitions; repeatable.",
+    autocompletion=partition_numbers,
 )]  # fmt: skip
 InternalOption = Annotated[
     bool, option(SELECT, "--internal/--no-internal", help="Internal topics, too.")
@@ -153,6 +155,31 @@ LimitOption = Annotated[int | None, option(
     SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
 WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
+FirstDirtyOption = Annotated[int | None, option(
+    BOUNDS, "--first-dirty-offset", metavar="N", min=0,
+    help="Start of the part that is not compacted; overrides the checkpoint.",
+)]  # fmt: skip
+
+
+class FailOn(StrEnum):
+    """The severity of findings that make the status 1, and worse ones."""
+
+    DAMAGE = "damage"
+    INDEX = "index"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+    @property
+    def severities(self) -> list[Severity]:
+        """The severities, the worst first."""
+        worst_first = list(Severity)
+        return [] if self == FailOn.NEVER else worst_first[: worst_first.index(Severity(self)) + 1]
+
+
+FailOnOption = Annotated[FailOn, option(
+    CHECK, "--fail-on", help="Status 1 for findings of this severity or worse.",
+)]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
     help="A config by its name in Kafka; overrides all other sources; repeatable.",
@@ -185,7 +212,9 @@ SparkOption = Annotated[str | None, option(
     help="Run on Spark: local[N], spark://…, yarn, k8s://…, sc://….",
 )]  # fmt: skip
 SparkConfOption = Annotated[list[str] | None, option(
-    RUN, "--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable.",
+    RUN, "--spark-conf", metavar="NAME=VALUE",
+    help="A Spark setting, kafkalog.connect.timeout (30s) or kafkalog.task.memory (1GiB); "
+    "repeatable.",
 )]  # fmt: skip
 FollowOption = Annotated[bool, option(
     RUN, "--follow", help="Wait for more, until interrupted.",
@@ -197,8 +226,8 @@ ReplaceOption = Annotated[bool, option(SHOW, "--replace", help="Replace what --t
 NewDirectoryOption = Annotated[str | None, option(
     CHANGE, "--to", metavar="NEW", help="Make this new directory, which is missing or empty.",
 )]  # fmt: skip
-FromTierOption = Annotated[list[str] | None, option(
-    WHAT, "--from-tier", metavar="TIER",
+FromTierOption = Annotated[list[str] | None, typer.Option(
+    "--from-tier", metavar="TIER",
     help="Also copy what this tier has of the logs, as local segments; repeatable.",
 )]  # fmt: skip
 ApplyOption = Annotated[bool, option(CHANGE, "--apply", help="Do it, instead of only planning it.")]
@@ -227,11 +256,15 @@ class Partitions(OptionSet):
     @property
     def topics(self) -> Topics | None:
         """The topics that are meant; None for all."""
+        from kafkalog.files.topics import Topics
+
         return None if not self.topic else Topics(self.topic)
 
     @property
     def numbers(self) -> PartitionNumbers | None:
         """The partitions that are meant; None for all. Raises `UsageError`."""
+        from kafkalog.files.topics import PartitionNumbers
+
         return None if not self.partition else PartitionNumbers(self.partition)
 
     @property
@@ -295,10 +328,9 @@ class LogBounds(Bounds):
     isolation: IsolationOption = Isolation.LOG
 
 
-class Show(OptionSet):
-    """How rows are shown."""
+class Rows(OptionSet):
+    """How rows are shown, of a command with formats of its own."""
 
-    format: FormatOption = Format.TABLE
     vertical: VerticalOption = False
     template: TemplateOption = None
     columns: ColumnsOption = None
@@ -311,6 +343,12 @@ class Show(OptionSet):
         from kafkalog_cli.session import session
 
         return Style(exact=session().exact, zone=session().zone, **more)
+
+
+class Show(Rows):
+    """How rows are shown."""
+
+    format: FormatOption = Format.TABLE
 
 
 class Configs(OptionSet):
@@ -351,6 +389,19 @@ class Reading(Pace):
     threads: ThreadsOption = None
 
 
+class Spark(OptionSet):
+    """Whether tasks run on Spark."""
+
+    spark: SparkOption = None
+    spark_conf: SparkConfOption = None
+
+    def choice(self, threads: int | None = None) -> EngineChoice:
+        """Return what runs the tasks: Spark, or threads of this process. Raises `UsageError`."""
+        from kafkalog_cli.engines import engine_choice
+
+        return engine_choice(self.spark, self.spark_conf, threads)
+
+
 class Plan(OptionSet):
     """Whether a plan is carried out."""
 
@@ -380,7 +431,6 @@ class RowsFormat(StrEnum):
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
 ]
-EndOption = Annotated[End, typer.Option("--end", help="Up to the high watermark, or the log end.")]
 AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
 RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
 ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
@@ -530,6 +580,17 @@ def parse_configs(texts: list[str] | None) -> dict[str, str]:
         # Kafka itself knows no units.
         is_sized = name.endswith(".bytes") and _SIZE.fullmatch(value.strip())
         found[name] = str(parse_size(value)) if is_sized else value
+    return found
+
+
+def parse_settings(texts: list[str] | None, option: str, what: str) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts; the last of a name counts. Raises `UsageError`."""
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{text!r} is not {what}.", hint=f"{option} NAME=VALUE")
+        found[name] = value
     return found
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.node.state.model import Groups
     from kafkalog.tables.model import Loss
 
-END_HINT: Final = " (--end log includes them)"
+END_HINT: Final = " (--isolation log includes them)"
 """How to get records above high watermarks, in a note about them."""
 _NUMBERS_MAX: Final = 6  # `some_of` shows one less
 
@@ -426,6 +426,10 @@ class Outcome(Listener):
         """
         self.checks_failed += defect.reference == CHECK_FAILED
         self._statuses.add(status_of(defect, failing))
+
+    def done(self, count: int) -> None:
+        """Count what was opened and looked at, of a command that opens its targets itself."""
+        self._opened += count
 
     def answers_no(self, is_no: bool = True) -> None:
         """Record that the answer is no, if it is: status 1 unless something could not be read."""

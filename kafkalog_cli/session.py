@@ -1,20 +1,10 @@
-"""The options of all commands, before a command or after it, and what they set for one run."""
+"""What holds for one run, whatever its command: the options of all commands set it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any, Final
-
-from typer.core import TyperOption
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import typer
 
 
-@dataclass
 class Session:
     """What holds for one run, whatever its command.
 
@@ -23,16 +13,19 @@ class Session:
         zone: time zone of tables, and of times given without one.
         now: the time that relative times refer to, as given; None for the clock.
         is_quiet: whether only results and errors are shown.
-        is_verbose: whether assumptions and sources are shown, too.
         shows_tracebacks: whether errors are shown with a traceback.
+        has_no_pager: whether long output goes to the terminal itself.
+        paged_width: the columns of the terminal behind a pager; None without one.
     """
 
-    exact: bool = False
-    zone: tzinfo = field(default=UTC)
-    now: str | None = None
-    is_quiet: bool = False
-    is_verbose: bool = False
-    shows_tracebacks: bool = False
+    def __init__(self, *, shows_tracebacks: bool = False) -> None:
+        self.exact = False
+        self.zone: tzinfo = UTC
+        self.now: str | None = None
+        self.is_quiet = False
+        self.shows_tracebacks = shows_tracebacks
+        self.has_no_pager = False
+        self.paged_width: int | None = None
 
 
 _session = Session()
@@ -59,84 +52,3 @@ def time_of(text: str) -> int:
 def now_ms() -> int:
     """Return what the clock says, or `--now` in its place. Raises `UsageError`."""
     return time_of("-0s" if _session.now is None else _session.now)
-
-
-def _set_zone(name: str) -> None:
-    from kafkalog_cli.options import parse_zone
-
-    _session.zone = parse_zone(name)
-
-
-def _use_requests(count: int) -> None:
-    from kafkalog.io.paths.requests import requests
-
-    requests().allowed = count
-
-
-def _use_keys(paths: tuple[str, ...]) -> None:
-    from kafkalog.io.paths.tier_keys import use_keys
-
-    use_keys(list(paths))
-
-
-def _setter(name: str) -> Callable[[Any], None]:
-    return lambda value: setattr(_session, name, value)
-
-
-def _option(
-    names: tuple[str, ...], apply: Callable[[Any], None], help_: str, **more: Any
-) -> TyperOption:
-    def called(context: typer.Context, _: typer.CallbackParam, value: Any) -> None:
-        if value not in (None, False, ()) and not context.resilient_parsing:
-            apply(value)
-
-    return TyperOption(
-        param_decls=[*names], callback=called, expose_value=False, help=help_, show_default=False,
-        **more,
-    )  # fmt: skip
-
-
-def _show_brief_help(context: typer.Context, _: typer.CallbackParam, value: bool) -> None:
-    if value and not context.resilient_parsing:
-        import sys
-
-        from kafkalog_cli.help import brief_help
-
-        sys.stdout.write(brief_help(context))
-        context.exit()
-
-
-_COMMON: Final = (
-    TyperOption(
-        param_decls=["-h"], callback=_show_brief_help, expose_value=False, is_eager=True,
-        is_flag=True, help="One screen about the command.", show_default=False,
-    ),
-    _option(("--exact",), _setter("exact"), "Plain numbers for sizes and times.", is_flag=True),
-    _option(
-        ("--tz",), _set_zone, "Time zone of tables, and of times given without one: Europe/Berlin.",
-        metavar="ZONE",
-    ),
-    _option(
-        ("--now",), _setter("now"), "The time that relative times refer to.", metavar="TIME",
-    ),
-    _option(
-        ("--max-requests",), _use_requests,
-        "Stop with status 7 rather than send object stores more than N requests.",
-        type=int, metavar="N",
-    ),
-    _option(
-        ("--tier-key",), _use_keys, "Private key that decrypts remote segments; repeatable.",
-        multiple=True, metavar="FILE.pem",
-    ),
-    _option(("-q", "--quiet"), _setter("is_quiet"), "Only results and errors.", is_flag=True),
-    _option(
-        ("-v", "--verbose"), _setter("is_verbose"), "Also assumptions and sources.", is_flag=True
-    ),
-    _option(("--debug",), _setter("shows_tracebacks"), "Tracebacks of errors.", is_flag=True),
-)  # fmt: skip
-
-
-def common_options(own: Iterable[Any] = ()) -> list[TyperOption]:
-    """Return the options of all commands, but those that a command still has of its own."""
-    names = {name for one in own for name in getattr(one, "opts", ())}
-    return [one for one in _COMMON if names.isdisjoint(one.opts)]

@@ -61,7 +61,7 @@ LINES: dict[str, tuple[str, ...]] = {
                   "--format", "ndjson"),
     "simulate-roll": ("simulate-roll", "{dir}/orders-0", "--config", "segment.bytes=1000",
                       "--format", "ndjson"),
-    "audit-compaction": ("audit-compaction", "{dir}/orders-0", "--cleaner-offset", "20",
+    "audit-compaction": ("verify", "--compaction", "{dir}/orders-0", "--cleaner-offset", "20",
                          "--now", "0", "--format", "ndjson"),
     "compact": ("compact", "{dir}", *COMPACTED, "--format", "ndjson"),
     "recover": ("recover", "{dir}", "--now", "0", "--format", "ndjson"),

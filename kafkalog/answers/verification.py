@@ -11,6 +11,7 @@ from kafkalog.check.schedule import History, Sample, Schedule, Summary
 from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+from kafkalog.files.topics import is_meant
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.reading import reading
 from kafkalog.io.paths.reading_errors import unread_places
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.check.walk import ReadColumns, RemoteWalk
     from kafkalog.errors import Event
     from kafkalog.files.log_dir import AnyPath
+    from kafkalog.files.topics import PartitionNumbers
     from kafkalog.io.engine import Engine
     from kafkalog.node.recovery import NextStart
 
@@ -49,7 +51,8 @@ class Findings:
         rate_limit: bytes read per second, by all tasks together.
         leaves_cache: leave the page cache as it was, for use next to a running broker.
         topics: of log directories, only the partitions of these; None for all that is in them.
-        exclude: of log directories, only the partitions of topics other than these.
+        numbers: of log directories, only partitions with these numbers.
+        internal: whether internal topics are checked that are not named.
         failed: called with an error that stops the work on a target, while the run continues with
             the others; without it the error is raised.
 
@@ -77,7 +80,8 @@ class Findings:
         rate_limit: int | None = None,
         leaves_cache: bool = False,
         topics: Collection[str] | None = None,
-        exclude: Collection[str] = (),
+        numbers: PartitionNumbers | None = None,
+        internal: bool = True,
         failed: Callable[[KafkaLogError], None] | None = None,
     ) -> None:
         if seed is not None and sample is None:
@@ -91,8 +95,8 @@ class Findings:
         self._rate_limit = rate_limit
         self._leaves_cache = leaves_cache
         opened = open_targets(targets, hear=self._hear)
-        if topics is not None or exclude:
-            opened = list(self._of_topics(opened, topics, exclude))
+        if topics is not None or numbers is not None or not internal:
+            opened = list(self._of(opened, topics, numbers, internal=internal))
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,
@@ -103,24 +107,30 @@ class Findings:
         )
         self.verification = Verification(schedule=self.schedule, threads=threads)
 
-    def _of_topics(
-        self, targets: Sequence[Target], topics: Collection[str] | None, exclude: Collection[str]
+    def _of(
+        self,
+        targets: Sequence[Target],
+        topics: Collection[str] | None,
+        numbers: PartitionNumbers | None,
+        *,
+        internal: bool,
     ) -> Iterator[Target]:
-        """Yield the partitions of log directories by their topics, as if each was a target."""
+        """Yield the partitions of log directories that are meant, as if each was a target."""
 
-        def is_meant(topic: str) -> bool:
-            return topic not in exclude and (topics is None or topic in topics)
+        def means(one: PartitionDir) -> bool:
+            is_number = numbers is None or one.partition in numbers
+            return is_number and is_meant(one.topic, topics, internal=internal)
 
         if not self.errors:
-            require_topics({*(topics or ()), *exclude}, topics_of(targets))
+            require_topics(topics, topics_of(targets))
         for target in targets:
             for one, error in unlisted_of([target]):
-                if is_meant(one.topic):
+                if means(one):
                     self._fail(error)
             if not isinstance(target, LogDirListing):
                 yield target
                 continue
-            yield from (one for one in target.partitions if is_meant(one.topic))
+            yield from filter(means, target.partitions)
 
     @property
     def targets(self) -> Sequence[Target]:

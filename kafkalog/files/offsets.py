@@ -155,7 +155,7 @@ class LeftOut:
             yield f"records above the high watermark left out{hint}: {some_of(names)}{why}"
         if self.above_last_stable:
             names = [f"{name} from {offset}" for name, offset in self.above_last_stable.items()]
-            what = "records of open transactions and after them left out (--read-committed)"
+            what = "records of open transactions and after them left out (read_committed)"
             yield f"{what}: {some_of(names)}"
         if self.below_log_start:
             names = [f"{name} up to {offset}" for name, offset in self.below_log_start.items()]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkalog.errors import UsageError
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.tier_keys import TierKeys, use_keys
-from kafkalog.model import End, Isolation, LogView
+from kafkalog.model import Isolation, LogView
 from kafkalog.spark.offsets import Edges, assigned_of, edges_of
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, Request, TableName, usual_replicas
 
@@ -28,7 +28,7 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 NAMES: Final = (
     "path", "paths", "table", "columns", "subscribe", "isolation", "mode", "replicas", "internal",
     "splitbytes", "maxtimestampdisorderms", "filterpushdown", "maxbytespertrigger",
-    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "end",
+    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode",
     "view", "subscribepattern", "assign", "endingoffsets", "startingoffsetsbytimestamp",
     "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "includeheaders",
     "minpartitions", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
@@ -133,7 +133,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _flag(given, "internal", default=False),
         SPLIT_SIZE if size is None else size,
         frozenset(topics or ()),
-        _member(given, "end", End.WATERMARK),
         _member(given, "view", LogView.RECOVERED),
         assigned,
         pattern,

@@ -110,7 +110,8 @@ def _wait_for_server(master: str, timeout_s: float) -> None:
 def _no_answer(master: str, timeout_s: float) -> EngineError:
     return EngineError(
         f"{master} did not answer within {timeout_s:g} seconds.",
-        hint="Is a Spark Connect server running there? --connect-timeout sets how long to wait.",
+        hint="Does a Spark Connect server run there? The setting kafkalog.connect.timeout is how "
+        "long to wait.",
     )
 
 
@@ -303,7 +304,7 @@ def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSe
         raise EngineError(
             f"{master} did not answer within {limit_s:g} seconds.",
             note=reason_in(process.log_path),
-            hint="--connect-timeout sets how long to wait; the log may say more.",
+            hint="The setting kafkalog.connect.timeout is how long to wait; the log may say more.",
         ) from None
 
 

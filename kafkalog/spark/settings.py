@@ -56,7 +56,7 @@ JAVA_MIN: Final = 17
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _ANSWER_S: Final = 60.0
-_LOCAL_HINT: Final = "`--engine local` needs neither Java nor Spark."
+_LOCAL_HINT: Final = "Without `--spark` neither Java nor Spark is needed."
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, GoneError, UsageError
 from kafkalog.log.living import about_a_log
-from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.node.claims import Claim
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
         UnifiedLog,
     )
 
-    return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
+    to_end = request.isolation == Isolation.LOG
+    return UnifiedLog(partition, high_watermark=END if to_end else None)
 
 
 def log_of(target: Target, request: Request) -> UnifiedLog:
@@ -68,7 +69,7 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
 
     partition, plain = target.partition, plain_split(target.partition, request)
     copies = [one.partition for one in target.copies]
-    return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
+    return MergedLog(partition, copies, plain, to_end=request.isolation == Isolation.LOG)
 
 
 def plain_split(partition: PartitionDir, request: Request) -> Split:
@@ -114,8 +115,7 @@ def has_bounds(request: Request) -> bool:
     """Return whether the high watermark and other bounds decide which rows are returned."""
     is_committed = request.isolation == Isolation.READ_COMMITTED
     left_overs = request.view == LogView.ALL and not is_committed
-    is_asked = request.table == TableName.RECORDS and request.isolation != Isolation.LOG
-    return is_asked and not left_overs
+    return request.table == TableName.RECORDS and not left_overs
 
 
 SPLIT_SIZE: Final = 128 << 20
@@ -179,13 +179,12 @@ class Request:
     Attributes:
         table: the table.
         bounds: which rows.
-        isolation: for records: those that consumers of this isolation level get. Neither gets
-            control records, nor records below the log start offset.
+        isolation: for records: those that consumers of this isolation level get, or all of the
+            log. None has control records, or records below the log start offset.
         replicas: how to handle several replicas of a partition.
         internal: whether internal topics of brokers are wanted, too.
         split_bytes: approximate size of a split of a log.
         required_topics: topics that must exist.
-        end: where records end.
         assigned: these topics and partitions only; None for all.
         requires_assigned: whether all of these must exist.
         pattern: only topics whose whole name matches this regular expression.
@@ -203,7 +202,6 @@ class Request:
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
     required_topics: frozenset[str] = frozenset()
-    end: End = End.WATERMARK
     view: LogView = LogView.RECOVERED
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None

@@ -109,9 +109,13 @@ class _LogSplits:
         start, end = bounds.from_offset, bounds.to_offset
         self.end: PartitionOffsets | None = None
         if has_bounds(request):
-            self.end = self._log.offsets.of_partition(request.isolation)
-            given = self._log.fetch_bounds(request.isolation)
-            start, end = max(_known(start, given[0])), min(_known(end, given[1]))
+            first = self._log.log_start_offset
+            start = max(_known(start, first))
+            is_whole = request.isolation == Isolation.LOG  # then nobody asks where the log ends
+            if not is_whole or self._log.first_offset < first:
+                self.end = self._log.offsets.of_partition(request.isolation)
+            if not is_whole:
+                end = min(_known(end, self._log.fetch_bounds(request.isolation)[1]))
         self._selection = Selection(
             from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
         )

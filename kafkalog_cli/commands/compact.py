@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.io.engine import Engine
+    from kafkalog_cli.engines import EngineChoice
 
 
 def compact(
@@ -30,10 +30,7 @@ def compact(
         "--all", help="Include partitions too clean for a broker to choose.",
     )] = False,
     high_watermark: opt.HighWatermarkOption = None,
-    first_dirty_offset: Annotated[int | None, typer.Option(
-        "--first-dirty-offset", metavar="N",
-        help="Override the checkpointed first dirty offset.", min=0,
-    )] = None,
+    first_dirty_offset: opt.FirstDirtyOption = None,
     up_to: Annotated[int | None, typer.Option(
         "--up-to", metavar="OFFSET",
         help="Leave the segment of OFFSET and all after it as they are.", min=0,
@@ -52,22 +49,13 @@ def compact(
     old_formats: Annotated[bool, typer.Option(
         "--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2.",
     )] = False,
-    engine: Annotated[eng.EngineName, typer.Option(
-        "--engine", help="Compact in this process or in Spark tasks.",
-    )] = eng.EngineName.LOCAL,
-    master: eng.MasterOption = None,
-    spark_conf: eng.SparkConfOption = None,
-    connect_timeout: eng.ConnectTimeoutOption = "30s",
-    task_memory: Annotated[str, typer.Option(
-        "--task-memory", metavar="SIZE",
-        help="Memory for the keys of one Spark task; more keys are split among tasks.",
-    )] = "1GiB",
     *,
     partitions: opt.AllPartitions,
     change: opt.Change,
     configs: opt.Configs,
     show: opt.Show,
     pace: opt.Pace,  # noqa: ARG001 # it holds around the command
+    spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Compact partitions as a broker's cleaner does, or show exactly what the result would be.
 
@@ -75,12 +63,13 @@ def compact(
     the active segment stays. In a log directory, the partitions that a broker would choose are
     compacted, the dirtiest first. --apply changes PATH, whose broker is down, and whose next start
     has nothing to do: after a crash run `kafkalog recover` first. After a kill the next run or
-    start of a broker finds the old segments or the new ones. --to compacts a copy.
+    start of a broker finds the old segments or the new ones. --to compacts a copy. With --spark,
+    workers must see the same files under the same paths, as the same user.
 
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact /var/lib/kafka --to compacted
-    kafkalog compact orders-0 --config cleanup.policy=compact --apply --backup before
+    kafkalog compact /var/lib/kafka --apply --backup before
     """
     from kafkalog.change.compaction import CompactionRequest
     from kafkalog.change.compaction.run import CompactionRun
@@ -98,9 +87,7 @@ def compact(
         old_formats=old_formats,
     )
     outcome, opened = Outcome(), ExitStack()
-    choice = eng.EngineChoice(
-        engine, eng.SparkChoice(master, spark_conf, connect_timeout, session().is_quiet)
-    )
+    choice = spark.choice()
     run = CompactionRun(
         path,
         request,
@@ -109,8 +96,8 @@ def compact(
         to=to if is_applied else None,
         backup=change.backup if is_applied else None,
         take_all=take_all,
-        engine=None if engine == eng.EngineName.LOCAL else _opening(opened, choice),
-        task_memory=opt.parse_size(task_memory),
+        engine=_opening(opened, choice) if choice.is_spark else None,
+        task_memory=choice.task_memory,
         keeps_clock=session().now is None,
         arguments=sys.argv[1:],
         listener=outcome,
@@ -120,7 +107,7 @@ def compact(
         return _show(run, outcome, change, show)
 
 
-def _opening(opened: ExitStack, choice: eng.EngineChoice) -> Callable[[], Engine]:
+def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
     return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -10,9 +11,9 @@ from kafkalog.answers.disk_usage.model import Report, SplitBy
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import partition_progress
 from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.session import now_ms, session
 
 
 def du(
@@ -25,20 +26,14 @@ def du(
         help="Measure growth; predict what retention will free, and when a disk will be full.",
     )] = False,
     until: Annotated[str, typer.Option(
-        "--until", metavar="TIME", help="End of the forecast of retention.",
+        "--until", metavar="TIME", help="End of the forecast.",
     )] = "+7d",
     disk_size: Annotated[str | None, typer.Option(
-        "--disk-size", metavar="SIZE",
-        help="Size of each log directory's disk, if not that of its file system.",
+        "--disk-size", metavar="SIZE", help="Size of each disk, if not that of its file system.",
     )] = None,
-    config: opt.ConfigOption = None,
-    properties: opt.PropertiesOption = None,
-    metadata_dir: opt.MetadataDirOption = None,
-    now: opt.NowOption = None,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    quiet: opt.QuietOption = False,
+    *,
+    configs: opt.Configs,
+    show: opt.Show,
 ) -> int:  # fmt: skip
     """Show what uses disk space: blocks on disk, as `du` counts them, per topic over all brokers.
 
@@ -52,39 +47,37 @@ def du(
     kafkalog du /var/lib/kafka --forecast --disk-size 2TiB
     """
     from kafkalog.answers.disk_usage import Forecast, disk_usage
-    from kafkalog.node.configs import ConfigSources
 
-    zone = opt.parse_zone(tz)
     ahead = None
     if forecast:
-        now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
-        sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
+        now = now_ms()
         ahead = Forecast(
-            now_ms,
-            opt.parse_time(until, now_ms, zone),
-            sources,
+            now,
+            opt.parse_time(until, now, session().zone),
+            configs.sources(),
             None if disk_size is None else opt.parse_size(disk_size),
         )
     elif disk_size is not None:
         raise UsageError("--disk-size requires --forecast.", hint="Add --forecast.")
     outcome = Outcome()
-    with partition_progress(enabled=not quiet) as progress:
+    with partition_progress(enabled=not session().is_quiet) as progress:
         report = disk_usage(
-            *paths, by=by, forecast=ahead, zone=zone, listener=outcome,
+            *paths, by=by, forecast=ahead, zone=session().zone, listener=outcome,
             progress=progress,
         )  # fmt: skip
     until_ms = None if ahead is None else ahead.until_ms
-    _write(report, by, form, Style(exact, zone), outcome, until_ms)
+    _write(report, by, show, outcome, until_ms)
     if report.links:
         show_note(f"{report.links} symbolic links are not followed, as by du")
     return outcome.status
 
 
 def _write(
-    report: Report, by: SplitBy, form: Format, style: Style, outcome: Outcome, until_ms: int | None
+    report: Report, by: SplitBy, shown: opt.Show, outcome: Outcome, until_ms: int | None
 ) -> None:
     from kafkalog_cli.output import disk_usage as show
 
+    style = shown.style()
     places = {share.directory for share in report.shares}
     view = show.share_view(
         style,
@@ -92,13 +85,13 @@ def _write(
         ahead=until_ms is not None and by in (SplitBy.TOPIC, SplitBy.PARTITION),
         directories=by == SplitBy.PARTITION and len(places) > 1,
     )
-    with Writer(view, form) as writer:
-        for share in report.shares:
+    with Writer(view, shown.format) as writer:
+        for share in islice(report.shares, shown.limit):
             writer.write(share)
         for over in report.over:
             writer.write_object(show.OVER_LIMIT.row(over))
         for disk in report.disks:
             writer.write_object(show.DISK.row(disk))
         writer.write_object(show.DISK_USAGE_TOTAL.row(report.total))
-    if form == Format.TABLE and (report.shares or not outcome.errors):
+    if shown.format == Format.TABLE and (report.shares or not outcome.errors):
         show.print_report(report, style, until_ms)

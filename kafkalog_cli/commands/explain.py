@@ -1,35 +1,42 @@
-"""`kafkalog explain`: the meaning of a reference, and what to do."""
+"""`kafkalog explain`: the meaning of a finding, an error, a rule or a config, and what to do."""
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from kafkalog_cli.options import FormatOption
 from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.pager import start_pager
 
 
 def _completed(incomplete: str) -> list[str]:
     from kafkalog_cli.output.explanations import all_explanations
+    from kafkalog_cli.output.rules import RULES
 
-    names = (known.reference for known in all_explanations())
+    names = (*RULES, *(known.reference for known in all_explanations()))
     return [name for name in names if name.startswith(incomplete)]
 
 
 def explain(
     references: Annotated[list[str] | None, typer.Argument(
-        metavar="[REFERENCE]...", help="Name of a finding or error; without it, list all.",
+        metavar="[NAME]...", help="A finding, an error, options, exit-status, times, bounds, "
+        "formats, config, or a config of Kafka's; without it, list all findings and errors.",
         show_default=False, autocompletion=_completed,
     )] = None,
     form: FormatOption = Format.TABLE,
 ) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
 
+    Also the rules that all commands share, this user's config, and configs of Kafka's.
+
     \b
-    kafkalog explain
     kafkalog explain batch-crc-mismatch
-    kafkalog explain torn-tail zero-tail --format ndjson
+    kafkalog explain exit-status
+    kafkalog explain segment.bytes
+    kafkalog explain torn-tail zero-tail -o ndjson
     """
     from kafkalog_cli.output.explanations import (
         all_explanations,
@@ -37,11 +44,22 @@ def explain(
         explanation_view,
         print_explanation,
     )
+    from kafkalog_cli.output.rules import RULES, config_lines
 
-    found = [explanation_of(name) for name in references or ()] or all_explanations()
-    if references and form == Format.TABLE:
-        for number, explanation in enumerate(found):
-            print_explanation(explanation, first=not number)
+    start_pager()
+    if form != Format.TABLE or not references:
+        found = [explanation_of(name) for name in references or ()] or all_explanations()
+        write_all(found, explanation_view(), form)
         return 0
-    write_all(found, explanation_view(), form)
+    # An unknown name is an error before anything is shown.
+    known = {
+        name: ([*RULES[name]()] if name in RULES else config_lines(name)) or explanation_of(name)
+        for name in references
+    }
+    for number, one in enumerate(known.values()):
+        if isinstance(one, list):
+            before = "\n" if number else ""
+            sys.stdout.write(before + "".join(f"{line}\n" for line in one))
+        else:
+            print_explanation(one, first=not number)
     return 0

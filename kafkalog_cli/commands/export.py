@@ -13,9 +13,8 @@ import typer
 from kafkalog.change.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log.typed import TypedForm
-from kafkalog.model import End, LogView
+from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import TableName, usual_replicas
-from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 from kafkalog_cli.schemas import (
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.lake import Append, Export, ExportSummary, IcebergAppend
     from kafkalog.io.engine import Engine
+    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
@@ -60,8 +60,7 @@ def export(
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
-    read_committed: opt.ReadCommittedOption = False,
-    end: opt.EndOption = End.WATERMARK,
+    isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
     replicas: opt.AnyReplicasOption = None,
     internal: opt.InternalOption = False,
     view: opt.ViewOption = LogView.RECOVERED,
@@ -131,15 +130,12 @@ def export(
         metavar="FILE", help="Write metrics of each run for Prometheus to FILE.prom.",
     )] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
-    engine: eng.EngineOption = None,
-    master: eng.MasterOption = None,
-    spark_conf: eng.SparkConfOption = None,
-    connect_timeout: eng.ConnectTimeoutOption = "30s",
-    threads: eng.ThreadsOption = None,
+    threads: opt.ThreadsOption = None,
     form: opt.FormatOption = Format.TABLE,
     now: opt.NowOption = None,
     exact: opt.ExactOption = False,
-    quiet: opt.QuietOption = False,
+    *,
+    spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Write records, or another table, as files that Spark, DuckDB, pyarrow and others can read.
 
@@ -172,7 +168,7 @@ def export(
 
     \b
     kafkalog export /var/lib/kafka --to lake
-    kafkalog export orders-0 --to lake --read-committed --from-time -2h
+    kafkalog export orders-0 --to lake --isolation read_committed --from-time -2h
     kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
     kafkalog export /var/lib/kafka --to lake --append --table-format delta
     kafkalog export /var/lib/kafka --to lake --append --metrics lake.prom
@@ -184,11 +180,9 @@ def export(
     _require_libraries(table_format, (key, value))
     from kafkalog.change.lake import Export, ExportRequest, appending
     from kafkalog.change.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
-    from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.standard_streams import put_work_first
 
-    isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
     bounds = Bounds(
         None if not topic else frozenset(topic),
         None if not partition else frozenset(partition),
@@ -215,7 +209,6 @@ def export(
             internal,
             opt.parse_size(split_size),
             frozenset(topic or ()),
-            end,
             view,
         ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
@@ -236,8 +229,7 @@ def export(
             hint="Only decoded values and keys can be rejected.",
         )
     most = max_rejects or 0
-    spark = eng.SparkChoice(master, spark_conf, connect_timeout, quiet)
-    choice = eng.EngineChoice(engine, spark, threads)
+    choice = spark.choice(threads)
     put_work_first()
     from kafkalog_cli.outcome import Outcome
 
@@ -287,11 +279,11 @@ def _catalog(
             f"{name} requires --table-format iceberg.", hint=f"Leave out {name}, or the format."
         )
     found = {} if warehouse is None else local_catalog(warehouse)
-    return form, {**found, **eng.settings(conf, "--catalog-conf", "a property of a catalog")}
+    return form, {**found, **opt.parse_settings(conf, "--catalog-conf", "a property of a catalog")}
 
 
 def _exported(
-    run: Export, choice: eng.EngineChoice, outcome: Outcome, metrics: ExportMetrics
+    run: Export, choice: EngineChoice, outcome: Outcome, metrics: ExportMetrics
 ) -> ExportSummary:
     with metrics.run(), ExitStack() as opened:
         # While the plan is made the engine starts; a repetition has nothing to do, and needs none.
@@ -310,7 +302,7 @@ def _exported(
 
 def _commits(
     run: Callable[[], Append | IcebergAppend],
-    choice: eng.EngineChoice,
+    choice: EngineChoice,
     outcome: Outcome,
     interval_s: float | None,
     metrics: ExportMetrics,

@@ -14,6 +14,7 @@ import typer
 from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SHOW
 from kafkalog_cli.outcome import Outcome, show_warning
 from kafkalog_cli.output import listing
 from kafkalog_cli.output.objects import Column, View
@@ -42,7 +43,7 @@ def ls(
     files: Annotated[bool, typer.Option("--files", help="One row per file.")] = False,
     view: opt.ViewOption = LogView.RECOVERED,
     sort: Annotated[SortKey, opt.option(
-        opt.SHOW, "--sort", help="Order of the rows.",
+        SHOW, "--sort", help="Order of the rows.",
     )] = SortKey.NAME,
     *,
     partitions: opt.AllPartitions,

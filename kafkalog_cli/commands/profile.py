@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.model import End, LogView, Replicas
-from kafkalog_cli import engines as eng
+from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
     from kafkalog.tables import Request
     from kafkalog.tables.profiles.model import Profile
+    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
 
 
 def profile(
     paths: opt.PathsArgument,
     topic: opt.TopicsOption = None,
-    read_committed: opt.ReadCommittedOption = False,
-    end: opt.EndOption = End.WATERMARK,
+    isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
     replicas: opt.ReplicasOption = Replicas.BEST,
     internal: opt.InternalOption = False,
     view: opt.ViewOption = LogView.RECOVERED,
@@ -35,11 +34,7 @@ def profile(
     hot_keys: Annotated[int, typer.Option(
         "--hot-keys", metavar="N", min=0, help="Show at most N hot keys.",
     )] = 10,
-    engine: eng.EngineOption = None,
-    master: eng.MasterOption = None,
-    spark_conf: eng.SparkConfOption = None,
-    connect_timeout: eng.ConnectTimeoutOption = "30s",
-    threads: eng.ThreadsOption = None,
+    threads: opt.ThreadsOption = None,
     form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
     to: Annotated[str | None, typer.Option(
         "--to", metavar="FILE", help="New file to write, for --format parquet.",
@@ -47,7 +42,8 @@ def profile(
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     tz: opt.ZoneOption = "UTC",
     exact: opt.ExactOption = False,
-    quiet: opt.QuietOption = False,
+    *,
+    spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Summarize what each partition and topic holds: records, bytes, codecs, keys, producers,
     times.
@@ -64,7 +60,6 @@ def profile(
     """
     from kafkalog.errors import UsageError
     from kafkalog.io.jit import fast_path
-    from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
@@ -77,14 +72,12 @@ def profile(
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
         required_topics=frozenset(topic or ()),
-        end=end,
-        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
+        isolation=isolation,
         replicas=replicas,
         internal=internal,
         view=view,
     )
-    spark = eng.SparkChoice(master, spark_conf, connect_timeout, quiet)
-    choice = eng.EngineChoice(engine, spark, threads)
+    choice = spark.choice(threads)
     outcome = Outcome()
     found = _profiles(paths, request, choice, outcome, opt.parse_duration(bucket), hot_keys)
     _report_defects(found, outcome)
@@ -114,7 +107,7 @@ def _report_defects(found: list[Profile], outcome: Outcome) -> None:
 def _profiles(
     paths: list[str],
     request: Request,
-    choice: eng.EngineChoice,
+    choice: EngineChoice,
     outcome: Outcome,
     bucket_s: float,
     hot_keys: int,

@@ -8,6 +8,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
@@ -30,13 +32,13 @@ class Scan(StrEnum):
 
 def recover(
     paths: opt.DirectoriesArgument,
-    scan: Annotated[Scan | None, opt.option(
-        opt.WHAT, "--scan", show_default=False,
+    scan: Annotated[Scan | None, typer.Option(
+        "--scan", show_default=False,
         help="From the recovery point, from the start, or nothing, as after a clean shutdown; "
         "without it what the mark of a clean shutdown calls for.",
     )] = None,
-    rate: Annotated[str, opt.option(
-        opt.WHAT, "--scan-rate", metavar="SIZE", help="Assumed scan rate of a broker, per second.",
+    rate: Annotated[str, typer.Option(
+        "--scan-rate", metavar="SIZE", help="Assumed scan rate of a broker, per second.",
     )] = "200MiB",
     allow_loss: opt.AllowLossOption = False,
     *,

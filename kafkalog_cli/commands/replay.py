@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import End, Isolation, LogView
+from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
@@ -64,8 +64,7 @@ def replay(
         "--producer-config", metavar="FILE|KEY=VALUE",
         help="Properties of librdkafka, such as those for SASL and TLS; repeatable.",
     )] = None,
-    read_committed: opt.ReadCommittedOption = False,
-    end: opt.EndOption = End.WATERMARK,
+    isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
     from_offset: opt.FromOffsetOption = None,
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
@@ -128,14 +127,13 @@ def replay(
         key_regex=opt.parse_regex(key_regex),
         value_regex=opt.parse_regex(value_regex),
         header=opt.parse_header(header),
-        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
+        isolation=isolation,
         view=view,
     )
     request = Request(
         selection,
         topics=None if topic is None else tuple(topic),
         internal=internal,
-        end=end,
         topic_map=opt.parse_pairs(topic_map, "--topic-map", "OLD=NEW"),
         keep_partitions=keep_partitions,
         keep_timestamps=keep_timestamps,

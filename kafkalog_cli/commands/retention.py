@@ -25,11 +25,11 @@ def retention(
     paths: opt.DirectoriesArgument,
     high_watermark: opt.HighWatermarkOption = None,
     log_start_offset: opt.LogStartOption = None,
-    until: Annotated[str, opt.option(
-        opt.WHAT, "--until", metavar="TIME", help="End of the forecast.",
+    until: Annotated[str, typer.Option(
+        "--until", metavar="TIME", help="End of the forecast.",
     )] = "+7d",
-    checks: Annotated[bool, opt.option(
-        opt.WHAT, "--checks",
+    checks: Annotated[bool, typer.Option(
+        "--checks",
         help="Show what each check of a broker that starts now would delete.",
     )] = False,
     keep_deleted: Annotated[bool, opt.option(
@@ -52,7 +52,7 @@ def retention(
     \b
     kafkalog retention /var/lib/kafka --until +30d
     kafkalog retention orders-0 --config retention.ms=3600000 --checks
-    kafkalog retention orders-0 --config retention.ms=60000 --apply --backup before
+    kafkalog retention /var/lib/kafka --apply --backup before
     """
     from kafkalog_cli.maintenance import will_apply
     from kafkalog_cli.output.retention import RetentionSummary

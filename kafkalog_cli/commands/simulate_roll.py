@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import Annotated
 
+import typer
+
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
@@ -14,8 +16,8 @@ from kafkalog_cli.session import session
 
 def simulate_roll(
     partition_dir: opt.PartitionArgument,
-    seed: Annotated[int, opt.option(
-        opt.WHAT, "--seed", metavar="N", help="Seed of the random segment.jitter.ms.",
+    seed: Annotated[int, typer.Option(
+        "--seed", metavar="N", help="Seed of the random segment.jitter.ms.",
     )] = 0,
     *,
     configs: opt.Configs,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import TableName
-from kafkalog_cli import engines as eng
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.spark.reading import Find
     from kafkalog.tables.datasets.model import Tables
     from kafkalog.tables.model import Answer
+    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
 
 _QUERY_SIZE_MAX = 1 << 20
@@ -37,8 +37,7 @@ def sql(
         help="A query, unless it is a path or the only argument; then log directories, "
              "partition directories or files, also in s3://, gs:// or abfs://.",
     )],
-    read_committed: opt.ReadCommittedOption = False,
-    end: opt.EndOption = End.WATERMARK,
+    isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
     replicas: opt.AnyReplicasOption = None,
     internal: opt.InternalOption = False,
     view: opt.ViewOption = LogView.RECOVERED,
@@ -54,13 +53,11 @@ def sql(
         "--memory-limit", metavar="SIZE",
         help="Memory that DuckDB may use before it spills to files.",
     )] = "1GiB",
-    engine: eng.EngineOption = None,
-    master: eng.MasterOption = None,
-    spark_conf: eng.SparkConfOption = None,
-    connect_timeout: eng.ConnectTimeoutOption = "30s",
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     quiet: opt.QuietOption = False,
+    *,
+    spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Query records, batches, indexes, transactions, groups and damage with SQL.
 
@@ -91,16 +88,16 @@ def sql(
     query, paths = _query_and_paths(words)
     tables = Tables(
         tuple(paths),
-        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
-        end=end, replicas=replicas, internal=internal, view=view, text=text,
+        isolation=isolation,
+        replicas=replicas, internal=internal, view=view, text=text,
         disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
     )  # fmt: skip
-    spark = eng.SparkChoice(master, spark_conf, connect_timeout, quiet)
-    if not eng.EngineChoice(engine, spark).is_spark:
+    choice = spark.choice()
+    if not choice.is_spark:
         return _run_here(query, tables, opt.parse_size(memory_limit), form, bytes_form, quiet)
     if query is None:
-        raise UsageError("--engine spark needs a query.", hint="kafkalog sql QUERY PATH")
-    return _run_in_spark(query, tables, spark, form, bytes_form)
+        raise UsageError("--spark needs a query.", hint="kafkalog sql QUERY PATH")
+    return _run_in_spark(query, tables, choice, form, bytes_form)
 
 
 def _query_and_paths(words: list[str]) -> tuple[str | None, list[str]]:
@@ -160,7 +157,7 @@ def _from_stdin() -> str:
 
 
 def _run_in_spark(
-    query: str, tables: Tables, spark: eng.SparkChoice, form: Format, bytes_form: BytesFormat
+    query: str, tables: Tables, choice: EngineChoice, form: Format, bytes_form: BytesFormat
 ) -> int:
     _use_utc()
     from kafkalog.io.paths.file_system import listings_held
@@ -171,7 +168,6 @@ def _run_in_spark(
     outcome = Outcome()
     options = {
         "isolation": tables.isolation,
-        "end": tables.end,
         "internal": str(tables.internal).lower(),
         "view": tables.view,
         "decode": "text" if tables.text else "bytes",
@@ -181,7 +177,7 @@ def _run_in_spark(
     if tables.disorder_ms is not None:
         options["maxTimestampDisorderMs"] = str(tables.disorder_ms)
     look_at_targets(tables.paths)  # report a wrong path before Spark starts
-    with spark.start() as session, listings_held(tables.paths):
+    with choice.start_spark() as session, listings_held(tables.paths):
         from kafkalog.spark.session import scratch_directory
 
         find = _look_at(query, tables, outcome)

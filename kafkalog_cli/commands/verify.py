@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import Level, Severity
-from kafkalog_cli import engines as eng
+from kafkalog.model import Level
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.option_sets import CHECK, RUN, SHOW, OptionSet
+from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.session import now_ms, session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,91 +30,112 @@ class ReportFormat(StrEnum):
     """The format of findings; the last one is for monitoring."""
 
     TABLE = "table"
+    LINE = "line"
     NDJSON = "ndjson"
     JSON = "json"
     CSV = "csv"
     PROMETHEUS = "prometheus"
 
 
+class Cleaning(OptionSet):
+    """Whether a cleaning is judged in place of the files, and by what."""
+
+    compaction: Annotated[
+        bool,
+        opt.option(
+            CHECK,
+            "--compaction",
+            help="Prove that logs were compacted correctly.",
+        ),
+    ] = False
+    original: Annotated[
+        str | None,
+        opt.option(
+            CHECK,
+            "--original",
+            metavar="DIR",
+            help="The same before the cleaning.",
+        ),
+    ] = None
+    cleaner_offset: Annotated[
+        int | None,
+        opt.option(
+            CHECK,
+            "--cleaner-offset",
+            metavar="N",
+            min=0,
+            help="End of the compacted part; overrides the checkpoint.",
+        ),
+    ] = None
+    first_dirty_offset: opt.FirstDirtyOption = None
+    producer_expiration: Annotated[
+        str,
+        opt.option(
+            CHECK,
+            "--producer-expiration",
+            metavar="DURATION",
+            help="The broker's producer.id.expiration.ms.",
+        ),
+    ] = "24h"
+
+
 def verify(
     paths: opt.PathsArgument,
     level: Annotated[Level, typer.Option(
-        "--level",
-        help="quick: headers and indexes; standard: also checksums; deep: also every record.",
+        "--level", help="Headers and indexes; also checksums; or also every record.",
     )] = Level.STANDARD,
-    topic: Annotated[list[str] | None, typer.Option(
-        "--topic", metavar="TOPIC", help="Only partitions of this topic; repeatable.",
-    )] = None,
-    exclude: Annotated[list[str] | None, typer.Option(
-        "--exclude", metavar="TOPIC", help="Only partitions of other topics; repeatable.",
-    )] = None,
     sample: Annotated[str | None, typer.Option(
         "--sample", metavar="PERCENT",
-        help="Check this share of the segments (5%) at --level, the others at level quick.",
+        help="Check this share of the segments at --level, the others at level quick.",
     )] = None,
     seed: Annotated[int | None, typer.Option(
-        "--seed", metavar="N",
-        help="Seed of --sample: the same N selects the same segments. Default: the date (UTC), "
-             "such as 20261121.",
+        "--seed", metavar="N", help="Seed of --sample; the date (UTC), such as 20261121.",
     )] = None,
-    max_duration: Annotated[str | None, typer.Option(
-        "--max-duration", metavar="DURATION",
-        help="Start nothing new after this time (90s, 10m, 2h).",
+    max_duration: Annotated[str | None, opt.option(
+        RUN, "--max-duration", metavar="DURATION", help="Start nothing new after this time.",
     )] = None,
-    state: Annotated[str | None, typer.Option(
-        "--state", metavar="FILE",
-        help="Record in FILE what was checked when: start with the oldest, continue where the "
-             "last run stopped.",
+    state: Annotated[str | None, opt.option(
+        RUN, "--state", metavar="FILE",
+        help="Record what was checked when: start with the oldest, continue the last run.",
     )] = None,
-    threads: Annotated[int | None, typer.Option(
-        "--threads", metavar="N", min=1,
-        help="Checking threads. Default: one per processor, at most 8; with Spark: per task, "
-             "default 1.",
-    )] = None,
-    no_cache: Annotated[bool, typer.Option(
-        "--no-cache", help="Do not displace what a running broker has in the page cache.",
-    )] = False,
-    rate_limit: Annotated[str | None, typer.Option(
-        "--rate-limit", metavar="SIZE",
-        help="Read at most SIZE per second (50MiB); with Spark: all tasks together.",
-    )] = None,
-    fail_on: Annotated[Severity, typer.Option(
-        "--fail-on", help="Exit with status 1 for findings of this severity or worse.",
-    )] = Severity.WARNING,
-    form: Annotated[ReportFormat, typer.Option(
-        "--format", help="Output format: a listing, or a report of the run.",
+    fail_on: opt.FailOnOption = opt.FailOn.WARNING,
+    form: Annotated[ReportFormat, opt.option(
+        SHOW, "-o", "--format", help="Output format.",
     )] = ReportFormat.TABLE,
-    engine: Annotated[eng.EngineName, typer.Option(
-        "--engine",
-        help="spark: check partitions in Spark tasks; each worker reads the log directories "
-             "under the same paths.",
-    )] = eng.EngineName.LOCAL,
-    master: eng.MasterOption = None,
-    spark_conf: eng.SparkConfOption = None,
-    connect_timeout: eng.ConnectTimeoutOption = "30s",
-    quiet: opt.QuietOption = False,
+    threads: opt.ThreadsOption = None,
+    no_cache: opt.NoCacheOption = False,
+    rate_limit: opt.RateLimitOption = None,
+    *,
+    cleaning: Cleaning,
+    partitions: opt.AllPartitions,
+    rows: opt.Rows,
+    spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Check log directories, partitions or files, each against the others.
 
     A log that a healthy broker wrote has no findings more severe than a note. Nothing is written
-    except the file of --state.
+    except the file of --state. With --compaction: below the cleaner offset no key may occur twice;
+    with --original no record was added or changed, and what a cleaner must keep is there.
 
     \b
     kafkalog verify /var/lib/kafka
-    kafkalog verify --level quick --format ndjson orders-0
-    kafkalog verify --level deep --sample 5% --seed 7 /var/lib/kafka
-    kafkalog verify --max-duration 10m --state verify.state /var/lib/kafka
-    kafkalog verify --format ndjson --fail-on damage /var/lib/kafka
-    kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
+    kafkalog verify /var/lib/kafka --level deep --sample 5% --seed 7
+    kafkalog verify customers-0 --compaction --original backup
+    kafkalog verify orders-0 --level quick -o ndjson
+    kafkalog verify /var/lib/kafka --max-duration 10m --state verify.state
+    kafkalog verify /var/lib/kafka --fail-on damage --spark spark://host:7077
     """
+    if cleaning.compaction:
+        return _judge_cleanings(paths, cleaning, form, rows)
+    _require_compaction(cleaning)
     from kafkalog.answers.verification import Findings
     from kafkalog_cli.output.findings import RunFacts
 
-    if engine == eng.EngineName.SPARK:
+    choice = spark.choice(threads)
+    if choice.is_spark:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:
         raise UsageError("--seed requires --sample.", hint="For example --sample 5% --seed 3.")
-    choice = eng.EngineChoice(engine, eng.SparkChoice(master, spark_conf, connect_timeout, quiet))
     outcome = Outcome()
     rate = None if rate_limit is None else opt.parse_rate(rate_limit)
     duration_s = None if max_duration is None else opt.parse_duration(max_duration)
@@ -127,24 +149,28 @@ def verify(
         threads=threads,
         rate_limit=rate,
         leaves_cache=no_cache,
-        topics=topic,
-        exclude=exclude or (),
+        topics=partitions.topics,
+        numbers=partitions.numbers,
+        internal=partitions.internal,
         failed=outcome.hear,
     )
-    failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)
-    is_local = engine == eng.EngineName.LOCAL
+    shows_progress = not session().is_quiet and not choice.is_spark
     with (
-        byte_progress(run.targets, enabled=not quiet and is_local) as progress,
-        nullcontext() if is_local else choice.open() as opened,
+        byte_progress(run.targets, enabled=shows_progress) as progress,
+        choice.open() if choice.is_spark else nullcontext() as opened,
         _make_report(form, run.targets, progress) as report,
         closing(run.run(progress, opened)) as defects,
     ):
+        shown = 0
         for defect in defects:
-            report.finding(defect)
-            outcome.count(defect, failing)
+            if rows.limit is None or shown < rows.limit:
+                report.finding(defect)
+                shown += 1
+            outcome.count(defect, fail_on.severities)
         outcome.report_failed_checks()
         facts.ended_ms = time.time_ns() // 1_000_000
+        outcome.done(run.summary.files)
         facts.status = outcome.status
         if progress is not None:  # what follows goes to the same terminal
             progress.close()
@@ -152,14 +178,63 @@ def verify(
     return outcome.status
 
 
+def _require_compaction(cleaning: Cleaning) -> None:
+    """Raise `UsageError` for options about a cleaning, which without it would change nothing."""
+    given = (cleaning.original, cleaning.cleaner_offset, cleaning.first_dirty_offset)
+    if any(one is not None for one in given):
+        raise UsageError("This is about a cleaning.", hint="Add --compaction.")
+
+
+def _judge_cleanings(
+    paths: Sequence[str], cleaning: Cleaning, form: ReportFormat, rows: opt.Rows
+) -> int:
+    """Prove that logs were compacted correctly, or show the first counterexamples of each."""
+    from kafkalog.change.audit.run import audit_compaction
+    from kafkalog_cli.output import compactions as show
+
+    if form == ReportFormat.PROMETHEUS:
+        raise UsageError("--compaction has no metrics.", hint="Give another format.")
+    outcome, style, written = Outcome(), rows.style(), Format(form.value)
+    found = [
+        one
+        for target in outcome.open_all(paths)
+        for one in audit_compaction(
+            target,
+            cleaning.original,
+            now_ms=now_ms(),
+            cleaner_offset=cleaning.cleaner_offset,
+            first_dirty_offset=cleaning.first_dirty_offset,
+            producer_expiration_ms=round(opt.parse_duration(cleaning.producer_expiration) * 1000),
+            findings_max=1 if rows.limit is None else max(rows.limit, 1),
+            failed=outcome.hear,
+        )
+    ]
+    if not found and not outcome.errors:
+        show_note(
+            "cleaner-offset-checkpoint has no entry of these logs, so they were not compacted; to "
+            "judge a partition anyway, name it and give --cleaner-offset N"
+        )
+    if form == ReportFormat.TABLE and len(found) > 1:
+        write_all(found, show.audit_view(style), written)
+    with Writer(show.finding_view(style), written) as writer:
+        for one in found:
+            for finding in one.findings:
+                writer.write(finding)
+            writer.write_object(show.AUDIT.row(one))
+    if form == ReportFormat.TABLE and found:
+        if len(found) > 1:
+            show.print_audits(found)
+        else:
+            show.print_audit(found[0])
+    outcome.answers_no(any(one.findings for one in found))
+    return outcome.status
+
+
 def _refuse_one_process(options: dict[str, str | None]) -> None:
     """Raise where an option is given that is about the order of work in one process."""
     for name, value in options.items():
         if value is not None:
-            raise UsageError(
-                f"{name} does not work with --engine spark.",
-                hint="Leave it out, or use --engine local.",
-            )
+            raise UsageError(f"{name} does not work with --spark.", hint="Leave one of them out.")
 
 
 def _make_report(

@@ -9,7 +9,7 @@ from kafkalog.answers.search.run import find
 from kafkalog.errors import Listener
 from kafkalog.files.log_dir import open_partition
 from kafkalog.io.engine import LocalEngine
-from kafkalog.model import End, Isolation, Record, Special
+from kafkalog.model import Isolation, Record, Special
 from kafkalog.node.inventory import list_partitions, list_segments
 from kafkalog.node.lookup import lookup_special
 from kafkalog.node.reader import read_records
@@ -75,7 +75,7 @@ def seen(path: Path) -> Seen:
     names = ("offset", "key", "value")
     scanned = Scan(shown, columns=names, on_defect=lambda _: None).to_table().to_pylist()
     schema = table_schema(TableName.RECORDS, names)
-    request = Request(isolation=Isolation.READ_UNCOMMITTED, end=End.LOG)
+    request = Request(isolation=Isolation.LOG)
     splits = plan_splits([str(path)], request, Listener())
     exported = [row for split in splits for one in read_split(split, schema, Listener())
                 for row in one.to_pylist()]  # fmt: skip
@@ -86,7 +86,7 @@ def seen(path: Path) -> Seen:
     )
     found = find(path, data=True, listener=Listener())
     table = Dataset(
-        Tables((str(path),), end=End.LOG, listener=Listener()),
+        Tables((str(path),), isolation=Isolation.LOG, listener=Listener()),
         TableName.RECORDS,
     )
     (profile,) = profile_logs(LocalEngine(1), [str(path)], request, listener=Listener())

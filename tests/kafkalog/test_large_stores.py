@@ -23,7 +23,7 @@ from kafkalog.io.paths.object_cache import CONTENT_SIZE_MAX
 from kafkalog.io.paths.requests import requests_counted
 from kafkalog.io.paths.source import Source, read_file
 from kafkalog.log.batches.segment import offset_at_end
-from kafkalog.model import End, Isolation, LogView, computed_once
+from kafkalog.model import Isolation, LogView, computed_once
 from kafkalog.tables import Bounds, Request, plan_splits
 from kafkalog.tables.model import TableName
 from tests.builders import BASE_TIME, batch, record
@@ -145,7 +145,7 @@ def test_times_are_looked_up_in_time_indexes(store: CountedStore) -> None:
 
 REQUESTS = {
     "all": Request(),
-    "to the end": Request(end=End.LOG, isolation=Isolation.LOG),
+    "to the end": Request(isolation=Isolation.LOG),
     "committed": Request(isolation=Isolation.READ_COMMITTED),
     "small splits": Request(split_bytes=20_000),
     "batches": Request(TableName.BATCHES, split_bytes=60_000),

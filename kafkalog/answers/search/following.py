@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.answers.search.scanning import Found, plan_within, records_of
-from kafkalog.model import Defect, End, Isolation, LogView
+from kafkalog.model import Defect, LogView
 from kafkalog.tables.merging import sound_parts
 from kafkalog.tables.model import Bounds, Request
 from kafkalog.tables.moved import Losses
@@ -42,14 +42,12 @@ def follow(
         KafkaLogError: as `Tail`.
     """
     selection = search.selection
-    is_committed = selection.isolation == Isolation.READ_COMMITTED
     topics = None if search.topics is None else frozenset(search.topics)
     request = Request(
         bounds=Bounds(topics=topics),
-        isolation=selection.isolation if is_committed else Isolation.READ_UNCOMMITTED,
+        isolation=selection.isolation,
         replicas=search.replicas,
         internal=True,
-        end=End.WATERMARK if is_committed else End.LOG,
         view=LogView.RECOVERED,
     )
     tail = Tail([one.path for one in search.targets], request, LossWarnings())

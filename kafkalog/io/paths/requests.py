@@ -76,7 +76,7 @@ class Requests:
         if self.allowed is not None:
             raise UsageError(
                 "--max-requests does not bound what tasks of Spark request.",
-                hint="Leave out --max-requests, or --engine spark.",
+                hint="Leave out --max-requests, or --spark.",
             )
         self.are_elsewhere = True
 

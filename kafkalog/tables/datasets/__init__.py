@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import UsageError
 from kafkalog.io.jit import fast_path
-from kafkalog.model import End, Isolation, LogView, Replicas, named_member
+from kafkalog.model import Isolation, LogView, Replicas, named_member
 from kafkalog.tables.datasets.model import StateTable, Tables
 from kafkalog.tables.model import TableName
 
@@ -28,7 +28,6 @@ def dataset(
     table: TableName | StateTable | str = TableName.RECORDS,
     topics: Sequence[str] | None = None,
     isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
-    end: End | str = End.WATERMARK,
     replicas: Replicas | str | None = None,
     internal: bool = False,
     view: LogView | str = LogView.RECOVERED,
@@ -49,7 +48,6 @@ def dataset(
             `producers`, `defects`, `groups`, `commits`, `topics` or `configs`.
         topics: these topics only, internal ones included.
         isolation: for records: `read_uncommitted`, `read_committed`, or `log` for all of the log.
-        end: where records end: at the `watermark`, or at the end of the `log`.
         replicas: if several paths hold a partition: `all` copies, or the `best`, which is the
             default for records.
         internal: whether to include internal topics, such as `__consumer_offsets`.
@@ -76,7 +74,6 @@ def dataset(
         tuple(os.fspath(path) for path in paths),
         None if topics is None else frozenset(topics),
         named_member(Isolation, isolation),
-        named_member(End, end),
         None if replicas is None else named_member(Replicas, replicas),
         internal,
         named_member(LogView, view),

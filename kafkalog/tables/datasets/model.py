@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kafkalog.log.defects import Tolerant
-from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class Tables:
     Attributes:
         paths: log directories, partition directories, or single logs.
         topics: these topics only; None for all.
-        isolation: for records: those that consumers of this isolation level get.
-        end: where records end: at the high watermark, or at the end of the log.
+        isolation: for records: those that consumers of this isolation level get, or all.
         replicas: how several copies of a partition are handled; None for the usual way.
         internal: whether internal topics of brokers are wanted, too.
         view: what of a partition directory is shown.
@@ -54,7 +53,6 @@ class Tables:
     paths: tuple[str, ...]
     topics: frozenset[str] | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
-    end: End = End.WATERMARK
     replicas: Replicas | None = None
     internal: bool = False
     view: LogView = LogView.RECOVERED
@@ -78,6 +76,5 @@ class Tables:
             self.replicas or usual_replicas(table),
             self.internal,
             required_topics=self.topics or frozenset(),
-            end=self.end,
             view=self.view,
         )

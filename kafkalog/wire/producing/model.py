@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.errors import Event, Listener, UsageError
-from kafkalog.log.batches.selection import EVERYTHING, Selection
+from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
-from kafkalog.model import Defect, End, Isolation
+from kafkalog.model import Defect, Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,6 @@ class Request:
         selection: which records; `limit` holds for each partition.
         topics: only these; None for all.
         internal: whether internal topics are replayed, too; they must get other names.
-        end: where records end.
         topic_map: names of topics to their names in the cluster; others keep theirs.
         keep_partitions: whether records keep their partitions; otherwise the key decides, as for
             Kafka's own producer.
@@ -39,10 +38,11 @@ class Request:
         rate: most bytes of keys, values and headers in a second; None for no limit.
     """
 
-    selection: Selection = EVERYTHING
+    selection: Selection = field(
+        default_factory=lambda: Selection(isolation=Isolation.READ_UNCOMMITTED)
+    )
     topics: tuple[str, ...] | None = None
     internal: bool = False
-    end: End = End.WATERMARK
     topic_map: Mapping[str, str] = field(default_factory=dict)
     keep_partitions: bool = False
     keep_timestamps: bool = True
@@ -58,17 +58,11 @@ class Request:
                 "Offsets of groups belong to partitions, which records must keep for that.",
                 hint="Add --keep-partitions.",
             )
-        if self.selection.read_committed and self.end == End.LOG:
-            raise UsageError("--read-committed ends at the last stable offset, not at the log end.")
 
     @property
     def reading(self) -> Selection:
-        """The selection by which logs are read: sound data, up to the end."""
-        isolation = self.selection.isolation
-        if not self.selection.read_committed:
-            is_bounded = self.end == End.WATERMARK
-            isolation = Isolation.READ_UNCOMMITTED if is_bounded else Isolation.LOG
-        return replace(self.selection, data=True, sound=True, isolation=isolation)
+        """The selection by which logs are read: sound data."""
+        return replace(self.selection, data=True, sound=True)
 
     def identity(self) -> dict[str, Any]:
         """Return what must not change between two parts of a run, as JSON values."""
@@ -85,7 +79,6 @@ class Request:
             "selection": found,
             "topics": None if self.topics is None else sorted(self.topics),
             "internal": self.internal,
-            "end": str(self.end),
             "topic_map": dict(sorted(self.topic_map.items())),
             "keep_partitions": self.keep_partitions,
             "keep_timestamps": self.keep_timestamps,

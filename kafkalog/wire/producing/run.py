@@ -13,7 +13,7 @@ from kafkalog.errors import ClusterError, Deaf, Note, RefusedError
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import AppendedFile
 from kafkalog.io.wording import counted
-from kafkalog.model import Isolation, present_ms
+from kafkalog.model import present_ms
 from kafkalog.tables.model import Request as Rows
 from kafkalog.tables.model import partition_ends
 from kafkalog.wire.producing.cluster import Cluster, active
@@ -87,12 +87,8 @@ class Replay:
 
     def ends(self) -> list[PartitionOffsets]:
         """Return the bounds of the logs, if they decide which records are replayed."""
-        is_committed = self.request.selection.read_committed
-        rows = Rows(
-            isolation=Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED,
-            end=self.request.end,
-            view=self.request.selection.view,
-        )
+        selection = self.request.selection
+        rows = Rows(isolation=selection.isolation, view=selection.view)
         logs = [one.target for one in self.routes if not one.target.is_file]
         # What cannot be read fails again, and is reported, when its turn comes.
         return partition_ends(logs, rows, Deaf())

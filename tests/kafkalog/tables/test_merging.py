@@ -14,7 +14,7 @@ import pytest
 
 from kafkalog.errors import Listener
 from kafkalog.log.defects import Events
-from kafkalog.model import Defect, End, Isolation, Replicas
+from kafkalog.model import Defect, Isolation, Replicas
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.listeners import COPIED, MISSING
 from kafkalog.tables.model import Split
@@ -81,9 +81,7 @@ def rows_of(
 ) -> tuple[list[tuple[int, Any]], list[Defect]]:
     """Read a partition through JSON, as tasks do; return its rows and findings."""
     schema = table_schema(TableName.RECORDS, ["offset", "value", "topic"])
-    request = Request(
-        isolation=isolation, replicas=Replicas.BEST, split_bytes=size, end=End.WATERMARK
-    )
+    request = Request(isolation=isolation, replicas=Replicas.BEST, split_bytes=size)
     heard = Events()
     rows: list[tuple[int, Any]] = []
     for split in plan_splits([str(path) for path in paths], request, heard):

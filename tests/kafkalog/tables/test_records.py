@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.errors import Listener
-from kafkalog.model import End, Isolation
+from kafkalog.model import Isolation
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
@@ -74,13 +74,13 @@ def as_read(line: dict[str, Any]) -> dict[str, Any]:
 COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value", "headers")
 
 
-def end_of(state: State) -> End:
-    """Return where the consumers' records ended.
+def isolation_of(state: State) -> Isolation:
+    """Return the isolation of what consumers read.
 
     The broker of this state was killed before it noted its high watermarks. Its consumer read after
     the next start, when the log end was the high watermark, as there was no other replica.
     """
-    return End.LOG if state.name == "crash" else End.WATERMARK
+    return Isolation.LOG if state.name == "crash" else Isolation.READ_UNCOMMITTED
 
 
 @pytest.mark.sampled(9)
@@ -93,7 +93,7 @@ def test_records_are_what_a_consumer_read(any_state: State, split_bytes: int) ->
         if not noted.exists():
             continue
         lines = [as_read(json.loads(line)) for line in noted.read_text().splitlines()]
-        request = Request(split_bytes=split_bytes, end=end_of(any_state))
+        request = Request(split_bytes=split_bytes, isolation=isolation_of(any_state))
         found = rows_of([partition], request, COLUMNS).to_pylist()
         assert [as_noted(row) for row in found] == lines, noted
         read += 1

@@ -21,7 +21,13 @@ from kafkalog.model import Isolation
 from kafkalog.tables import Bounds, Request, TableName
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.change.lake.exporting import export, files_of, table_of
-from tests.kafkalog.tables.test_records import COLUMNS, as_noted, as_read, committed_offsets, end_of
+from tests.kafkalog.tables.test_records import (
+    COLUMNS,
+    as_noted,
+    as_read,
+    committed_offsets,
+    isolation_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +50,7 @@ def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> N
         if path.exists():
             lines = [as_read(json.loads(line)) for line in path.read_text().splitlines()]
             noted[partition] = lines
-    request = Request(split_bytes=1 << 16, end=end_of(any_state))
+    request = Request(split_bytes=1 << 16, isolation=isolation_of(any_state))
     summary = export(noted, tmp_path, request, columns=COLUMNS)
     found: dict[str, list[Any]] = {partition.name: [] for partition in noted}
     rows = table_of(tmp_path).to_pylist() if summary.rows else []

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.errors import UnreadableError
 from kafkalog.io.engine import LocalEngine
-from kafkalog.model import End
+from kafkalog.model import Isolation
 from kafkalog.tables import Request
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.change.lake.exporting import export, table_of
@@ -42,7 +42,7 @@ def test_rows_end_at_the_high_watermark(tmp_path: Path) -> None:
     assert summary.left_out.without_watermark == ("orders-2",)
     manifest = json.loads((tmp_path / "lake" / "_kafkalog" / "manifest.json").read_text())
     assert manifest["above_watermark"] == {"orders-0": 20}
-    whole = export([tmp_path / "logs"], tmp_path / "whole", Request(end=End.LOG))
+    whole = export([tmp_path / "logs"], tmp_path / "whole", Request(isolation=Isolation.LOG))
     assert whole.rows == 90
     assert not whole.left_out.above_watermark
     assert not whole.left_out.without_watermark

@@ -19,7 +19,7 @@ from kafkalog.files.log_dir import open_path
 from kafkalog.io.storage import AppendedFile
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import Events
-from kafkalog.model import End, Isolation, present_ms
+from kafkalog.model import Isolation, present_ms
 from kafkalog.wire.producing import run
 from kafkalog.wire.producing.lanes import Lanes
 from kafkalog.wire.producing.model import Place, Position, ReplayListener, Request
@@ -225,12 +225,13 @@ def test_a_run_that_goes_on_after_a_gap_reports_it(lacking: Path) -> None:
     assert [one.reference for one in heard.defects] == ["offsets-missing"]
 
 
-@pytest.mark.parametrize("end", End)
-def test_deleted_records_are_not_replayed(lacking: Path, end: End) -> None:
+@pytest.mark.parametrize("isolation", Isolation)
+def test_deleted_records_are_not_replayed(lacking: Path, isolation: Isolation) -> None:
     """`kafka-delete-records` raised the log start offset: nor does a gap below it matter."""
     (lacking / "log-start-offset-checkpoint").write_text("0\n1\norders 0 12\n")
     heard = _Heard()
-    replay = run.Replay([open_path(str(lacking))], Request(end=end), heard)
+    request = Request(Selection(isolation=isolation))
+    replay = run.Replay([open_path(str(lacking))], request, heard)
     assert [one.records for one in replay.count().logs] == [3]
     assert [one.start.known for one in replay.ends()] == [12]
     assert heard.heard == []
@@ -306,8 +307,6 @@ def test_requests_that_make_no_sense(logs: Path) -> None:
     """Each error says what is wrong."""
     with pytest.raises(UsageError, match="keep"):
         Request(commit_offsets=True)
-    with pytest.raises(UsageError, match="last stable offset"):
-        Request(Selection(isolation=Isolation.READ_COMMITTED), end=End.LOG)
     for names, words in ({"tea": "t"}, "names tea"), ({"orders": "__consumer_offsets"}, "brokers"):
         with pytest.raises(UsageError, match=words):
             run.Replay([open_path(str(logs))], Request(topic_map=names), ReplayListener())
