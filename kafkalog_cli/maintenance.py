@@ -58,7 +58,7 @@ CONFIGS: Final = Kind("array", to_json=_config_objects)
 MARKS: Final = Kind("array", to_json=_mark_objects)
 WORK_DONE: Final = (
     Field[Any]("status", INT, "exit status of the command"),
-    Field[Any]("changed", INT, "partitions that were changed; 0 in a plan"),
+    Field[Any]("changed", INT, "partitions that were changed or made; 0 in a plan"),
 )
 """The last fields of each summary of a command that writes."""
 PLAN_ONLY: Final = "Plan only: --apply does it"

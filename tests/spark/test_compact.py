@@ -112,7 +112,7 @@ def test_a_killed_driver(
              "--now", LATER_MS, "--format", "ndjson"]  # fmt: skip
     here = kafkalog("compact", one, *words)
     assert here.status == 0
-    line = ["compact", other, *words, "--engine", "spark", "--master", spark.sparkContext.master]
+    line = ["compact", other, *words, "--spark", spark.sparkContext.master]
     driver = subprocess.Popen(
         [sys.executable, "-m", "kafkalog_cli", *map(str, line), *QUICKLY],
         stdout=subprocess.PIPE,
