@@ -100,7 +100,7 @@ class _Work:
         from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
 
         outcome, summary, show = Outcome(), self.summary, self.show
-        opened = outcome.open_all(paths)
+        opened = outcome.open_all(paths, topics=self.partitions.topics)
         if not outcome.errors:
             require_topics(self.partitions.topics, topics_of(opened))
         targets = selected(opened, **self.partitions.chosen)

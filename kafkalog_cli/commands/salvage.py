@@ -40,7 +40,7 @@ def salvage(
     kafkalog salvage /var/lib/kafka --to rescued
     """
     from kafkalog.change.rescue import salvage as run_salvage
-    from kafkalog.files.log_dir import open_path
+    from kafkalog.files.log_dir import open_one
     from kafkalog.io.paths.uris import require_local
     from kafkalog.node.targets import require_topics, selected, topics_of
     from kafkalog_cli.output import salvaged as out
@@ -51,7 +51,7 @@ def salvage(
     is_applied = to is not None and not dry_run
     if is_applied:
         put_work_first()
-    targets = [open_path(path) for path in paths]
+    targets = [open_one(path, partitions.topics) for path in paths]
     require_topics(partitions.topics, topics_of(targets))
     targets = selected(targets, **partitions.chosen)
     if not targets:

@@ -33,7 +33,7 @@ from kafkalog.errors import (
     ShortageError,
     UsageError,
 )
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_one, open_partition
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import require_local
 from kafkalog.io.storage import Changes, ChangeWatch, LogDirLock, Step, StepKind
@@ -332,7 +332,7 @@ class Maintenance:
     @cached_property
     def first_listing(self) -> LogDirListing | PartitionDir:
         """What is at the path before it is locked, to find the lock; later it is listed again."""
-        return target_at(self._path, of_log=self._of_log)
+        return target_at(self._path, of_log=self._of_log, topics=self._topics)
 
     @property
     def is_plan(self) -> bool:
@@ -367,7 +367,7 @@ class Maintenance:
         elif self.log_dir is not None:
             held.enter_context(LogDirLock(self.log_dir))
         # Behind the lock, where nothing changes any more.
-        self.target = target_at(self._path, of_log=self._of_log)
+        self.target = target_at(self._path, of_log=self._of_log, topics=self._topics)
         self._configure()
 
     def _configure(self) -> None:
@@ -405,10 +405,15 @@ class Maintenance:
                 yield partition
 
 
-def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:
-    """Open the log directory or partition at a path; raises the same errors as `Maintenance`."""
+def target_at(
+    path: str, *, of_log: bool = False, topics: Collection[str] | None = None
+) -> LogDirListing | PartitionDir:
+    """Open the log directory or partition at a path; raises the same errors as `Maintenance`.
+
+    Of a log directory, only the topics that are meant are listed, and internal ones.
+    """
     require_local(path)
-    target = open_path(path)
+    target = open_one(path, topics)
     if isinstance(target, FileEntry):
         target = _partition_of(target, path, of_log=of_log)
     if isinstance(target, PartitionDir) and target.is_remote:
