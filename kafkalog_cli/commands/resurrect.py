@@ -161,26 +161,31 @@ class _Work:
     def run(self, *, is_applied: bool) -> int:
         """Plan or work, and show it; return the exit status."""
         from kafkalog_cli.maintenance import asks, consents
-        from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
+        from kafkalog_cli.output.resurrected import ResurrectWriter, print_totals, show_notes
 
         outcome = Outcome()
         is_asked = is_applied and self.to is None and asks(self.change)
         destination = "--apply" if self.change.apply or self.into else "--to NEW"
+        is_table = self.form == Format.TABLE
         writer = ResurrectWriter(self.form)
         summary = self._pass(writer, dry_run=is_asked or not is_applied)
         show_notes(summary)
         if is_asked:
-            writer.write(summary, 0, destination)
+            if is_table:
+                writer.write(summary, 0)
             verb = "Write the metadata of" if self.into is None else "Move"
             what = counted(summary.partitions, "partition")
             if not consents(self.change, f"{verb} {what} in {summary.destination}?"):
                 return 0
-            summary = self._pass(ResurrectWriter(self.form), dry_run=False)
+            writer = ResurrectWriter(self.form)
+            summary = self._pass(writer, dry_run=False)
         outcome.lacks(is_applied and bool(summary.salvaged or summary.shortened))
         status = outcome.of_work(
             has_changed=is_applied, has_plan=True, check=self.change.check, is_concerned=True
         )
-        if not is_asked:
+        if is_asked and is_table:
+            print_totals(summary)
+        else:
             writer.write(summary, status, destination)
         return status
 

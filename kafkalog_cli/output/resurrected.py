@@ -36,11 +36,11 @@ class ResurrectWriter:
     def take(self, row: ManifestRow) -> None:
         self._rows.append(row)
 
-    def write(self, summary: ResurrectSummary, status: int, destination: str) -> None:
+    def write(self, summary: ResurrectSummary, status: int, destination: str | None = None) -> None:
         """Write the rows, then what they add up to; the command that starts Kafka comes last.
 
         Args:
-            destination: the option that carries out a plan.
+            destination: the option that carries out a plan; None if that is asked next.
         """
         with Writer(_topic_view(), self._form) as writer:
             for row in self._rows:
@@ -54,7 +54,7 @@ class ResurrectWriter:
         if self._form != Format.TABLE:
             return
         self._print_others()
-        _print_totals(summary, destination)
+        print_totals(summary, destination)
 
     def _print_others(self) -> None:
         for row in self._rows:
@@ -94,7 +94,7 @@ def _notes(one: ResurrectedTopic) -> str:
     return "; ".join([*renamed, *one.notes, *was]) or "-"
 
 
-def _print_totals(summary: ResurrectSummary, destination: str) -> None:
+def print_totals(summary: ResurrectSummary, destination: str | None = None) -> None:
     is_in_place = bool(summary.log_dir) and summary.log_dir == os.path.realpath(summary.destination)
     verb = "would be written" if summary.dry_run else "written"
     what = f"{counted(summary.topics, 'topic')}, {counted(summary.partitions, 'partition')}"
@@ -108,7 +108,7 @@ def _print_totals(summary: ResurrectSummary, destination: str) -> None:
         _print(f"{what}: {records}, {size}, {verb} to {where}")
     if summary.missing:
         _print(f"without a directory: {counted(summary.missing, 'partition')}")
-    if summary.dry_run:
+    if summary.dry_run and destination is not None:
         follows = f"; this then starts Kafka {summary.kafka} on it:" if is_new else ""
         _print(f"Plan only: {destination} does it{follows}")
     if is_new:

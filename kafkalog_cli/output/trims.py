@@ -65,5 +65,6 @@ def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, is_plan: b
     elif is_plan:
         lines.append(with_next_step(f"{counted(wanted, 'partition')} to change", is_plan=True))
     else:
-        lines.append(f"{sum(one.is_done for one in trimmed)} of {wanted} partitions changed")
+        done = sum(one.is_done for one in trimmed)
+        lines.append(f"{done} of {counted(wanted, 'partition')} changed")
     print_lines(lines)

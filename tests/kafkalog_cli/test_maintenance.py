@@ -205,6 +205,28 @@ def test_a_backup_and_a_yes_are_about_a_change(command: str, log_dir: Path, kafk
         assert (result.status, "error: usage" in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "has_terminal", "asked"),
+    [((), True, 1), (("-y",), True, 0), ((), False, 0), (("--dry-run",), True, 0)],
+)
+@every_command
+def test_somebody_is_asked_once_on_a_terminal(
+    command: str, words: tuple[str, ...], has_terminal: bool, asked: int, log_dir: Path,
+    kafkalog: Run, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Without one the plan is carried out, since nobody could answer."""
+    (log_dir / "orders-0" / f"{0:020}.index").unlink()
+    if command == "compact":
+        shutil.rmtree(log_dir / "orders-0")
+    questions = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: has_terminal, raising=False)
+    monkeypatch.setattr(typer, "confirm", lambda text, **_: questions.append(text) or False)
+    before = state(log_dir)
+    kafkalog(command, log_dir, *COMMANDS[command], "--apply", *words)
+    assert len(questions) == asked
+    assert (state(log_dir) == before) == (asked == 1 or "--dry-run" in words)
+
+
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_compaction_is_shown_before_it_is_agreed_to(
     answer: bool, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
