@@ -70,14 +70,14 @@ COMMANDS = (
     f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
-    "salvage --dry-run examples/damaged/orders-0 --to rescued",
-    f"salvage --dry-run {LOG_DIR} --to rescued",
+    "salvage examples/damaged/orders-0 --to rescued --dry-run",
+    f"salvage {LOG_DIR} --to rescued --dry-run",
     "recover examples/damaged/orders-0 --now 2024-01-01T00:08:00Z",
     f"rebuild-index {LOG_DIR}/payments-0",
     "explain torn-tail",
-    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
-    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
-    f"apply-retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
     f"verify --compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
@@ -145,12 +145,12 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
         shutil.copytree(LOG_DIR, log_dir)
         run_command(
-            f"apply-retention {log_dir}/orders-0 --config retention.ms=240000 "
-            f"--now 2024-01-01T00:12:30Z --in-place --yes --backup {backup}"
+            f"retention {log_dir}/orders-0 --config retention.ms=240000 "
+            f"--now 2024-01-01T00:12:30Z --apply --backup {backup}"
         )
-        [row] = rows_of(f"undo {backup}")
+        row, summary = rows_of(f"undo {backup}")
         [run] = rows_of(f"undo --list {backup}")
-    if problems := [*mistakes(row), *mistakes(run)]:
+    if problems := [*mistakes(row), *mistakes(summary), *mistakes(run)]:
         raise AssertionError("; ".join(problems))
     known = {
         "backup": "/backups/retention",
@@ -159,6 +159,7 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
     }
     return {
         "undo": row | {"path": "/var/lib/kafka/orders-0"},
+        "undo_summary": summary,
         "recorded_run": run | known,
     }
 
@@ -182,7 +183,7 @@ def _export_rows() -> list[dict[str, Any]]:
 
 def _resurrect_rows() -> list[dict[str, Any]]:
     """Return what `resurrect` prints about the examples, and a directory that is left out."""
-    rows = rows_of(f"resurrect --dry-run {LOG_DIR} examples/damaged/orders-0 --to revived")
+    rows = rows_of(f"resurrect {LOG_DIR} examples/damaged/orders-0 --to revived --dry-run")
     rows.append(resurrected_object(LeftOutDirectory(
         "/var/lib/kafka/old-0.2a96b1d1d0c64b6d8a4f6a4f3c1f2b7e-delete",
         "its name ends in -delete; --undelete takes it",

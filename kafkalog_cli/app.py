@@ -50,8 +50,7 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     },
     "Change": {
         "compact": "Compact as a broker's cleaner does.",
-        "simulate-retention": "Show what retention would delete, when and why.",
-        "apply-retention": "Delete the segments that retention would delete.",
+        "retention": "Show what retention deletes, when and why; delete it.",
         "rebuild-index": "Rebuild indexes from the log.",
     },
     "Move": {
@@ -68,7 +67,11 @@ PANELS: Final[dict[str, dict[str, str]]] = {
 `a-b` is the function `a_b` in the module of that name, but for Kafka's own.
 """
 _COMMANDS: Final = {name: text for panel in PANELS.values() for name, text in panel.items()}
-ALIASES: Final = {"dump": "dump-segment", "lookup": "lookup-offset"}
+ALIASES: Final = {
+    "dump": "dump-segment",
+    "lookup": "lookup-offset",
+    "simulate-retention": "retention",
+}
 
 
 def _version(value: bool) -> None:

@@ -245,8 +245,18 @@ ToOption = Annotated[str | None, option(
     SHOW, "--to", metavar="NEW", help="Write a new file: .parquet, .arrow, .csv, .ndjson, .json.",
 )]  # fmt: skip
 ReplaceOption = Annotated[bool, option(SHOW, "--replace", help="Replace what --to names.")]
+NewDirectoryOption = Annotated[str | None, option(
+    CHANGE, "--to", metavar="NEW", help="Make this new directory, which is missing or empty.",
+)]  # fmt: skip
+FromTierOption = Annotated[list[str] | None, typer.Option(
+    "--from-tier", metavar="TIER",
+    help="Also copy what this tier has of the logs, as local segments; repeatable.",
+)]  # fmt: skip
 ApplyOption = Annotated[bool, option(CHANGE, "--apply", help="Do it, instead of only planning it.")]
 YesOption = Annotated[bool, option(CHANGE, "-y", "--yes", help="Do not ask.")]
+AllowLossOption = Annotated[
+    bool, option(CHANGE, "--allow-loss", help="Also truncate records below the high watermark.")
+]
 BackupOption = Annotated[str | None, option(
     CHANGE, "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",
 )]  # fmt: skip
@@ -277,6 +287,11 @@ class PartitionNames(OptionSet):
         from kafkalog.files.topics import PartitionNumbers
 
         return None if not self.partition else PartitionNumbers(self.partition)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Which partitions are meant, as arguments of the library. Raises `UsageError`."""
+        return {"topics": self.topics, "numbers": self.numbers, "internal": self.internal}
 
 
 class Partitions(PartitionNames):
@@ -424,7 +439,7 @@ class Configs(OptionSet):
 
 
 class Pace(OptionSet):
-    """How logs are read beside a broker."""
+    """At what cost to others logs are read beside a broker."""
 
     no_cache: NoCacheOption = False
     rate_limit: RateLimitOption = None

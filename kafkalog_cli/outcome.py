@@ -223,6 +223,7 @@ class Outcome(Listener):
 
     def __init__(self) -> None:
         self.has_changed = False
+        self._has_plan = False
         self._statuses: set[int] = set()
         self._opened = 0
         self._failed: set[str | None] = set()
@@ -241,7 +242,7 @@ class Outcome(Listener):
         What was opened and failed is not done; of what was opened and did not fail, there is an
         answer.
         """
-        has_answer = self.has_changed or self._opened > len(self._failed)
+        has_answer = self.has_changed or self._has_plan or self._opened > len(self._failed)
         return status_of_all(self._statuses, has_answer=has_answer)
 
     def open_all(
@@ -452,15 +453,24 @@ class Outcome(Listener):
         show_warning(text)
         self.answers_no()
 
-    def of_work(self, *, has_changed: bool, check: bool = False, is_concerned: bool = False) -> int:
+    def of_work(
+        self,
+        *,
+        has_changed: bool,
+        has_plan: bool = False,
+        check: bool = False,
+        is_concerned: bool = False,
+    ) -> int:
         """Return the exit status of a command that writes.
 
         Args:
             has_changed: whether it has written something.
+            has_plan: whether only a plan was wanted, and there is one.
             check: whether a plan with something to do makes the status 1: `--check`.
             is_concerned: whether there is something to do.
         """
         self.has_changed |= has_changed
+        self._has_plan = has_plan
         self.answers_no(check and is_concerned)
         return self.status
 

@@ -31,7 +31,7 @@ LOG = "{dir}/orders-0/00000000000000000000.log"
 FILES = f"{LOG},{{dir}}/orders-0/00000000000000000000.index"
 COMPACTED = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--now", "0")
 FRESH_ID = "N" * 21 + "A"
-IN_PLACE = ("--in-place", "--yes", "--now", "0", "--format", "ndjson")
+IN_PLACE = ("--apply", "--yes", "--now", "0", "--format", "ndjson")
 APPEND = ("export", "{dir}", "--append", "--format", "ndjson")
 RESURRECT = ("resurrect", "{broker}", "--cluster-id", FRESH_ID, "--format", "ndjson")
 LINES: dict[str, tuple[str, ...]] = {
@@ -58,20 +58,18 @@ LINES: dict[str, tuple[str, ...]] = {
     "verify-deep": ("verify", "{dir}", "--level", "deep", "--format", "ndjson"),
     "verify-prometheus": ("verify", "{dir}", "--format", "prometheus"),
     "kafka-dump-log": ("kafka-dump-log", "--print-data-log", "--files", FILES),
-    "simulate-retention": ("simulate-retention", "{dir}", "--config", "retention.ms=1",
-                           "--now", "0", "--format", "ndjson"),
+    "retention": ("retention", "{dir}", "--config", "retention.ms=1", "--now", "0",
+                  "--format", "ndjson"),
     "simulate-roll": ("simulate-roll", "{dir}/orders-0", "--config", "segment.bytes=1000",
                       "--format", "ndjson"),
-    "apply-retention": ("apply-retention", "{dir}", "--config", "retention.ms=1", "--now", "0",
-                        "--format", "ndjson"),
     "audit-compaction": ("verify", "--compaction", "{dir}/orders-0", "--cleaner-offset", "20",
                          "--now", "0", "--format", "ndjson"),
     "compact": ("compact", "{dir}", *COMPACTED, "--format", "ndjson"),
     "recover": ("recover", "{dir}", "--now", "0", "--format", "ndjson"),
-    "recover-start": ("recover", "{dir}", "--from", "start", "--now", "0", "--format", "ndjson"),
+    "recover-start": ("recover", "{dir}", "--scan", "start", "--now", "0", "--format", "ndjson"),
     "rebuild-index": ("rebuild-index", "{dir}", "--now", "0", "--format", "ndjson"),
     "profile": ("profile", "{dir}", "--format", "ndjson"),
-    "salvage-plan": ("salvage", "{dir}", "--to", "{to}", "--dry-run", "--format", "ndjson"),
+    "salvage-plan": ("salvage", "{dir}", "--format", "ndjson"),
     "salvage": ("salvage", "{dir}", "--to", "{to}", "--format", "ndjson"),
     "salvage-copies": ("salvage", "{copies}/1", "{copies}/2", "--to", "{to}",
                        "--format", "ndjson"),
@@ -87,7 +85,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "transactions": ("transactions", "{broker}", "--now", "0", "--format", "ndjson"),
     "metadata": ("metadata", "{broker}", "--format", "ndjson"),
     "metadata-at": ("metadata", "{broker}", "--at", "0@20", "--format", "ndjson"),
-    "simulate-broker": ("simulate-retention", "{broker}", "--now", "0", "--format", "ndjson"),
+    "simulate-broker": ("retention", "{broker}", "--now", "0", "--format", "ndjson"),
     "verify-broker": ("verify", "{broker}", "--format", "ndjson"),
     "report": ("report", "{broker}", "--now", "0", "--to", "{to}"),
     "anatomy": ("anatomy", "{dir}/orders-0", "--format", "ndjson"),
@@ -104,24 +102,23 @@ LINES: dict[str, tuple[str, ...]] = {
                     "--format", "ndjson"),
     "replay": ("replay", "{dir}", "--dry-run", "--format", "ndjson"),
     "groups-of": ("groups", "{broker}", "--group", "billing", "--format", "ndjson"),
-    "resurrect-plan": (*RESURRECT, "--to", "{to}", "--dry-run"),
+    "resurrect-plan": RESURRECT,
     "resurrect": (*RESURRECT, "--to", "{to}"),
     "undo-list": ("undo", "--list", "{backup}", "--format", "ndjson"),
     "serve": ("serve", "{dir}", "--listen", "127.0.0.1:0", "--quiet"),
 }  # fmt: skip
 """Those that change nothing but `{to}`."""
 WRITERS: dict[str, tuple[str, ...]] = {
-    "recover-in-place": ("recover", "{dir}", "--from", "start", "--force", *IN_PLACE),
+    "recover-in-place": ("recover", "{dir}", "--scan", "start", "--allow-loss", *IN_PLACE),
     "rebuild-in-place": ("rebuild-index", "{dir}", *IN_PLACE),
-    "apply-retention-in-place": ("apply-retention", "{dir}", "--config", "retention.bytes=1",
-                                 *IN_PLACE),
+    "retention-in-place": ("retention", "{dir}", "--config", "retention.bytes=1", *IN_PLACE),
     "compact-in-place": ("compact", "{dir}", *COMPACTED, *IN_PLACE[:2], "--format", "ndjson"),
     "compact-with-backup": ("compact", "{dir}", *COMPACTED, *IN_PLACE[:2], "--backup", "{to}",
                             "--format", "ndjson"),
     "resurrect-in-place": ("resurrect", "{dir}", *IN_PLACE[:2], "--backup", "{to}",
                            "--cluster-id", FRESH_ID, "--format", "ndjson"),
-    "undo": ("undo", "{backup}", "--in-place", "--yes", "--format", "ndjson"),
-    "undo-resurrect": ("undo", "{backup}", "--in-place", "--yes", "--format", "ndjson"),
+    "undo": ("undo", "{backup}", "--apply", "--yes", "--format", "ndjson"),
+    "undo-resurrect": ("undo", "{backup}", "--apply", "--yes", "--format", "ndjson"),
     "export-append-more": (*APPEND, "--to", "{to}"),
 }  # fmt: skip
 """Those that change `{dir}`, or what is in `{to}` already."""

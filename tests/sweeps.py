@@ -183,7 +183,7 @@ def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
         ["ls", "--files", directory, "--format", "csv"],
         ["verify", directory],
         ["verify", directory, "--level", "quick", "--format", "ndjson"],
-        ["simulate-retention", directory, "--config", "retention.ms=1", "--format", "ndjson"],
+        ["retention", directory, "--config", "retention.ms=1", "--format", "ndjson"],
         ["simulate-roll", directory, "--config", "segment.bytes=1000"],
     ]
     forms = ("table", "ndjson", "json", "csv", "kafka")

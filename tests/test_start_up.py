@@ -74,7 +74,7 @@ def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> 
 def test_indexes_are_rebuilt_without_schemas_of_topics(tmp_path: Path) -> None:
     """Those of internal topics matter where there is a metadata log."""
     partition = shutil.copytree("examples/log-dir/orders-0", tmp_path / "orders-0")
-    words = ["rebuild-index", str(partition), "--in-place", "--yes"]
+    words = ["rebuild-index", str(partition), "--apply", "--yes"]
     seen = loaded(
         f"from kafkalog_cli.main import run; assert run({words}) in (0, 9)\n"
         "assert 'formats.internal_topics' not in sys.modules"

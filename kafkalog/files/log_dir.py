@@ -291,7 +291,12 @@ def open_path(path: AnyPath) -> Target:
         NotAKafkaFileError: it exists, but it is nothing that Kafka writes, or it is a parent of log
             directories.
     """
-    found = path if isinstance(path, Target) else open_any(os.fspath(path))
+    return path if isinstance(path, Target) else open_one(os.fspath(path))
+
+
+def open_one(path: str, topics: Collection[str] | None = None) -> Target:
+    """Open what is at a path as `open_path` does; `topics` is as for `open_any`."""
+    found = open_any(path, topics)
     if isinstance(found, Parent):
         raise found.too_many()
     return found

@@ -229,7 +229,7 @@ def selected(
     *,
     internal: bool = True,
 ) -> list[Target]:
-    """Return targets with only the partitions that are meant, in whatever state.
+    """Return targets with only the partitions that are meant, in whatever state, listed or not.
 
     Args:
         topics: only these topics.
@@ -242,7 +242,11 @@ def selected(
         return is_number and is_meant(one.topic, topics, internal=internal)
 
     return [
-        replace(one, partitions=tuple(filter(means, one.partitions)))
+        replace(
+            one,
+            partitions=tuple(filter(means, one.partitions)),
+            errors={there.path: error for there, error in unlisted_of([one]) if means(there)},
+        )
         if isinstance(one, LogDirListing)
         else one
         for one in targets

@@ -11,7 +11,14 @@ from kafkalog.change.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import final_path
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
+from kafkalog_cli.maintenance import (
+    CONFIGS,
+    MARKS,
+    WORK_DONE,
+    configs_text,
+    marks_text,
+    with_next_step,
+)
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
     MEANING_OF_CONFIGS,
@@ -38,12 +45,18 @@ class CompactionSummary:
 
     Attributes:
         is_done: whether anything may have been written.
+        status: exit status of the command.
+        judged: partitions that no error stopped.
+        changed: partitions that were compacted.
         given_up: the partitions on which a broker's cleaner fails, and why.
     """
 
     now_ms: int
     is_done: bool
+    status: int = 0
     partitions: int = 0
+    judged: int = 0
+    changed: int = 0
     compacted: int = 0
     clean_enough: int = 0
     left_overs: int = 0
@@ -55,6 +68,8 @@ class CompactionSummary:
     def add(self, shown: CompactedPartition) -> None:
         self.partitions += 1
         found = shown.compaction
+        self.judged += shown.error is None
+        self.changed += found is not None and found.is_done
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
         if shown.skipped is None and found is not None:
             self.compacted += 1
@@ -141,6 +156,7 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     Field("kept_records", k.INT, "as in `compaction`", "tally.kept_records"),
     Field("before_bytes", k.INT, "as in `compaction`"),
     Field("after_bytes", k.INT, "as in `compaction`"),
+    *WORK_DONE,
 )
 
 
@@ -182,11 +198,11 @@ def print_candidate(candidate: Candidate) -> None:
     print_lines(lines)
 
 
-def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
+def print_compaction_summary(summary: CompactionSummary, style: Style, *, is_plan: bool) -> None:
     before = size_text(summary.before_bytes, style)
     after = size_text(summary.after_bytes, style)
     verb = "compacted" if summary.is_done else "would be compacted"
-    line = f"{counted(summary.compacted, 'partition')} {verb}"
+    line = f"{summary.compacted} of {counted(summary.partitions, 'partition')} {verb}"
     if summary.compacted:
         line += f", from {before} to {after}"
     dropped = [
@@ -194,16 +210,13 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_pla
         for why in Dropped
         if (count := summary.tally.dropped[why])
     ]
-    lines = [line]
-    if dropped:
-        lines.append(f"dropped: {', '.join(dropped)}")
+    lines = [f"dropped: {', '.join(dropped)}"] if dropped else []
     if summary.left_overs:
         lines.append(left_overs_text(summary.left_overs, is_done=summary.is_done))
     lines += [f"a broker's cleaner fails on this partition: {one}" for one in summary.given_up]
     if summary.clean_enough:
         lines.append(f"--all adds {summary.clean_enough} more that a broker would skip")
-    if summary.compacted and not in_place:
-        lines.append("nothing was changed; --in-place applies the plan")
+    lines.append(with_next_step(line, is_plan=is_plan and summary.compacted > 0))
     print_lines(lines)
 
 

@@ -215,7 +215,7 @@ def test_records_are_those_of_profile(page: chromium.Page, log_dir: Path, kafkal
 def test_what_retention_frees_is_that_of_simulate_retention(
     page: chromium.Page, log_dir: Path, kafkalog: Any
 ) -> None:
-    given = rows(kafkalog, "simulate-retention", log_dir, "--now", str(NOW_MS))
+    given = rows(kafkalog, "retention", log_dir, "--now", str(NOW_MS))
     freed = {
         Path(row["path"]).name: str(row["freed_bytes"])
         for row in of_type(given, "retention_partition")

@@ -102,13 +102,13 @@ def test_local_retention_leaves_what_the_broker_left(
     shutil.copytree(revived / "log" / name, log_dir / name)
     whole = len(list((log_dir / name).glob("*.log")))
     assert whole > left
-    argv = ("simulate-retention", log_dir, tiered.tier)
+    argv = ("retention", log_dir, tiered.tier)
     place = str(log_dir / name)
     judged = [row for row in rows(kafkalog, *argv) if row.get("segment", "").startswith(place)]
     kept = [row["base_offset"] for row in judged if row["verdict"] == "keep"]
     assert kept == tiered.told[name]["local"]
     assert len(judged) == whole
-    alone = rows(kafkalog, "simulate-retention", log_dir)
+    alone = rows(kafkalog, "retention", log_dir)
     assert {row["verdict"] for row in alone if row["type"] == "retention"} == {"keep"}
 
 
@@ -140,7 +140,7 @@ def test_a_topic_that_is_tiered_in_the_cluster_gets_no_partition(
     """Its remote segments would belong to another log."""
     log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
     (log_dir / "plain-0").rename(tmp_path / "plain-0")
-    result = kafkalog("resurrect", tmp_path / "plain-0", "--into", log_dir)
+    result = kafkalog("resurrect", tmp_path / "plain-0", "--apply", "--into", log_dir)
     assert result.status == 4
     assert "has remote storage there" in result.stderr
     assert not (log_dir / "plain-0").exists()
@@ -311,7 +311,7 @@ def test_remote_retention_leaves_what_the_broker_left(
     paths = [before.log_dir / name, before.log_dir / "__remote_log_metadata-0", before.tier]
     found = [
         row
-        for row in rows(kafkalog, "simulate-retention", *paths, *options)
+        for row in rows(kafkalog, "retention", *paths, *options)
         if row.get("topic") == name.removesuffix("-0")
     ]
     [partition] = [row for row in found if row["type"] == "retention_partition"]

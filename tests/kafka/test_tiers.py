@@ -235,17 +235,15 @@ def test_damage_to_objects_has_its_finding(
     assert {name for name in others if not name.startswith("remote-")} == BY_THE_LOG[kind]
 
 
-@pytest.mark.parametrize(
-    "command", [["recover"], ["rebuild-index"], ["compact"], ["apply-retention"]]
-)
+@pytest.mark.parametrize("command", [["recover"], ["rebuild-index"], ["compact"], ["retention"]])
 def test_nothing_changes_a_tier(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, command: list[str]
 ) -> None:
-    """Commands that write refuse a tier, in dry runs and with --in-place."""
+    """Commands that write refuse a tier, in dry runs and with --apply."""
     remote = tiered.remote("plain-0")
     copy = shutil.copytree(remote, tmp_path / remote.name)
     before = broker_data.fingerprint(tmp_path)
-    for options in ([], ["--in-place", "--yes"]):
+    for options in ([], ["--apply", "--yes"]):
         result = kafkalog(*command, copy, *options)
         assert result.status == 2, result.stderr
         assert "remote storage" in result.stderr

@@ -104,25 +104,25 @@ COMMANDS = {
         "compact", "--config", "cleanup.policy=compact", "--high-watermark", "end", "--to", "{to}",
         "{partition}",
     ),
-    "`simulate-retention`": ("simulate-retention", "--config", "retention.ms=1", "{partition}"),
+    "`retention`": ("retention", "--config", "retention.ms=1", "{partition}"),
     "`simulate-roll`": ("simulate-roll", "--config", "segment.bytes=1MiB", "{partition}"),
-    "`rebuild-index`": ("rebuild-index", "--in-place", "--yes", "{partition}"),
-    "`apply-retention`": (
-        "apply-retention", "--in-place", "--yes", "--config", "retention.ms=1",
+    "`rebuild-index`": ("rebuild-index", "--apply", "--yes", "{partition}"),
+    "`retention` in place": (
+        "retention", "--apply", "--yes", "--config", "retention.ms=1",
         "--high-watermark", "end", "{partition}",
     ),
     "`compact` in place": (
-        "compact", "--in-place", "--yes", "--config", "cleanup.policy=compact",
+        "compact", "--apply", "--yes", "--config", "cleanup.policy=compact",
         "--high-watermark", "end", "{partition}",
     ),
-    "`recover` in place": ("recover", "--in-place", "--yes", "--from", "start", "{partition}"),
+    "`recover` in place": ("recover", "--apply", "--yes", "--scan", "start", "{partition}"),
     "`explain`": ("explain", "limit-exceeded"),
     "`verify --compaction`": (
         "verify", "--compaction", "--cleaner-offset", "1", "--original", "{partition}",
         "{partition}",
     ),
     "`salvage`": ("salvage", "--to", "{to}", "{partition}"),
-    "`recover`": ("recover", "--from", "start", "{partition}"),
+    "`recover`": ("recover", "--scan", "start", "{partition}"),
 }  # fmt: skip
 
 

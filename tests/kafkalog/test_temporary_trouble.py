@@ -46,7 +46,7 @@ SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>"
 )
 OF_DISKS = (
-    "apply-retention", "compact", "explain", "rebuild-index", "recover", "salvage",
+    "retention", "compact", "explain", "rebuild-index", "recover", "salvage",
 )  # fmt: skip
 """Commands that read no stores, or nothing."""
 OF_STORES = {

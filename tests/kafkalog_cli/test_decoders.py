@@ -51,11 +51,11 @@ READS = {
     "groups": f"groups DIR {NOW} --format ndjson",
     "transactions": f"transactions DIR {NOW} --format ndjson",
     "metadata": f"metadata DIR {NOW} --format ndjson",
-    "retention": f"simulate-retention DIR {NOW} --format ndjson",
+    "retention": f"retention DIR {NOW} --format ndjson",
     "roll": "simulate-roll PARTITION --format ndjson",
     "plan of a compaction": f"compact DIR {COMPACT} --format ndjson",
     "audit": f"verify --compaction DIR {NOW} --format ndjson",
-    "start": f"recover DIR {NOW} --from start --format ndjson",
+    "start": f"recover DIR {NOW} --scan start --format ndjson",
     "indexes compared": f"rebuild-index DIR {NOW} --format ndjson",
     "ls": "ls DIR --files --format ndjson",
     "anatomy": "anatomy LOG --limit 99 --format ndjson",
@@ -67,9 +67,9 @@ WRITES = {
     "export of Parquet": "export DIR --to out --internal --file-format parquet",
     "export of batches": "export DIR --to out --internal --table batches --file-format ndjson",
     "salvage": "salvage DIR --to out",
-    "compact": f"compact {COPY} {COMPACT} --in-place --yes",
-    "rebuild-index": f"rebuild-index {COPY} --in-place --yes {NOW}",
-    "recover": f"recover {COPY} --in-place --yes --force {NOW}",
+    "compact": f"compact {COPY} {COMPACT} --apply --yes",
+    "rebuild-index": f"rebuild-index {COPY} --apply --yes {NOW}",
+    "recover": f"recover {COPY} --apply --yes --allow-loss {NOW}",
 }
 COMMANDS = READS | WRITES
 PARSED = {

@@ -256,7 +256,7 @@ COMMANDS: dict[str, Run] = {
 OTHERS = {
     "each directory by itself": {
         "ls", "du", "report", "verify", "salvage", "recover", "rebuild-index", "compact",
-        "simulate-retention", "apply-retention", "audit-compaction", "simulate-roll",
+        "retention", "audit-compaction", "simulate-roll",
     },
     "one file": {"anatomy", "kafka-dump-log"},
     "one PATH": {"metadata", "undo"},

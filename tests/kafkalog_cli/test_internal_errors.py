@@ -76,7 +76,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
               ["profile", partition],
               ["audit-compaction", partition],
               ["export", partition, "--to", tmp_path / "out"],
-              ["apply-retention", partition]]  # fmt: skip
+              ["retention", partition]]  # fmt: skip
     monkeypatch.setattr(file_system, "stat", fails(failure))
     monkeypatch.setattr(source.Source, "_open", fails(failure))
     for line in lines:

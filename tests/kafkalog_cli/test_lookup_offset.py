@@ -329,7 +329,7 @@ def test_a_number_whose_unit_is_open_is_refused(
         ("lookup-offset", PARTITION, f"--timestamp={text}"),
         ("dump-segment", PARTITION, f"--from-time={text}"),
         ("find", PARTITION, "--key", "user-1", f"--to-time={text}"),
-        ("simulate-retention", PARTITION, f"--now={text}", "--until", "+1d"),
+        ("retention", PARTITION, f"--now={text}", "--until", "+1d"),
         ("du", PARTITION, "--forecast", "--now", "1704067460000", f"--until={text}"),
         ("groups", "examples/log-dir", f"--at={text}"),
         ("transactions", "examples/log-dir", f"--at={text}"),

@@ -140,7 +140,7 @@ def test_a_parent_of_log_directories_is_listed_as_they_are(corpus_dir: Path, kaf
 def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalog: Any) -> None:
     """Each log directory has its own lock and journal."""
     root = corpus_dir / "kafka-4.3" / "jbod-live"
-    for command in ("compact", "apply-retention", "rebuild-index"):
+    for command in ("compact", "retention", "rebuild-index"):
         result = kafkalog(command, root)
         assert result.status != 0
         assert "Name one of them: logs-a, logs-b." in result.stderr

@@ -30,8 +30,8 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("lookup-offset", "{one}", "17", "--steps"),
     ("lookup-offset", "{one}", "17", "--format", "ndjson"),
     ("profile", "{dir}", "--format", "ndjson"),
-    ("simulate-retention", "{dir}", "--format", "ndjson"), ("simulate-roll", "{one}"),
-    ("apply-retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
+    ("retention", "{dir}", "--format", "ndjson"), ("simulate-roll", "{one}"),
+    ("retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
     ("recover", "{dir}"),
     ("recover", "{dir}", "--format", "ndjson"), ("rebuild-index", "{dir}", "--format", "ndjson"),
     ("verify", "--compaction", "{one}", "--cleaner-offset", "20", "--format", "ndjson"),
@@ -41,7 +41,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("export", "{dir}", "--to", "{to}-exported", "--format", "ndjson"),
     ("export", "{dir}", "--to", "{to}-lines", "--file-format", "ndjson"),
     ("export", "{dir}", "--to", "{plain}", "--as", "delta"),
-    ("rebuild-index", "{dir}", "--config", "index.interval.bytes=100", "--in-place", "--yes"),
+    ("rebuild-index", "{dir}", "--config", "index.interval.bytes=100", "--apply", "--yes"),
 )  # fmt: skip
 
 

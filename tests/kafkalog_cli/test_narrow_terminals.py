@@ -22,10 +22,10 @@ NOW = ("--now", "2024-01-01T00:12:30Z")
 MAINTENANCE = [
     ("compact", ".", "--all", *NOW),
     ("compact", "orders-0", "--config", "cleanup.policy=compact", *NOW),
-    ("simulate-retention", "orders-0", "--config", "retention.ms=240000", *NOW),
-    ("apply-retention", "orders-0", "--config", "retention.bytes=30000", *NOW),
+    ("retention", "orders-0", "--config", "retention.ms=240000", *NOW),
+    ("retention", "orders-0", "--config", "retention.bytes=30000", *NOW),
     ("simulate-roll", "orders-0", "--config", "segment.ms=300000"),
-    ("recover", ".", "--from", "start"),
+    ("recover", ".", "--scan", "start"),
     ("rebuild-index", "orders-0"),
     ("verify", "--compaction", "customers-0", "--cleaner-offset", "60"),
 ]

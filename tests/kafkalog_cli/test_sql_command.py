@@ -247,7 +247,7 @@ def test_an_hour_of_a_day_reads_a_small_part_of_the_bytes(
     rows = [record(i, b"k", b"v" * 1000) for i in range(10)]
     times = [base_ms + number * 86_400 for number in range(1000)]  # of a day
     write_log(place, *(batch(n * 10, rows, base_time=t, max_time=t) for n, t in enumerate(times)))
-    assert kafkalog("rebuild-index", place, "--apply").status == 0
+    assert kafkalog("rebuild-index", place, "--apply", "--yes").status == 0
     size = next(place.glob("*.log")).stat().st_size
     read: list[int] = []
     read_into = Source.read_into

@@ -39,7 +39,7 @@ def test_changes_have_their_colours(tmp_path: Path) -> None:
     text = shown(
         tmp_path,
         ["groups", EXAMPLE, "--since", "2026-11-21T06:00:00Z", "--quiet"],
-        ["simulate-retention", EXAMPLE / "orders-0", "--now", "2026-11-22T00:00:00Z"],
+        ["retention", EXAMPLE / "orders-0", "--now", "2026-11-22T00:00:00Z"],
     )
     assert "\x1b[32madded" in text
     assert text.count("\x1b[31mdelete") == 4

@@ -133,4 +133,4 @@ def test_recover_predicts_what_a_start_removed(
         if file["fate"] == "removed"
     }
     assert removed == REMOVED
-    assert kafkalog("compact", upgraded.root).status == 9
+    assert kafkalog("compact", upgraded.root, "--check").status == 0

@@ -42,7 +42,7 @@ LINES = {
     "groups": "groups {dir} --format ndjson",
     "transactions": "transactions {dir} --now 0 --format ndjson",
     "report": "report {dir} --now 0 --to {to}",
-    "simulate": "simulate-retention {dir} --config retention.ms=1 --now 0 --format ndjson",
+    "simulate": "retention {dir} --config retention.ms=1 --now 0 --format ndjson",
     "sql": "sql -c SELECT {dir} --format ndjson",
 }
 MORE = {

@@ -58,7 +58,7 @@ def _reading(rng: Random, log_dir: Path, partition: Path, log: Path) -> list[Lin
         ["verify", log_dir, "--level", rng.choice(("quick", "standard", "deep")), *form],
         ["verify", partition, "--level", "deep", *form],
         ["profile", partition, *form],
-        ["simulate-retention", log_dir, "--config", "retention.ms=1000",
+        ["retention", log_dir, "--config", "retention.ms=1000",
          "--config", "retention.bytes=500", *_NOW, *form],
         ["simulate-roll", partition, "--config", rng.choice(roll), *form],
         ["simulate-roll", partition, "--config", "segment.jitter.ms=500", *form],
@@ -74,9 +74,9 @@ def _planning(rng: Random, log_dir: Path, partition: Path, log: Path) -> list[Li
         ["compact", partition, *_COMPACT, "--config", "min.cleanable.dirty.ratio=0",
          "--config", "delete.retention.ms=0", *_NOW, *form],
         ["recover", log_dir, *form],
-        ["recover", partition, "--from", "start", *form],
+        ["recover", partition, "--scan", "start", *form],
         ["rebuild-index", rng.choice((partition, log)), *_DENSE, *form],
-        ["apply-retention", log_dir, "--config", "retention.ms=1000", *_NOW, *form],
+        ["retention", log_dir, "--config", "retention.ms=1000", *_NOW, *form],
     ]  # fmt: skip
 
 

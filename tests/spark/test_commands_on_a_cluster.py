@@ -30,7 +30,7 @@ PER_BATCH = 500
 BATCHES = 120
 PER_SEGMENT = 50
 LATER_MS = "1700000600000"
-COMPACT = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--in-place", "--yes",
+COMPACT = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--apply", "--yes",
            "--now", LATER_MS)  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def a_compaction(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Jo
     here, there = place / "here", place / "there"
     shutil.copytree(log_dir, here)
     shutil.rmtree(here / "orders-5")  # a damaged partition is not compacted
-    assert kafkalog("recover", here, "--in-place", "--yes").status == 0
+    assert kafkalog("recover", here, "--apply", "--yes").status == 0
     copy_tree(here, there)
     assert kafkalog("compact", here, *COMPACT).status == 0
     assert tree(there) != tree(here)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VALUE_SIZE = 512 << 20
 BATCHES, EMPTY_SIZE = 4200, 1 << 20
-COMPACT = ("--in-place", "--yes", "--config", "cleanup.policy=compact", "--high-watermark", "end")
+COMPACT = ("--apply", "--yes", "--config", "cleanup.policy=compact", "--high-watermark", "end")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_large_value(
         assert sorted(rows) == [0, 1, 2, 3]
         assert rows[1] == {"n": VALUE_SIZE, "digest": hashlib.sha256(value).hexdigest()}
         return
-    assert kafkalog("rebuild-index", log_dir, "--in-place", "--yes").status == 0
+    assert kafkalog("rebuild-index", log_dir, "--apply", "--yes").status == 0
     spark, lake = ("--spark", "local[*]"), tmp_path / "lake"
     if command == "compact":
         run("compact", log_dir, *spark, *COMPACT)

@@ -3,7 +3,7 @@
 Growth: the indexes lead to the batches around each hour; only those are read. Bytes that compaction
 or retention has removed since do not count, nor do batches dated after the clock.
 
-The end of the disk: existing segments are deleted when `simulate-retention` says so. What is
+The end of the disk: existing segments are deleted when `retention` says so. What is
 appended from now on stays for `retention.ms`, or until `retention.bytes` balances it. Compaction is
 not counted on.
 """

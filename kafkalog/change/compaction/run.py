@@ -155,11 +155,6 @@ class CompactionRun(Maintenance):
     def has_changed(self) -> bool:
         return self._to is not None or super().has_changed
 
-    @property
-    def is_concerned(self) -> bool:
-        """Whether there was a partition to compact, or one that could not be judged."""
-        return self._to is not None or bool(self.wanted or self._failures)
-
     def plan(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
         """Yield the exact result for each partition without writing anything.
 

@@ -319,6 +319,16 @@ class Undo:
     partitions: tuple[PartitionUndo, ...]
     files: tuple[str, ...] = ()
 
+    @property
+    def count(self) -> int:
+        """Number of partitions and files at the top to restore."""
+        return len(self.partitions) + len(self.files)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is restored."""
+        return not self.count
+
 
 def undo(
     path: str | os.PathLike[str],

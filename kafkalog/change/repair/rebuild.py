@@ -187,7 +187,7 @@ def _scan(
         raise CorruptDataError(
             "A cleaning or a deletion was interrupted here.",
             path=partition.path,
-            hint=f"`kafkalog recover {partition.path}` finishes it.",
+            hint=f"`kafkalog recover {partition.path} --apply` finishes it.",
         )
     # A missing `.index` is what makes LogLoader rebuild all three, even after a clean shutdown.
     wanted = {
@@ -226,7 +226,7 @@ def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
             f"The log is damaged: {words}.",
             path=partition.path,
             hint=f"`kafkalog recover {partition.path}` predicts what a broker would do; "
-            f"`kafkalog salvage {partition.path} --to DIR` keeps what is sound after the "
+            f"`kafkalog salvage {partition.path} --to NEW` keeps what is sound after the "
             f"damage.",
         )
 

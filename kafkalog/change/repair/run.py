@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import log_dir_around
@@ -14,7 +14,15 @@ from kafkalog.change.journal.run import Maintenance, share_of
 from kafkalog.change.repair.model import RecoveryPlan, require_performable
 from kafkalog.change.repair.plan import plan_recovery
 from kafkalog.change.repair.recover import RecoveryDone, perform_recovery
-from kafkalog.errors import InternalError, KafkaLogError, Note, ShortageError, UsageError, contained
+from kafkalog.errors import (
+    InternalError,
+    KafkaLogError,
+    Note,
+    ShortageError,
+    UnreadableError,
+    UsageError,
+    contained,
+)
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, look_at, open_path
 from kafkalog.files.parents import Parent
 from kafkalog.io.paths.uris import require_local
@@ -37,8 +45,6 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import Listener
     from kafkalog.node.targets import Target
-
-_LOSSES: Final = (Verdict.HIDE, Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +117,10 @@ class RecoveryRun(Maintenance):
     def may_apply(self) -> bool:
         """Whether all may be recovered: a refused one prevents the recovery of all others.
 
-        A failure of kafkalog itself on one partition does not prevent the others' recovery.
+        A partition that cannot be read, and a failure of kafkalog itself, cost only that one.
         """
         stops = self.refused.values()
         return not self._has_failed and all(isinstance(one, InternalError) for one in stops)
-
-    @property
-    def has_losses(self) -> bool:
-        """Whether a start would refuse or lose something, or in place, whether it was lost."""
-        if self.is_plan:
-            return any(plan.verdict in _LOSSES for plan in self.plans)
-        return any(
-            bool(plan.changes and (plan.predicted.lost_records or plan.predicted.hidden_records))
-            or plan.predicted.stray is not None
-            for plan in self.plans
-        )
 
     @cached_property
     def partitions(self) -> list[PartitionDir]:
@@ -188,7 +183,7 @@ class RecoveryRun(Maintenance):
         return self.results
 
     def _fail(self, error: KafkaLogError) -> None:
-        self._has_failed |= not isinstance(error, InternalError)
+        self._has_failed |= not isinstance(error, InternalError | UnreadableError)
         super()._fail(error)
 
     def _refusal(self, plan: RecoveryPlan) -> KafkaLogError | None:
@@ -320,14 +315,8 @@ class Recovery:
     @property
     def asked(self) -> list[NodeStart]:
         """The nodes of which whole log directories are recovered."""
-        asked = {run.log_dir for run in self.runs if not run.is_one}
+        asked = {run.log_dir for run in self.runs if not run.is_one and run.takes_all}
         return [node for node in self.nodes if any(one.log_dir.path in asked for one in node.dirs)]
-
-    @property
-    def has_losses(self) -> bool:
-        """Whether a start would refuse or lose something, or in place, whether it was lost."""
-        is_lost = any(node.refusals or node.absent for node in self.asked)
-        return is_lost or any(run.has_losses for run in self.runs)
 
     def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
         """Plan each partition without writing anything; `progress` is as for `RecoveryRun`."""

@@ -42,7 +42,7 @@ __all__ = [
 
 def salvage(
     target: AnyPath,
-    destination: str,
+    destination: str | None = None,
     *,
     dry_run: bool = False,
     tell: Callable[[Row], None] | None = None,
@@ -58,7 +58,8 @@ def salvage(
 
     Args:
         target: a log directory, a partition directory or one log; its path, or what is there.
-        destination: the new directory: a free name, or an empty directory.
+        destination: the new directory: a free name, or an empty directory; None to only report
+            what would be done.
         dry_run: only report what would be done; nothing is written, and nothing locked.
         tell: called with each row of the manifest.
         failed: called with the error that ended the work on one partition, which is then missing

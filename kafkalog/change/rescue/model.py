@@ -181,7 +181,7 @@ class SalvageSummary:
     """The last object: totals.
 
     Attributes:
-        destination: as given.
+        destination: as given; None in a plan without one.
         segments: logs.
         size_bytes: of the source's logs.
         from_copies_bytes: copied from other copies.
@@ -197,7 +197,7 @@ class SalvageSummary:
         left_over_removed: the leftover of a killed run was removed.
     """
 
-    destination: str
+    destination: str | None
     dry_run: bool
     partitions: int = 0
     segments: int = 0

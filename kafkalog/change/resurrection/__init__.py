@@ -45,7 +45,7 @@ __all__ = [
 
 def resurrect(
     paths: str | os.PathLike[str] | Iterable[AnyPath],
-    destination: str,
+    destination: str | None = None,
     options: ResurrectOptions | None = None,
     *,
     dry_run: bool = False,
@@ -63,7 +63,8 @@ def resurrect(
     Args:
         paths: log directories, partition directories, and directories that hold log directories,
             such as the result of a salvage.
-        destination: the new directory: a free name, or an empty directory.
+        destination: the new directory: a free name, or an empty directory; None to only report
+            what would be done.
         options: what is taken, and under which names and ids.
         dry_run: only report what would be done; nothing is written.
         tell: called with each row of the manifest.

@@ -1,4 +1,4 @@
-"""A run of `apply-retention`: plans the partitions of a log directory, then trims them in place."""
+"""A run of `retention`: plans the partitions of a log directory, then trims them in place."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RetentionRun(Maintenance):
         keep_deleted: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(path, "apply-retention", sources, **options)
+        super().__init__(path, "retention", sources, **options)
         if log_start_offset is not None and isinstance(self.first_listing, LogDirListing):
             raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
         self._now_ms = now_ms

@@ -1,4 +1,4 @@
-"""A run of `simulate-retention` over several paths, and the checks of a broker one after another.
+"""A plan of `retention` over several paths, and the checks of a broker one after another.
 
 Follows `LogManager.startupWithConfigOverrides` and `LogCleaner.CleanerThread` of Kafka.
 """
@@ -16,7 +16,7 @@ from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import present_ms
 from kafkalog.node.configs import ConfigsAround, ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.node.remote_logs import joined
-from kafkalog.node.targets import open_targets
+from kafkalog.node.targets import open_targets, unlisted_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,6 +170,8 @@ def _partitions(target: Target, listener: Listener) -> Iterator[PartitionDir]:
         )
         listener.hear(error)
         return
+    for _, why in unlisted_of([target]):
+        listener.hear(why)
     for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
         if partition.segments:
             yield partition

@@ -1,4 +1,4 @@
-"""Growth equals an independent count; retention equals simulate-retention."""
+"""Growth equals an independent count; retention equals retention."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_a_check_far_ahead_costs_nothing() -> None:
 
 def test_the_command_shows_them(kafkalog: Any) -> None:
     """Kafka's defaults: 30 s after the start, then every five minutes."""
-    words = ("simulate-retention", ORDERS, "--config", "retention.ms=240000", "--checks")
+    words = ("retention", ORDERS, "--config", "retention.ms=240000", "--checks")
     words += ("--now", "2024-01-01T00:05:00Z", "--until", "+1h")
     result = kafkalog(*words, "--format", "ndjson")
     rows = [json.loads(line) for line in result.stdout.splitlines()]

@@ -28,7 +28,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_plan_is_what_is_done(log_dir: Path, tmp_path: Path) -> None:
-    """The segments that `simulate-retention` names go; `undo` restores them from a backup."""
+    """The segments that `retention` names go; `undo` restores them from a backup."""
     before = everything(log_dir)
     planned = kafkalog.apply_retention(log_dir / "orders-0", **OPTIONS)
     assert everything(log_dir) == before
