@@ -109,33 +109,6 @@ def asks(change: Plan) -> bool:
     return not change.yes and sys.stdin.isatty()
 
 
-def will_apply(change: Plan, *, to: str | None = None, backup: str | None = None) -> bool:
-    """Return whether a plan is to be carried out, in place or as what `--to` names.
-
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    if change.apply and to is not None:
-        raise UsageError("--apply and --to exclude each other.", hint="Give one of them.")
-    if change.check and (change.apply or to is not None):
-        raise UsageError(
-            f"--check and {'--apply' if change.apply else '--to'} exclude each other.",
-            hint="--check only plans.",
-        )
-    given = {"--yes": change.yes, "--backup": backup is not None}
-    for name in (name for name, is_given in given.items() if is_given and not change.apply):
-        raise UsageError(f"{name} requires --apply.", hint="Without it only the plan is shown.")
-    is_applied = not change.dry_run and (change.apply or to is not None)
-    if is_applied:
-        put_work_first()
-    return is_applied
-
-
-def asks(change: Plan) -> bool:
-    """Return whether somebody is there to ask before a plan is carried out."""
-    return not change.yes and sys.stdin.isatty()
-
-
 def consents(change: Plan, question: str) -> bool:
     if not asks(change):
         return True

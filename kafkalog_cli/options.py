@@ -288,16 +288,16 @@ class PartitionNames(OptionSet):
 
         return None if not self.partition else PartitionNumbers(self.partition)
 
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """Which partitions are meant, as arguments of the library. Raises `UsageError`."""
-        return {"topics": self.topics, "numbers": self.numbers, "internal": self.internal}
-
 
 class Partitions(PartitionNames):
     """Which partitions of the paths are meant."""
 
     internal: InternalOption = False
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Which partitions are meant, as arguments of the library. Raises `UsageError`."""
+        return {"topics": self.topics, "numbers": self.numbers, "internal": self.internal}
 
 
 class AllPartitions(Partitions):

@@ -179,7 +179,9 @@ class _Work:
                 return 0
             writer = ResurrectWriter(self.form)
             summary = self._pass(writer, dry_run=False)
-        outcome.lacks(is_applied and bool(summary.salvaged or summary.shortened))
+        outcome.lacks(
+            is_applied and bool(summary.salvaged_partitions or summary.shortened_partitions)
+        )
         status = outcome.of_work(
             has_changed=is_applied, has_plan=True, check=self.change.check, is_concerned=True
         )
