@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from formats.constants import NO_TIMESTAMP
 from formats.file_names import partition_of
-from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
+from kafkalog.errors import DataError, UnsupportedError, UsageError
 from kafkalog.files.log_dir import PartitionDir
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Record
 
 Reader: TypeAlias = Callable[[bytes], Any]
-"""Decodes a key or a value; raises a `KafkaLogError` if it cannot."""
+"""Decodes a key or a value; raises a `DataError` if it cannot."""
 
 DEPTH_MAX: Final = 200
 """Maximum nesting of a value: the engine converts values recursively, on the stack."""
@@ -199,7 +199,8 @@ class Condition:
             for name, (_, steps, asks) in paths:
                 reached = found
                 for step in steps[:-1] if asks else steps:
-                    if reached.__class__ is not (dict if step.__class__ is str else list):
+                    kind: Any = dict if step.__class__ is str else list
+                    if reached.__class__ is not kind:
                         break
                     try:
                         reached = reached[step]
@@ -212,6 +213,8 @@ class Condition:
                         variables[name] = steps[-1] in reached
         try:
             return self._execute(variables) is True
+        except MemoryError:
+            raise
         except Exception:  # noqa: BLE001 # the engine has a dozen kinds for "no answer"
             if not is_decoded:
                 with self._counting:
@@ -225,7 +228,7 @@ class Condition:
             return None if data is None else json_or_text(data)
         try:
             return reader(data)
-        except KafkaLogError:
+        except DataError:
             return data
 
     def narrow(self, selection: Selection) -> Iterator[tuple[str, Any]]:
@@ -415,11 +418,10 @@ def _require_names(tokens: Sequence[_Token]) -> None:
         if token.kind != "name":
             continue
         is_member, is_called = texts[at - 1] == ".", texts[at + 1] == "("
+        known, kind = _WORDS | own | FIELDS.keys(), "field"
         if is_called:
             known, kind = _METHODS if is_member else _FUNCTIONS, "function"
-        elif not is_member:
-            known, kind = own | FIELDS.keys() | _WORDS, "field"
-        else:
+        elif is_member:
             continue
         if token.text not in known:
             near = difflib.get_close_matches(token.text, sorted(known), 1)
@@ -554,12 +556,12 @@ def _bound_by(part: list[_Token]) -> Iterator[tuple[str, Any]]:
         return
     text = "".join(token.text for token in right)
     value = _constant(text) if len(right) == 1 else None
-    if path == ("time", (), False):
+    if path.root == "time":
         value = _milliseconds(text)
     if isinstance(value, int) and not path.steps and value < _BOUND_LIMIT:
         yield from _number_bounds(path.root, sign, value)
     elif isinstance(value, str) and sign == "==":
-        if path == ("key", (), False):
+        if path.root == "key" and not path.steps:
             yield "key", value.encode()
         elif path.root == "headers" and len(path.steps) == 1 and isinstance(path.steps[0], str):
             yield "header", (path.steps[0].encode(), value.encode())
@@ -585,7 +587,7 @@ def _milliseconds(text: str) -> int | None:
         return None
     try:
         time = _engine().evaluate(text)
-    except Exception:  # noqa: BLE001 # as in `matches`: then no record has an answer
+    except (RuntimeError, ValueError):  # there is no such day: no record has an answer
         return None
     value = (time - _EPOCH) // timedelta(milliseconds=1)
     return value if value >= 0 else None
