@@ -10,7 +10,7 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, show_undecoded
+from kafkalog_cli.outcome import Outcome, show_undecodable
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.text import BytesFormat
 
@@ -153,12 +153,12 @@ def dump_segment(
         _require_mergeable(form, view)
         with Dump(selection, style, outcome) as merged:
             merged.show_by_time(logs)
-        show_undecoded(selection.where)
+        show_undecodable(selection.where)
         return outcome.status
     with _file_dump(to, selection, style, outcome) or Dump(selection, style, outcome) as dump:
         for log in logs:
             dump.show(log)
-    show_undecoded(selection.where)
+    show_undecodable(selection.where)
     return outcome.status
 
 

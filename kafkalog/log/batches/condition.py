@@ -139,7 +139,7 @@ class Condition:
         read_key, read_value: decode in another way.
 
     Attributes:
-        undecoded: how many records had no answer so far since a key or a value did not decode of
+        undecodable: how many records had no answer so far since a key or a value did not decode of
             which the expression asks for a part. Threads that read ahead count, too.
 
     Raises:
@@ -156,18 +156,18 @@ class Condition:
     ) -> None:
         self.expression = expression
         self._readers = {"key": read_key, "value": read_value}
-        self.undecoded = 0
+        self.undecodable = 0
         self._counting = Lock()
         tokens = _tokens(expression)
-        _compiled(expression, tokens)
+        _compile(expression, tokens)
         _require_names(tokens)
         text, paths = _with_variables(expression, tokens)
-        self._execute = _compiled(text, tokens).execute
+        self._execute = _compile(text, tokens).execute
         self._fields = {
             root: [(name, path) for name, path in paths.items() if path.root == root]
             for root in dict.fromkeys(path.root for path in paths.values())
         }
-        self._parted = {path.root for path in paths.values() if path.steps} - {"headers"}
+        self._roots_with_parts = {path.root for path in paths.values() if path.steps} - {"headers"}
         self.bounds = _bounds(tokens, reads_keys=read_key is not None)
 
     def __reduce__(self) -> Any:
@@ -184,9 +184,9 @@ class Condition:
     @property
     def note(self) -> str | None:
         """What to say of keys and values that did not decode; None if all did."""
-        if not self.undecoded:
+        if not self.undecodable:
             return None
-        return f"--where has no answer for {counted(self.undecoded, 'value')} that did not decode"
+        return f"--where has no answer for {counted(self.undecodable, 'value')} that did not decode"
 
     def matches(self, record: Record | Content) -> bool:
         """Return whether a record meets the condition; never raises for what is in it."""
@@ -194,7 +194,7 @@ class Condition:
         is_decoded = True
         for root, paths in self._fields.items():
             found = self._read(root, record) if root in self._readers else FIELDS[root](record)
-            if root in self._parted and found.__class__ not in (dict, list):
+            if root in self._roots_with_parts and found.__class__ not in (dict, list):
                 is_decoded &= found is None
             for name, (_, steps, asks) in paths:
                 reached = found
@@ -218,7 +218,7 @@ class Condition:
         except Exception:  # noqa: BLE001 # the engine has a dozen kinds for "no answer"
             if not is_decoded:
                 with self._counting:
-                    self.undecoded += 1
+                    self.undecodable += 1
             return False
 
     def _read(self, root: str, record: Record | Content) -> Any:
@@ -378,7 +378,7 @@ def _engine() -> Any:
     return module
 
 
-def _compiled(expression: str, tokens: Sequence[_Token]) -> Any:
+def _compile(expression: str, tokens: Sequence[_Token]) -> Any:
     """Return the program for an expression; raises `UsageError` with the place of an error."""
     try:
         return _engine().compile(expression)
@@ -427,15 +427,11 @@ def _require_names(tokens: Sequence[_Token]) -> None:
             near = difflib.get_close_matches(token.text, sorted(known), 1)
             hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(known))}."
             if kind == "field" and not near:
-                hint = f"A field of the value is value.{token.text}. {_fields_named()}"
+                hint = f"A field of the value is value.{token.text}. There are {', '.join(FIELDS)}."
             raise UsageError(
                 f"There is no {kind} {token.text} at character {token.start + 1} of the condition.",
                 hint=_HINTS.get(token.text, hint),
             )
-
-
-def _fields_named() -> str:
-    return f"There are {', '.join(FIELDS)}."
 
 
 def _with_variables(expression: str, tokens: Sequence[_Token]) -> tuple[str, dict[str, _Path]]:
