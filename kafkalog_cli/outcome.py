@@ -75,7 +75,7 @@ def show_note(text: str) -> None:
     sys.stderr.write(f"{_label('note')} {printable(text)}\n")
 
 
-def show_undecoded(where: Condition | None) -> None:
+def show_undecodable(where: Condition | None) -> None:
     """Say how many values a condition could not look into."""
     if where is not None and where.note is not None:
         show_note(where.note)
@@ -482,7 +482,7 @@ def report_gaps(
     outcome: Outcome,
     topic: InternalTopic,
     incomplete: Sequence[int],
-    undecoded: int,
+    undecodable: int,
     needed: Sequence[int] | None = None,
 ) -> None:
     """Warn of what an answer from an internal topic lacks; that is a failure.
@@ -501,13 +501,15 @@ def report_gaps(
     if incomplete:
         numbers = some_of([str(number) for number in incomplete])
         show_warning(f"Not all of {topic.name} could be read: partition {numbers}.")
-    if undecoded:
-        show_warning(f"{counted(undecoded, 'record')} of {topic.name} could not be decoded.")
-    outcome.lacks(bool(missing or incomplete or undecoded))
+    if undecodable:
+        show_warning(f"{counted(undecodable, 'record')} of {topic.name} could not be decoded.")
+    outcome.lacks(bool(missing or incomplete or undecodable))
 
 
 def _report_groups(outcome: Outcome, found: Groups) -> None:
-    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
+    report_gaps(outcome, found.topic, found.incomplete, found.undecodable)
     shares = found.shares
-    report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))
+    report_gaps(
+        outcome, shares.topic, shares.incomplete, shares.undecodable, sorted(shares.missing)
+    )
     outcome.leaves_out(found.cut, hint="")

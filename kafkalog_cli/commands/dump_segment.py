@@ -12,7 +12,7 @@ from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import SELECT, SHOW
-from kafkalog_cli.outcome import Outcome, show_undecoded
+from kafkalog_cli.outcome import Outcome, show_undecodable
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def dump_segment(
     _show(logs, selection, style, outcome, turn, to)
     for one in shown.decoded.values():
         one.report(outcome)
-    show_undecoded(selection.where)
+    show_undecodable(selection.where)
     return outcome.status
 
 

@@ -12,7 +12,7 @@ from kafkalog.model import Defect, LogView
 from kafkalog.node.targets import partitions_of, selected
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import SELECT, SHOW
-from kafkalog_cli.outcome import Outcome, show_note, show_undecoded
+from kafkalog_cli.outcome import Outcome, show_note, show_undecodable
 from kafkalog_cli.output.new_file import COLUMNAR
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format, Writer
@@ -253,7 +253,7 @@ def _report(search: Search, outcome: Outcome, rows: int) -> None:
 
     for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
         show_note(line)
-    show_undecoded(search.selection.where)
+    show_undecodable(search.selection.where)
     if not rows:
         if search.logs or not outcome.errors:
             show_note(f"nothing found in {counted(len(search.logs), 'partition')}")

@@ -12,7 +12,7 @@ import numpy as np
 from formats import constants as c
 from formats.late_classes import dataclass
 from kafkalog.log.columns import kernels as k
-from kafkalog.log.columns.pipeline import record_of
+from kafkalog.log.columns.restored import record_of
 from kafkalog.log.text import object_kernels as o
 from kafkalog.log.text import value_kernels as v
 from kafkalog.log.text.blocks import TextFormat, size_of_bytes, whole
