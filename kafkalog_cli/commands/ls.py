@@ -76,7 +76,9 @@ def ls(
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
         rows = sorted(rows, key=fact, reverse=True)
     if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
-        columns = columns.preceded(Column("DIRECTORY", attrgetter("directory"), fold=True))
+        columns = columns.preceded(
+            Column("DIRECTORY", attrgetter("directory"), least=12, keeps_end=True)
+        )
     with Writer(columns, form) as writer:
         for log_dir in list_log_dirs(targets):
             writer.write_lines(show.log_dir_heading(log_dir))

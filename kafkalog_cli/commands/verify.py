@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import Target
     from kafkalog_cli.output.findings import Report
-    from kafkalog_cli.output.progress import ByteProgress
 
 
 class ReportFormat(StrEnum):
@@ -137,7 +136,7 @@ def verify(
     with (
         byte_progress(run.targets, enabled=not quiet and is_local) as progress,
         nullcontext() if is_local else choice.open() as opened,
-        _make_report(form, run.targets, progress) as report,
+        _make_report(form, run.targets) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         for defect in defects:
@@ -162,17 +161,14 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
             )
 
 
-def _make_report(
-    form: ReportFormat, targets: Sequence[Target], progress: ByteProgress | None
-) -> Report:
+def _make_report(form: ReportFormat, targets: Sequence[Target]) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
 
-    hidden = nullcontext if progress is None else progress.hidden
     if form == ReportFormat.TABLE:
-        return FindingTable(hidden)
+        return FindingTable()
     if form == ReportFormat.PROMETHEUS:
         from kafkalog_cli.output.reports import PrometheusReport
 
         return PrometheusReport(targets)
-    return Listing(Format(form.value), hidden)
+    return Listing(Format(form.value))

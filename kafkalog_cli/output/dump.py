@@ -52,7 +52,7 @@ LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 class DumpStyle:
     """The style of a dump.
 
-    `records` is None if format and file decide between records and batches. `labels` has the first
+    `records` is False for batches. `labels` has the first
     cells of the rows of each target, by path, if tables show several; `titles` is what they are.
     """
 
@@ -122,7 +122,7 @@ class Dump:
     def _log(
         self, target: PartitionDir | FileEntry, what: PartitionView | FileEntry, progress: Progress
     ) -> None:
-        records = self._shows_records(target)
+        records = self._shows_records
         name, view = self._view(target, records=records)
         self._open(name, self._labelled(view))  # even if nothing can be planned
         plan = plan_reading(what, self.selection)
@@ -170,9 +170,9 @@ class Dump:
             what = show(listed_again(what.partition), self.selection.view)
         return list(missing_offsets(what.partition, what.segments, *wanted))
 
-    def _shows_records(self, target: PartitionDir | FileEntry) -> bool:
-        table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
-        return not table_of_file if self.style.records is None else self.style.records
+    @property
+    def _shows_records(self) -> bool:
+        return self.style.records is not False
 
     def _view(
         self, target: PartitionDir | FileEntry, *, records: bool, decodes: bool = True
@@ -194,10 +194,10 @@ class Dump:
 
         if not targets:
             return
-        records = self._shows_records(targets[0])
+        records = self._shows_records
         # One table has one set of columns.
         decoders = {str(self._decoder(target)) for target in targets}
-        decodes = self.style.form != Format.TABLE or len(decoders) == 1
+        decodes = not Format(self.style.form).is_screen or len(decoders) == 1
         logs: list[tuple[str, Iterator[Any]]] = []
         views: list[tuple[str, View[Any]]] = []
         read: list[PartitionView | FileEntry] = []
@@ -367,7 +367,9 @@ class Dump:
         """Return the view with the cells that name the target first."""
         cells = list(zip(self.style.titles, self._label, strict=False))
         for title, label in reversed(cells):
-            view = view.preceded(Column(title, partial(_constant, label), fold=True))
+            view = view.preceded(
+                Column(title, partial(_constant, label), least=12, keeps_end=True, weight=8)
+            )
         return view
 
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:
