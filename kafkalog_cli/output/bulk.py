@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 CONSTANTS: Final = frozenset(("type", "path", "topic", "partition", "control_type"))
 """Fields with the same value in all lines of a file: kernels write all others."""
-_KERNELS_OWN: Final = (Format.NDJSON, Format.JSON, Format.CSV)
 # Up to this many first rows are read faster than the kernels can be loaded.
 _FEW_ROWS = 500
 
@@ -79,7 +78,7 @@ def read_rows(
     from kafkalog.log.columns.pipeline import Restored, read_contents
 
     form = Format(style.form)
-    if form not in _KERNELS_OWN or not view.names:
+    if not form.has_objects or not view.names:
         is_plain = tuple(column.title for column in view.columns) == PLAIN_TITLES
         # A terminal shows colours, which only records have.
         if is_plain and form == Format.TABLE and not sys.stdout.isatty():

@@ -166,7 +166,7 @@ class ExportWriter(Writer[PartitionTotal]):
             for total in totals:
                 self.write(total)
         for part in summary.parts:
-            if not self.form.is_screen:
+            if self.form.has_objects:
                 self.write_row(EXPORT_PART.row(part))
             for defect in part.defects:
                 self.defect(defect)

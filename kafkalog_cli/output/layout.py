@@ -19,7 +19,7 @@ _FOLDED: Final = 8  # a wrapped cell must be this wide to be legible
 
 
 class Format(StrEnum):
-    """The format of a listing; TEMPLATE comes from `-f` alone."""
+    """The format of a listing; TEMPLATE comes with `Layout.template`."""
 
     TABLE = "table"
     LINE = "line"
@@ -32,6 +32,11 @@ class Format(StrEnum):
     def is_screen(self) -> bool:
         """Whether people read it, with totals and other words between the rows."""
         return self in (Format.TABLE, Format.LINE)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether programs read it: rows are objects, which say their type."""
+        return self in (Format.NDJSON, Format.JSON, Format.CSV)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class SalvageWriter(Writer[dict[str, Any]]):
         is_range = row["type"] == "lost_range" and not row["lent"]
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)
-        if not self.form.is_screen:
+        if self.form.has_objects:
             if is_range or self.form != Format.CSV:
                 self.write_row(row)
         elif is_range or row.get("fate") == Fate.LOST:

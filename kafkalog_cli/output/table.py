@@ -64,7 +64,8 @@ class Table:
     def add(self, cells: Sequence[str]) -> None:
         self._pending.append(cells)
         self._pending_size += sum(map(len, cells))
-        if len(self._pending) >= _CHUNK or self._pending_size >= _CHUNK_SIZE or self._is_late():
+        is_full = len(self._pending) >= _CHUNK or self._pending_size >= _CHUNK_SIZE
+        if is_full or (self._width is not None and self._is_late()):
             self.flush()
 
     def add_words(self, show: Callable[[], None]) -> None:
@@ -73,7 +74,7 @@ class Table:
             show()
             return
         self._words.append((len(self._pending), show))
-        if len(self._words) >= _CHUNK or self._is_late():
+        if len(self._words) >= _CHUNK or (self._width is not None and self._is_late()):
             self.flush()
 
     def _put_words(self, at: int) -> None:
@@ -82,8 +83,6 @@ class Table:
             self._words.pop(0)[1]()
 
     def _is_late(self) -> bool:
-        if self._width is None:
-            return False
         now = monotonic()
         if len(self._pending) == 1 and not self._words:
             self._since = now
@@ -127,6 +126,7 @@ class Table:
                 for column, cells in zip(self._columns, columns, strict=True)
             ]
         self._widen([_column_width(cells) for cells in columns])
+        texts: Iterator[str]
         if self.is_toned:
             widths = dict(enumerate(self._natural))
             texts = (
@@ -137,7 +137,8 @@ class Table:
         for at, text in enumerate(texts, int(is_later)):
             put(text)
             put("\n")  # by itself: a row can take gigabytes, and one character would copy it
-            self._put_words(at)
+            if self._words:
+                self._put_words(at)
 
     def _widen(self, widths: Sequence[int]) -> None:
         """Columns only get wider, so that rows stay below the titles."""

@@ -28,10 +28,11 @@ def template(view: View[T]) -> Callable[[T], str]:
     A row ends with a newline unless the template ends with one, or with `\\0`.
 
     Raises:
-        UsageError: the template is malformed, or names what is no field of the values.
+        UsageError: the template is missing or malformed, or names what is no field of the values.
     """
     text = view.style.layout.template
-    assert text is not None, "`Format.TEMPLATE` comes with a template"
+    if text is None:
+        raise UsageError("There is no template.", hint="Give it with -f.")
     parts: list[str | Callable[[T], str]] = []
     at = 0
     for match in _PART.finditer(text):

@@ -257,7 +257,7 @@ def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
 def time_column(timestamp_ms: int, style: Style) -> str:
     """Return the cell of a time in a column whose title names the zone.
 
-    It always has milliseconds, at the same place, for `trimmed_times`.
+    It always has milliseconds, its letters 19 to 22, for `trimmed_times`.
     """
     if style.exact:
         return str(timestamp_ms)
@@ -274,29 +274,24 @@ def time_column(timestamp_ms: int, style: Style) -> str:
 def record_time_column(timestamp_ms: int, style: Style) -> str:
     """Return the cell of a record's timestamp, marked if hardly any clock shows such a time."""
     cell = time_column(timestamp_ms, style)
-    is_plain = style.exact or _ODD_BEFORE <= timestamp_ms < _ODD_FROM or cell == "-"
-    return cell if is_plain else f"{cell} odd"
+    if _ODD_BEFORE <= timestamp_ms < _ODD_FROM or style.exact or cell == "-":
+        return cell
+    return f"{cell} odd"
 
 
 def trimmed_times(cells: Sequence[str]) -> Sequence[str]:
     """Return cells of times without milliseconds, if no time has any."""
-    if not all(cell[_MS] == ".000" or len(cell) <= _MS.start for cell in cells):
+    if not {cell[19:23] for cell in cells} <= {".000", ""}:
         return cells
-    return [
-        type(cell)(cell[: _MS.start] + cell[_MS.stop :], *_tone(cell)) if cell[_MS] else cell
-        for cell in cells
-    ]
-
-
-def _tone(cell: str) -> tuple[Tone, ...]:
-    return (cell.tone,) if isinstance(cell, Toned) else ()
+    trimmed = [cell[:19] + cell[23:] for cell in cells]
+    pairs = zip(trimmed, cells, strict=True)
+    return [Toned(new, old.tone) if isinstance(old, Toned) else new for new, old in pairs]
 
 
 def zone_name(zone: tzinfo) -> str:
     return "UTC" if zone is UTC else str(zone)
 
 
-_MS: Final = slice(len("2026-11-21 04:00:00"), len("2026-11-21 04:00:00.000"))
 _ODD_BEFORE: Final = 946_684_800_000  # 2000
 _ODD_FROM: Final = 4_133_980_800_000  # 2101
 

@@ -45,9 +45,16 @@ class Writer(Generic[T]):
     def __init__(self, view: View[T], form: Format) -> None:
         self.view = view
         self.form = form
-        self._table = Table(view.columns, view.style.layout)
+        self._made: Table | None = None
         self._rows = 0
         self._text_of: Callable[[T], str] | None = None
+
+    @property
+    def _table(self) -> Table:
+        """The table of the view at its first row."""
+        if self._made is None:
+            self._made = Table(self.view.columns, self.view.style.layout)
+        return self._made
 
     def __enter__(self) -> Self:
         if self.form == Format.JSON:

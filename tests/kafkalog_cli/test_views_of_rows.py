@@ -214,6 +214,11 @@ def test_what_no_template_may_say(write: Write, template: str, message: str, hin
     assert hint in (raised.value.hint or "")
 
 
+def test_a_template_is_needed(write: Write) -> None:
+    with pytest.raises(UsageError, match="There is no template"):
+        write(Format.TEMPLATE)
+
+
 def test_columns_are_the_same_in_every_format(write: Write) -> None:
     """In the order in which they are given."""
     asked = ("offset", "key_size", "partition")
