@@ -59,6 +59,15 @@ class Layout:
     width: int | None = None
     now_ms: int | None = None
 
+    @property
+    def names_columns(self) -> bool:
+        """Whether `columns` replace the default ones."""
+        return any(_is_plain(word) for word in self.columns)
+
+
+def _is_plain(word: str) -> bool:
+    return not word.startswith(("+", "-"))
+
 
 def near(name: str, known: Collection[str]) -> str:
     """Return a hint that names what is like a wrong name, or all there is."""
@@ -79,8 +88,7 @@ def chosen(
     Raises:
         UsageError: a name is neither one of `fields` nor, after a minus, of `known`.
     """
-    plain = [word for word in words if word[:1] not in "+-"]
-    names = [] if plain else [*default]
+    names = [] if any(map(_is_plain, words)) else [*default]
     for word in words:
         name = word.lstrip("+-")
         known_here = known if word.startswith("-") else fields

@@ -171,6 +171,9 @@ class View(Generic[T]):
     block: Callable[[T], Block] | None = None
 
     def preceded(self, column: Column[T]) -> View[T]:
+        """Return the view with a column before the others, unless somebody named all of them."""
+        if self.style.layout.names_columns:
+            return self
         return replace(self, columns=(column, *self.columns))
 
 
@@ -215,7 +218,7 @@ class ObjectType(Generic[T]):
         declared = fields = self._fields(style)
         block = None if self._block is None else _in_style(self._block, style)
         if style.layout.columns:
-            columns, fields = _asked_for(style.layout.columns, columns, declared)
+            columns, fields = _asked_for(style.layout, columns, declared)
             block = None
         is_fixed = not any(one.only_if is not None for one in fields.values())
         return View(
@@ -257,12 +260,12 @@ def _in_style(block: Callable[[T, Style], Block], style: Style) -> Callable[[T],
 
 
 def _asked_for(
-    words: Sequence[str], columns: Sequence[Column[T]], fields: Mapping[str, Field[T]]
+    layout: Layout, columns: Sequence[Column[T]], fields: Mapping[str, Field[T]]
 ) -> tuple[tuple[Column[T], ...], dict[str, Field[T]]]:
     """Return the columns and fields that `--columns` asks for."""
     shown = {column.name: column for column in columns}
     known = [*fields, *shown]
-    keeps = all(word.startswith(("+", "-")) for word in words)
+    words, keeps = layout.columns, not layout.names_columns
     found: list[Column[T]] = []
     for name in chosen(words, [*shown], known, [*fields]):
         column = shown.get(name)

@@ -23,7 +23,7 @@ from kafkalog_cli.output.bulk import read_rows
 from kafkalog_cli.output.dump import DumpStyle
 from kafkalog_cli.output.layout import Format, Layout
 from kafkalog_cli.output.listing import FILE, file_view
-from kafkalog_cli.output.objects import PLAIN, Style
+from kafkalog_cli.output.objects import PLAIN, Column, Style
 from kafkalog_cli.output.records import RECORD, batch_view, record_view
 from kafkalog_cli.output.text import ColourChoice, use_colours
 from kafkalog_cli.output.writer import Writer, write_all
@@ -258,6 +258,14 @@ def test_columns_are_added_and_left_out(write: Write) -> None:
     assert write(Format.NDJSON, columns=("offset", "type")).startswith(
         '{"offset":0,"type":"record"}'
     )
+
+
+def test_no_column_precedes_those_that_are_named() -> None:
+    """A listing of several logs names them, but not to somebody who names the columns."""
+    first = Column[Record]("LOG", str)
+    for columns, has_label in [((), True), (("+sequence",), True), (("offset",), False)]:
+        view = record_view(Style(layout=Layout(columns=columns))).preceded(first)
+        assert (view.columns[0] is first) == has_label
 
 
 @pytest.mark.parametrize(
