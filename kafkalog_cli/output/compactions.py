@@ -160,7 +160,7 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
 
     return COMPACTION.view(
         style,
-        Column("PARTITION", lambda shown: _name(shown.partition), least=12, keeps_end=True),
+        Column("PARTITION", lambda shown: _name(shown.partition), least=20, keeps_end=True),
         Column("DIRTY", "first_dirty_offset"),
         compacted("CLEAN TO", "next_dirty_offset"),
         Column("RATIO", ratio, right=True),

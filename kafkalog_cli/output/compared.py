@@ -167,7 +167,7 @@ def _words(found: Comparison, style: Style) -> str:
 def comparison_view(style: Style) -> View[Comparison]:
     return COMPARISON.view(
         style,
-        Column("PARTITION", _name, least=12, keeps_end=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("VERDICT", "verdict"),
         Column("LEFT", lambda one: _span(one.left)),
         Column("RIGHT", lambda one: _span(one.right)),
@@ -191,7 +191,7 @@ def record_view(style: Style) -> View[RecordDifference]:
 
     return RECORD_DIFFERENCE.view(
         style,
-        Column("PARTITION", _name, least=12, keeps_end=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("OFFSET", "offset"),
         Column("ONLY", where),
         Column("TIME", lambda one: of_either(one)["timestamp"], kind=k.RECORD_TIME),

@@ -136,7 +136,7 @@ def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
 def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     several = len({(one.topic, one.partition) for one in totals}) < len(totals)
     columns: list[Column[PartitionTotal]] = [
-        Column("PARTITION", _partition, least=12, keeps_end=True),
+        Column("PARTITION", _partition, least=20, keeps_end=True),
         Column("FILES", lambda one: one.files, right=True),
         Column("ROWS", lambda one: one.rows, right=True),
         Column("SIZE", lambda one: size_text(one.size_bytes, style), right=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from contextlib import closing, contextmanager
@@ -35,7 +36,7 @@ class Bar:
         self.total = total
         self.done = 0
         self._words = words
-        self._appears = monotonic() + _DELAY_S
+        self._appears = inf if _is_dumb() else monotonic() + _DELAY_S
         self._bar: Progress | None = None
         self._is_shown = False
 
@@ -100,6 +101,11 @@ def _bar(*columns: ProgressColumn) -> Progress:
         redirect_stdout=False,  # rich would replace `sys.stdout`, and rows go to its buffer
         redirect_stderr=False,
     )
+
+
+def _is_dumb() -> bool:
+    """Return whether the terminal could not erase a bar."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def _console() -> Console:
@@ -195,7 +201,7 @@ def partition_progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]
 @contextmanager
 def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
     """Show a message and a spinner while the block runs, after a second, on a terminal."""
-    if not enabled or not sys.stderr.isatty():
+    if not enabled or not sys.stderr.isatty() or _is_dumb():
         yield
         return
     status = _console().status(words)

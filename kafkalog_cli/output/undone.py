@@ -86,7 +86,7 @@ def run_view(style: Style) -> View[RecordedRun]:
 def undo_view(style: Style) -> View[Restored]:
     return UNDO.view(
         style,
-        Column("PARTITION", lambda one: os.path.basename(one.undo.path), least=12, keeps_end=True),
+        Column("PARTITION", lambda one: os.path.basename(one.undo.path), least=20, keeps_end=True),
         Column("RUN", "state"),
         Column("RESTORED", "files_restored"),
         Column("SIZE", "bytes_restored"),
