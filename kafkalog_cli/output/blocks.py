@@ -55,7 +55,7 @@ def _put_text(text: str | Sequence[str], indent: str) -> None:
         lines = list(text)
     elif text == "-":
         lines = [painted(text, Tone.FAINT, sys.stdout)]
-    elif (found := indented_json(text)) is not None:
+    elif (found := indent_json(text)) is not None:
         lines = found
     else:
         for piece in in_pieces(text):  # a value can take gigabytes
@@ -65,7 +65,7 @@ def _put_text(text: str | Sequence[str], indent: str) -> None:
     put(f"\n{indent}".join(lines) + "\n")
 
 
-def indented_json(text: str) -> list[str] | None:
+def indent_json(text: str) -> list[str] | None:
     """Return printable lines of a JSON object or array, with its numbers and names as they are.
 
     Returns:
@@ -79,10 +79,10 @@ def indented_json(text: str) -> list[str] | None:
         json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return "".join(_indented(text)).split("\n")
+    return "".join(_indent_pieces(text)).split("\n")
 
 
-def _indented(text: str) -> Iterator[str]:
+def _indent_pieces(text: str) -> Iterator[str]:
     coloured = has_colours(sys.stdout)
     depth = 0
     parts = [match[0] for match in _TOKEN.finditer(text)]

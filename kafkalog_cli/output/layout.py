@@ -45,7 +45,7 @@ class Layout:
 
     Attributes:
         template: text of a row, for `Format.TEMPLATE`.
-        columns: what `chosen` gets.
+        columns: what `choose` gets.
         wrap: whether cells that do not fit take several lines.
         no_trunc: whether rows are as long as they are, however narrow the terminal.
         width: columns of the terminal; None: of the one that stdout is, if it is one.
@@ -77,7 +77,7 @@ def near(name: str, known: Collection[str]) -> str:
     return f"Did you mean {' or '.join(like)}?" if like else f"There are {', '.join(known)}."
 
 
-def chosen(
+def choose(
     words: Sequence[str], default: Sequence[str], known: Sequence[str], fields: Sequence[str]
 ) -> list[str]:
     """Return the names that `--columns` asks for, in order.

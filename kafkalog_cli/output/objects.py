@@ -14,7 +14,7 @@ from formats.late_classes import dataclass
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect
 from kafkalog_cli.output.kinds import INT, TEXT
-from kafkalog_cli.output.layout import Layout, chosen
+from kafkalog_cli.output.layout import Layout, choose
 from kafkalog_cli.output.text import BytesFormat, Tone, Toned, zone_name
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Column(Generic[T]):
         tone: the colour that a cell has on a terminal.
         kind: the type of what a function returns, if it is not a cell.
         zone: time zone of the cells, which the title names.
-        named: whether somebody asked for the column by name: it stays even if it is empty.
+        stays: whether somebody asked for the column by name: then it is shown even if it is empty.
     """
 
     title: str
@@ -118,7 +118,7 @@ class Column(Generic[T]):
     tone: Callable[[T], Tone | None] | None = None
     kind: Kind | None = None
     zone: str = ""
-    named: bool = False
+    stays: bool = False
 
     @property
     def heading(self) -> str:
@@ -218,7 +218,7 @@ class ObjectType(Generic[T]):
         declared = fields = self._fields(style)
         block = None if self._block is None else _in_style(self._block, style)
         if style.layout.columns:
-            columns, fields = _asked_for(style.layout, columns, declared)
+            columns, fields = _choose_columns(style.layout, columns, declared)
             block = None
         is_fixed = not any(one.only_if is not None for one in fields.values())
         return View(
@@ -259,7 +259,7 @@ def _in_style(block: Callable[[T, Style], Block], style: Style) -> Callable[[T],
     return lambda value: block(value, style)
 
 
-def _asked_for(
+def _choose_columns(
     layout: Layout, columns: Sequence[Column[T]], fields: Mapping[str, Field[T]]
 ) -> tuple[tuple[Column[T], ...], dict[str, Field[T]]]:
     """Return the columns and fields that `--columns` asks for."""
@@ -267,15 +267,15 @@ def _asked_for(
     known = [*fields, *shown]
     words, keeps = layout.columns, not layout.names_columns
     found: list[Column[T]] = []
-    for name in chosen(words, [*shown], known, [*fields]):
+    for name in choose(words, [*shown], known, [*fields]):
         column = shown.get(name)
         if column is None or not (keeps or column.cell == name):
             kind, title = fields[name].kind, name.upper().replace("_", " ")
             column = Column(title, name, least=_LEAST if kind.is_data else 0)
         if not (name in shown and keeps):
-            column = replace(column, weight=_ASKED_FOR, named="all" not in words)
+            column = replace(column, weight=_ASKED_FOR, stays="all" not in words)
         found.append(column)
-    return tuple(found), {name: fields[name] for name in chosen(words, [*fields], known, [*fields])}
+    return tuple(found), {name: fields[name] for name in choose(words, [*fields], known, [*fields])}
 
 
 def _resolved(column: Column[T], fields: Mapping[str, Field[T]], style: Style) -> Column[T]:

@@ -13,10 +13,10 @@ from kafkalog_cli.output.text import (
     Toned,
     cell_width,
     cut,
-    folded,
+    fold,
     has_colours,
     painted,
-    trimmed_times,
+    trim_times,
     wrapped,
 )
 
@@ -96,7 +96,7 @@ class Table:
         self._pending, self._pending_size = [], 0
         for i, column in enumerate(self._columns):
             if column.zone and i not in self._with_ms:
-                trimmed = trimmed_times(columns[i])
+                trimmed = trim_times(columns[i])
                 if trimmed is columns[i] and any(cell not in _NOTHING for cell in trimmed):
                     self._with_ms.add(i)  # from now on, so that rows stay aligned
                 columns[i] = trimmed
@@ -166,7 +166,7 @@ class Table:
             empty = [
                 i
                 for i, (column, cells) in enumerate(zip(self._columns, columns, strict=True))
-                if not column.named and _NOTHING.issuperset(cells)
+                if not column.stays and _NOTHING.issuperset(cells)
             ]
             self._fit = Fit.of(self._columns, self._natural, empty, self._room, wraps=self._wraps)
         widths = self._fit.widths(self._natural)
@@ -221,7 +221,7 @@ class Table:
 
     def _put_wrapped(self, cells: Mapping[int, str], widths: Mapping[int, int]) -> None:
         parts = {
-            i: [cell] if cell_width(cell) <= widths[i] else folded(cell, widths[i])
+            i: [cell] if cell_width(cell) <= widths[i] else fold(cell, widths[i])
             for i, cell in cells.items()
         }
         for at in range(max(map(len, parts.values()))):

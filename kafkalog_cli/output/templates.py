@@ -90,7 +90,7 @@ def _field(text: str, view: View[T]) -> Callable[[T], str]:
         if write is not None:
             return printable(write(found, style))
         if inner:
-            return printable(_text(_inside(_parsed(found, field, view), inner)))
+            return printable(_text(_inside(_as_json(found, field, view), inner)))
         if isinstance(found, bytes):
             return printable(bytes_cell(found, style.bytes_form)) if found else ""
         return printable(_text(found if kind.to_json is None else kind.to_json(found, style)))
@@ -133,7 +133,7 @@ def _json(text: str | bytes) -> object:
         return None
 
 
-def _parsed(found: object, field: Field[Any], view: View[Any]) -> object:
+def _as_json(found: object, field: Field[Any], view: View[Any]) -> object:
     """Return a field as JSON: bytes are parsed."""
     if isinstance(found, bytes):
         return _json(found)

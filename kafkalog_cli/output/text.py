@@ -174,11 +174,11 @@ def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> li
     """
     if width is None:
         return [first + text]
-    lines = folded(text, max(width - len(first), _LEGIBLE_WIDTH), hanging)
+    lines = fold(text, max(width - len(first), _LEGIBLE_WIDTH), hanging)
     return [first + lines[0], *(" " * len(first) + line for line in lines[1:])]
 
 
-def folded(text: str, room: int, hanging: int = 0) -> list[str]:
+def fold(text: str, room: int, hanging: int = 0) -> list[str]:
     """Return lines of at most `room` cells; see `wrapped`."""
     from textwrap import wrap
 
@@ -257,7 +257,7 @@ def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
 def time_column(timestamp_ms: int, style: Style) -> str:
     """Return the cell of a time in a column whose title names the zone.
 
-    It always has milliseconds, its letters 19 to 22, for `trimmed_times`.
+    It always has milliseconds, its letters 19 to 22, for `trim_times`.
     """
     if style.exact:
         return str(timestamp_ms)
@@ -279,7 +279,7 @@ def record_time_column(timestamp_ms: int, style: Style) -> str:
     return f"{cell} odd"
 
 
-def trimmed_times(cells: Sequence[str]) -> Sequence[str]:
+def trim_times(cells: Sequence[str]) -> Sequence[str]:
     """Return cells of times without milliseconds, if no time has any."""
     if not {cell[19:23] for cell in cells} <= {".000", ""}:
         return cells

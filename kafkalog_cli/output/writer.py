@@ -45,16 +45,16 @@ class Writer(Generic[T]):
     def __init__(self, view: View[T], form: Format) -> None:
         self.view = view
         self.form = form
-        self._made: Table | None = None
+        self._first_table: Table | None = None
         self._rows = 0
         self._text_of: Callable[[T], str] | None = None
 
     @property
     def _table(self) -> Table:
         """The table of the view at its first row."""
-        if self._made is None:
-            self._made = Table(self.view.columns, self.view.style.layout)
-        return self._made
+        if self._first_table is None:
+            self._first_table = Table(self.view.columns, self.view.style.layout)
+        return self._first_table
 
     def __enter__(self) -> Self:
         if self.form == Format.JSON:
@@ -81,11 +81,11 @@ class Writer(Generic[T]):
 
             put_block(self.view, value)
         elif self.form == Format.TEMPLATE:
-            put(self._templated(value))
+            put(self._template_text(value))
         else:
             self.write_row(self.view.row(value))
 
-    def _templated(self, value: T) -> str:
+    def _template_text(self, value: T) -> str:
         if self._text_of is None:
             from kafkalog_cli.output.templates import template
 

@@ -130,7 +130,7 @@ def test_any_row_is_a_block(capfdbinary: pytest.CaptureFixture[bytes], kafkalog:
 )
 def test_what_is_no_json_object_is_left_as_it_is(text: str) -> None:
     """Nor is what is nested so deeply that nothing reads it."""
-    lines = blocks.indented_json(text)
+    lines = blocks.indent_json(text)
     assert lines is None or json.loads("\n".join(lines)) == json.loads(text)
 
 
@@ -140,7 +140,7 @@ def test_what_is_no_json_object_is_left_as_it_is(text: str) -> None:
 )  # fmt: skip
 def test_indented_json_is_the_same_json(text: str) -> None:
     """Including a name that comes twice, which a parser would drop."""
-    lines = blocks.indented_json(text)
+    lines = blocks.indent_json(text)
     assert lines is not None
     pairs = json.JSONDecoder(object_pairs_hook=list)
     assert pairs.decode("\n".join(lines)) == pairs.decode(text)
@@ -151,7 +151,7 @@ def test_json_has_colours_by_meaning() -> None:
     """Names are cyan, null is dim."""
     try:
         use_colours(ColourChoice.ALWAYS)
-        assert blocks.indented_json('{"a":null,"b":"c"}') == [
+        assert blocks.indent_json('{"a":null,"b":"c"}') == [
             "{", '  \x1b[36m"a"\x1b[0m: \x1b[2mnull\x1b[0m,', '  \x1b[36m"b"\x1b[0m: "c"', "}",
         ]  # fmt: skip
     finally:
