@@ -64,8 +64,8 @@ def _view(answer: Answer) -> View[Values]:
         return lambda row: _cell(row[number])
 
     columns = [
-        Column(name, cell(number), right=answer.numeric[number], fold=not answer.numeric[number])
-        for number, name in enumerate(answer.names)
+        Column(name, cell(number), right=is_number, least=0 if is_number else 12)
+        for number, (name, is_number) in enumerate(zip(answer.names, answer.numeric, strict=True))
     ]
     return View(
         tuple(columns),

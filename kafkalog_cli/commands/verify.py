@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import Target
     from kafkalog_cli.output.findings import Report
-    from kafkalog_cli.output.progress import ByteProgress
 
 
 class ReportFormat(StrEnum):
@@ -159,7 +158,7 @@ def verify(
     with (
         byte_progress(run.targets, enabled=shows_progress) as progress,
         choice.open() if choice.is_spark else nullcontext() as opened,
-        _make_report(form, run.targets, progress) as report,
+        _make_report(form, run.targets) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         shown = 0
@@ -237,17 +236,14 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
             raise UsageError(f"{name} does not work with --spark.", hint="Leave one of them out.")
 
 
-def _make_report(
-    form: ReportFormat, targets: Sequence[Target], progress: ByteProgress | None
-) -> Report:
+def _make_report(form: ReportFormat, targets: Sequence[Target]) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
 
-    hidden = nullcontext if progress is None else progress.hidden
     if form == ReportFormat.TABLE:
-        return FindingTable(hidden)
+        return FindingTable()
     if form == ReportFormat.PROMETHEUS:
         from kafkalog_cli.output.reports import PrometheusReport
 
         return PrometheusReport(targets)
-    return Listing(Format(form.value), hidden)
+    return Listing(Format(form.value))

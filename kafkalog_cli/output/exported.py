@@ -152,7 +152,7 @@ def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
 def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     several = len({(one.topic, one.partition) for one in totals}) < len(totals)
     columns: list[Column[PartitionTotal]] = [
-        Column("PARTITION", _partition, fold=True),
+        Column("PARTITION", _partition, least=20, keeps_end=True),
         Column("FILES", lambda one: one.files, right=True),
         Column("ROWS", lambda one: one.rows, right=True),
         Column("SIZE", lambda one: size_text(one.size_bytes, style), right=True),
@@ -160,7 +160,7 @@ def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
         Column("DEFECTS", lambda one: one.defects or "-", right=True),
     ]
     if several:
-        columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, fold=True, below=True))
+        columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, below=True))
     return View(tuple(columns), lambda _: {})
 
 
@@ -192,13 +192,13 @@ class ExportWriter(Writer[PartitionTotal]):
         self._style = style
 
     def write_summary(self, summary: ExportSummary) -> None:
-        if self.form == Format.TABLE:
+        if self.form.is_screen:
             totals = partition_totals(summary.parts)
             self.view = _view(totals, self._style)
             for total in totals:
                 self.write(total)
         for part in summary.parts:
-            if self.form != Format.TABLE:
+            if self.form.has_objects:
                 self.write_row(EXPORT_PART.row(part))
             for defect in part.defects:
                 self.defect(defect)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -20,7 +19,7 @@ from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.answers.verification import Findings
     from kafkalog.errors import KafkaLogError
@@ -63,10 +62,7 @@ class Report(ABC):
 class Listing(Report):
     """A report as NDJSON, JSON or CSV: findings, then (not in CSV) next starts and summary."""
 
-    def __init__(
-        self, form: Format, hidden: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> None:
-        self._hidden = hidden
+    def __init__(self, form: Format) -> None:
         self._writer = Writer(DEFECT.view(PLAIN), form)
 
     def __enter__(self) -> Self:
@@ -77,9 +73,8 @@ class Listing(Report):
         self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        with self._hidden():
-            self._writer.write(defect)
-            sys.stdout.flush()
+        self._writer.write(defect)
+        sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
         for start in facts.run.next_starts:

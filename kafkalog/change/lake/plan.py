@@ -290,7 +290,14 @@ def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) ->
             room = size
         groups[-1].append(part)
         room -= cost
-    return [{**common, "parts": [part.as_json() for part in group]} for group in groups]
+    return [
+        {
+            **common,
+            "size_bytes": sum(part.size_bytes for part in group),
+            "parts": [part.as_json() for part in group],
+        }
+        for group in groups
+    ]
 
 
 def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
