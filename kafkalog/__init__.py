@@ -118,3 +118,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
     import_module("kafkalog.io.jit.fast_path").require_known_decoder()
     return getattr(import_module(f"kafkalog.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -143,6 +143,8 @@ class Defect:
         size_bytes: number of bytes that the defect covers; None if not applicable.
     """
 
+    _in_repr = ("reference", "path", "position", "offset")
+
     reference: str
     severity: Severity
     path: str
@@ -170,6 +172,8 @@ class Batch:
 
     Follows `org.apache.kafka.common.record.internal.RecordBatch`.
     """
+
+    _in_repr = ("base_offset", "last_offset", "position", "size_bytes", "crc_valid")
 
     path: str
     position: int
@@ -270,6 +274,8 @@ class Record:
     `crc` and `crc_valid` are those of the record's own message in magic 0 and 1, None in magic 2.
     Follows `org.apache.kafka.common.record.internal.Record`.
     """
+
+    _in_repr = ("offset", "timestamp", "key", "value")
 
     batch: Batch
     offset: int

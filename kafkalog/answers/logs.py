@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
 
 from formats.file_names import FileKind, parse_file_name, partition_of
+from formats.late_classes import one_line
 from kafkalog.errors import UsageError
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
 from kafkalog.io.paths import file_system
@@ -127,7 +128,8 @@ class LogDir(Mapping[str, "Log"]):
         return self.path
 
     def __repr__(self) -> str:
-        return f"LogDir({self.path!r})"
+        logs = f"{len(self)} log{'s'[: len(self) != 1]}"
+        return one_line("LogDir", repr(self.path), logs)
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
         """Check everything in the directory; `kafkalog.verify` describes the arguments."""
@@ -164,7 +166,7 @@ class Log:
         return self.path
 
     def __repr__(self) -> str:
-        return f"Log({self.path!r})"
+        return one_line("Log", repr(self.path))
 
     @property
     def name(self) -> str:

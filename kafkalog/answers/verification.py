@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import one_line
 from kafkalog.check.schedule import History, Sample, Schedule, Summary
 from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
@@ -139,6 +140,11 @@ class Findings:
 
     def __iter__(self) -> Iterator[Defect]:
         return self.run()
+
+    def __repr__(self) -> str:
+        paths = (repr(target.path) for target in self.targets)
+        counts = f"{self.summary.defects.total()} so far, {self.summary.files} files read"
+        return one_line("Findings", counts, *paths)
 
     def run(
         self,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from formats.late_classes import one_line
 from kafkalog.errors import UsageError
 from kafkalog.io.jit import fast_path
+from kafkalog.io.paths import file_system
 from kafkalog.log.batches.selection import EVERYTHING, ReadPlan, Selection
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, Turnstile, logs_to_decode, record_size
 from kafkalog.log.defects import raise_defect
@@ -199,7 +202,13 @@ class Scan:
             threads=threads,
             defects=on_defect,
         )
+        self._path = path
         self._offset = "base_offset" if batches else "offset"
+
+    def __repr__(self) -> str:
+        name = os.path.basename(file_system.absolute(getattr(self._path, "path", self._path)))
+        rows = "batches" if self._offset == "base_offset" else "records"
+        return one_line("Scan", f"{name}, {rows}, {' '.join(self.schema.names)}")
 
     def to_batches(self) -> Iterator[Any]:
         """Yield the rows as `pyarrow.RecordBatch`es, in bounded memory. Raises as `Log.records`."""

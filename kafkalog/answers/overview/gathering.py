@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats.file_names import DirectoryState, FileState, is_staging
+from formats.late_classes import dataclass
 from kafkalog.answers.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.answers.disk_usage.model import HOURS, Usage
 from kafkalog.answers.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts

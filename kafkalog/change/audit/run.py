@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.late_classes import dataclass
 from kafkalog.change.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.change.audit.log_walk import Bounds, Finding, Transactions
 from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised

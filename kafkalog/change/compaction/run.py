@@ -40,6 +40,8 @@ class CompactedPartition:
         error: why it failed; None if it did not.
     """
 
+    _in_repr = ("partition.path", "compaction.bytes_before", "compaction.bytes_after", "skipped")
+
     partition: PartitionDir
     compaction: Compaction | None
     error: KafkaLogError | None = None

@@ -51,6 +51,8 @@ class RecoveredPartition:
         done: the completed recovery; None in a plan.
     """
 
+    _in_repr = ("plan.partition.path", "log_end_offset", "plan.lost_from")
+
     plan: RecoveryPlan
     configs: Sequence[ConfigValue] = ()
     refused: KafkaLogError | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import require_live
 from kafkalog.change.journal.run import Maintenance
 from kafkalog.change.retention.apply import TrimPlan, perform_trim, plan_trim

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.change.roll.replay import Replay, RollReplay, RollSettings
 from kafkalog.errors import Listener
 from kafkalog.files.log_dir import PartitionDir, open_partition

@@ -122,6 +122,8 @@ class Comparison:
         differing: number of records that both have at an offset, but not the same.
     """
 
+    _in_repr = ("topic", "partition", "verdict", "only_left", "only_right", "differing")
+
     topic: str
     partition: int | None
     verdict: Verdict

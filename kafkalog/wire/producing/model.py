@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.errors import Event, Listener, UsageError
 from kafkalog.log.batches.selection import EVERYTHING, Selection
 from kafkalog.log.defects import raise_defect
