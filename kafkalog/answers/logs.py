@@ -19,7 +19,8 @@ from formats.late_classes import one_line
 from kafkalog.errors import UsageError
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
 from kafkalog.io.paths import file_system
-from kafkalog.log.batches.selection import Selection, milliseconds, segments_of
+from kafkalog.io.times import milliseconds
+from kafkalog.log.batches.selection import Selection, segments_of
 from kafkalog.log.defects import raise_defect
 from kafkalog.model import Batch, Defect, Isolation, Level, LogView, Record, Special, named_member
 from kafkalog.node.reader import (
@@ -35,10 +36,9 @@ from kafkalog.node.unified_log import LogOffsets, UnifiedLog
 from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from kafkalog.answers.verification import Findings
     from kafkalog.files.log_dir import AnyPath, Segment
+    from kafkalog.io.times import Time
     from kafkalog.node.lookup import Lookup
     from kafkalog.node.outcome import View
     from kafkalog.node.scan import Scan
@@ -49,13 +49,13 @@ T = TypeVar("T")
 class Wanted(TypedDict, total=False):
     """The keyword arguments that select records: those of `Selection`.
 
-    Times are milliseconds or a `datetime` with a time zone, names and patterns text or bytes.
+    Times are as for `kafkalog.io.times.milliseconds`, names and patterns text or bytes.
     """
 
     from_offset: int | None
     to_offset: int | None
-    from_time: int | datetime | None
-    to_time: int | datetime | None
+    from_time: Time | None
+    to_time: Time | None
     from_position: int | None
     limit: int | None
     max_bytes: int | None
@@ -293,7 +293,7 @@ class Log:
         self,
         *,
         offset: int | None = None,
-        timestamp: int | datetime | Special | str | None = None,
+        timestamp: Time | Special | None = None,
         isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
         high_watermark: int | Literal["end"] | None = None,
     ) -> Lookup:
@@ -301,9 +301,8 @@ class Log:
 
         Args:
             offset: an offset; either this or a timestamp.
-            timestamp: milliseconds, a `datetime` with a time zone, or one of ListOffsets' special
-                timestamps: `earliest`, `latest`, `max-timestamp`, `earliest-local`,
-                `latest-tiered`.
+            timestamp: a time, or one of ListOffsets' special timestamps: `earliest`, `latest`,
+                `max-timestamp`, `earliest-local`, `latest-tiered`.
             isolation: how far into the log an answer may lie.
             high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
 
@@ -320,9 +319,9 @@ class Log:
         bound = named_member(Isolation, isolation)
         if offset is not None:
             return lookup.lookup_offset(log, offset, bound)
-        if isinstance(timestamp, str):
-            return lookup.lookup_special(log, named_member(Special, timestamp), bound)
         assert timestamp is not None, "one of both is given"
+        if isinstance(timestamp, str) and timestamp in tuple(Special):
+            return lookup.lookup_special(log, Special(timestamp), bound)
         return lookup.lookup_timestamp(log, milliseconds(timestamp), bound)
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:

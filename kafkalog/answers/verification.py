@@ -17,7 +17,7 @@ from kafkalog.io.paths.reading import reading
 from kafkalog.io.paths.reading_errors import unread_places
 from kafkalog.io.paths.source import read_file
 from kafkalog.io.storage import NewFile
-from kafkalog.model import Defect, Level
+from kafkalog.model import Defect, Level, named_member
 from kafkalog.node.targets import Target, open_targets, require_topics, topics_of, unlisted_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Findings:
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,
-            Level(level),
+            named_member(Level, level),
             sample=chosen,
             history=self._history,
             duration_s=max_duration_s,

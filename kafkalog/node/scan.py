@@ -206,7 +206,9 @@ class Scan:
         self._offset = "base_offset" if batches else "offset"
 
     def __repr__(self) -> str:
-        name = os.path.basename(file_system.absolute(getattr(self._path, "path", self._path)))
+        path = self._path
+        path = path if isinstance(path, str | os.PathLike) else getattr(path, "path", "")
+        name = os.path.basename(file_system.absolute(os.fspath(path)))
         rows = "batches" if self._offset == "base_offset" else "records"
         return one_line("Scan", f"{name}, {rows}, {' '.join(self.schema.names)}")
 

@@ -64,7 +64,7 @@ def audit_compaction(
     found = audit(
         target,
         original,
-        now_ms=opt.parse_time(now if now is not None else "-0s"),
+        now=opt.parse_time(now if now is not None else "-0s"),
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=round(opt.parse_duration(producer_expiration) * 1000),

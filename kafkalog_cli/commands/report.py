@@ -75,7 +75,7 @@ def report(
                 records=records,
                 hot_keys=hot_keys,
                 configs=sources,
-                now_ms=None if now is None else opt.parse_time(now),
+                now=None if now is None else opt.parse_time(now),
                 threads=threads,
                 failed=outcome.hear,
                 progress=progress,

@@ -69,7 +69,7 @@ def simulate_retention(
         for found in simulate(
             *targets,
             configs=sources,
-            now_ms=now_ms,
+            now=now_ms,
             high_watermark=watermark,
             log_start_offset=log_start_offset,
             listener=outcome,

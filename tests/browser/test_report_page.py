@@ -56,7 +56,7 @@ def log_dir(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page_file(log_dir: Path) -> Path:
     errors: list[KafkaLogError] = []
-    facts = report(log_dir, records=True, now_ms=NOW_MS, failed=errors.append)
+    facts = report(log_dir, records=True, now=NOW_MS, failed=errors.append)
     path = log_dir.parent / "page.html"
     path.write_text(facts.to_html(), encoding="utf-8")
     return path

@@ -264,7 +264,7 @@ def look_ahead(
         That of `simulate_retention`, of `growth_of`, and of `find_candidate` for compacted topics.
     """
     ahead = Ahead(now_ms)
-    judged = simulate_retention(*targets, configs=configs, now_ms=now_ms, listener=listener)
+    judged = simulate_retention(*targets, configs=configs, now=now_ms, listener=listener)
     total = sum(1 for _ in partitions_of(targets))
     for number, found in enumerate(judged, 1):
         progress(number, total)

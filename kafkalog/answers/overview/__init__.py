@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from kafkalog.answers.overview.gathering import Report
     from kafkalog.errors import Event
+    from kafkalog.io.times import Time
     from kafkalog.model import Level
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.targets import AnyPath
@@ -25,7 +26,7 @@ def report(
     records: bool = False,
     hot_keys: int = 10,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     threads: int | None = None,
     failed: Callable[[KafkaLogError], None] | None = None,
     progress: Callable[[int], None] | None = None,
@@ -38,7 +39,7 @@ def report(
         records: whether to read all records, too: tombstones, distinct and hot keys.
         hot_keys: maximum number of hot keys per topic.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock that retention and ages are judged by; None for the clock's time.
+        now: the clock that retention and ages are judged by; None for the clock's time.
         threads: number of checking threads; None for one per processor, up to 8.
         failed: called with what stops the work on one thing, while everything else is reported;
             without it the first such error is raised.
@@ -54,14 +55,15 @@ def report(
     """
     from kafkalog.answers.overview.gathering import Gathering
     from kafkalog.errors import raised
-    from kafkalog.model import Level, present_ms
+    from kafkalog.io.times import clock_ms
+    from kafkalog.model import Level, named_member
     from kafkalog.node.configs import ConfigSources
 
     gathering = Gathering(
         paths,
-        Level(level),
+        named_member(Level, level),
         ConfigSources.of(configs),
-        present_ms() if now_ms is None else now_ms,
+        clock_ms(now),
         threads=threads,
         failed=failed or raised,
         progress=progress or (lambda _: None),

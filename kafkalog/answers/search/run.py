@@ -25,14 +25,13 @@ from kafkalog.errors import (
     Listener,
     ReplacedError,
     ShortageError,
-    UsageError,
 )
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import some_of
 from kafkalog.log.defects import DELETED, Events, Tolerant, make_defect
 from kafkalog.log.living import TRIES_MAX, listed_now
-from kafkalog.model import Defect, LogView, Record, Replicas, Severity
+from kafkalog.model import Defect, LogView, Record, Replicas, Severity, named_member
 from kafkalog.node.state.transactions import owners
 from kafkalog.node.targets import open_targets
 from kafkalog.tables.model import Request, log_of
@@ -235,11 +234,7 @@ def find(
         UsageError: an argument has an invalid value.
         KafkaLogError: what is at a path cannot be read.
     """
-    try:
-        copies = Replicas(replicas)
-    except ValueError:
-        hint = f"There are {', '.join(Replicas)}."
-        raise UsageError(f"{replicas!r} is not known.", hint=hint) from None
+    copies = named_member(Replicas, replicas)
     hearer = listener or Tolerant()
     search = Search(open_targets(paths), selection_of(wanted), topics, copies, hearer)
     for one in search.found():

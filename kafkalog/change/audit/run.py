@@ -14,15 +14,16 @@ from kafkalog.change.audit.log_walk import Bounds, Finding, Transactions
 from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.io.jit import fast_path
+from kafkalog.io.times import clock_ms
 from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog.log.producers import EXPIRATION_MS
-from kafkalog.model import present_ms
 from kafkalog.node.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.files.log_dir import AnyPath
+    from kafkalog.io.times import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def audit_compaction(
     path: AnyPath,
     original: str | os.PathLike[str] | None = None,
     *,
-    now_ms: int | None = None,
+    now: Time | None = None,
     cleaner_offset: int | None = None,
     first_dirty_offset: int | None = None,
     producer_expiration_ms: int = EXPIRATION_MS,
@@ -160,7 +161,7 @@ def audit_compaction(
     Args:
         path: a compacted partition, or a log directory.
         original: the same partition or log directory before one cleaning.
-        now_ms: the time of that cleaning, or any later time; the present if None.
+        now: the time of that cleaning, or any later time; the present if None.
         cleaner_offset: end of the compacted part of a partition; None reads it from the checkpoint.
         first_dirty_offset: where the cleanings of a partition began; None for the log start.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
@@ -181,7 +182,7 @@ def audit_compaction(
     target = open_path(path)
     judge = partial(
         audit_partition,
-        now_ms=present_ms() if now_ms is None else now_ms,
+        now_ms=clock_ms(now),
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=producer_expiration_ms,

@@ -18,7 +18,7 @@ from kafkalog.change.journal import Run
 from kafkalog.change.journal.run import Maintenance
 from kafkalog.errors import KafkaLogError, Note, UsageError, contained
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
-from kafkalog.model import present_ms
+from kafkalog.io.times import clock_ms
 from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import Listener
     from kafkalog.io.engine import Engine
+    from kafkalog.io.times import Time
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def compact(
     backup: str | None = None,
     take_all: bool = False,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     engine: Engine | None = None,
     task_memory: int | None = None,
     listener: Listener | None = None,
@@ -267,7 +268,7 @@ def compact(
         backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
         take_all: also compact partitions that are too clean for a broker to choose.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock in milliseconds; None for the current time.
+        now: the clock; None for the current time.
         engine: runs a task per partition; None to do the work in this process.
         task_memory: maximum size of the offset map of a task in bytes.
         listener: receives everything reported besides the results.
@@ -283,7 +284,7 @@ def compact(
     """
     with CompactionRun(
         path,
-        CompactionRequest(present_ms() if now_ms is None else now_ms, **request),
+        CompactionRequest(clock_ms(now), **request),
         ConfigSources.of(configs),
         in_place=in_place,
         to=to,
@@ -291,7 +292,7 @@ def compact(
         take_all=take_all,
         engine=None if engine is None else lambda: engine,
         task_memory=task_memory,
-        keeps_clock=now_ms is None,
+        keeps_clock=now is None,
         listener=listener,
     ) as run:
         return list(run.plan() if run.is_plan else run.apply())

@@ -24,7 +24,7 @@ from kafkalog.errors import CorruptDataError, contained
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.io.storage import require_writable
-from kafkalog.model import present_ms
+from kafkalog.io.times import clock_ms
 from kafkalog.node.configs import ConfigSources
 from kafkalog.node.recovery import StartInProgress, StartMode, start_config, usual_config
 from kafkalog.node.recovery.directory import offset_from_name
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.change.journal import Run
     from kafkalog.errors import Listener
     from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.io.times import Time
     from kafkalog.node.recovery import PredictedStart, StartConfig
 
 
@@ -358,7 +359,7 @@ def rebuild_index(
     in_place: bool = False,
     backup: str | None = None,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     listener: Listener | None = None,
 ) -> list[IndexedPartition]:
     """Rebuild `.index`, `.timeindex` and `.txnindex`, as a broker does if one is missing.
@@ -370,7 +371,7 @@ def rebuild_index(
         in_place: replace them in the partitions themselves.
         backup: directory that keeps what is replaced, so that `kafkalog.undo` can restore it.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock in milliseconds; None for the current time.
+        now: the clock; None for the current time.
         listener: receives everything reported besides the results; it may let the run continue
             after a failure.
 
@@ -383,7 +384,7 @@ def rebuild_index(
     with IndexRun(
         path,
         ConfigSources.of(configs),
-        now_ms=present_ms() if now_ms is None else now_ms,
+        now_ms=clock_ms(now),
         in_place=in_place,
         backup=backup,
         listener=listener,

@@ -18,7 +18,8 @@ from kafkalog.errors import InternalError, KafkaLogError, Note, ShortageError, U
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, look_at, open_path
 from kafkalog.files.parents import Parent
 from kafkalog.io.paths.uris import require_local
-from kafkalog.model import present_ms
+from kafkalog.io.times import clock_ms
+from kafkalog.model import named_member
 from kafkalog.node.configs import ConfigSources, ConfigValue
 from kafkalog.node.recovery import (
     Hosting,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog.errors import Listener
+    from kafkalog.io.times import Time
     from kafkalog.node.targets import Target
 
 _LOSSES: Final = (Verdict.HIDE, Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
@@ -380,7 +382,7 @@ def recover(
     forced: bool = False,
     configs: Mapping[str, str] | ConfigSources | None = None,
     metadata_dir: str | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     listener: Listener | None = None,
 ) -> list[RecoveredPartition]:
     """Recover logs as a broker does when it starts.
@@ -397,7 +399,7 @@ def recover(
         forced: also truncate below the high watermark.
         configs: configs of topics by name, or their sources.
         metadata_dir: the log directory with the cluster's metadata, if different.
-        now_ms: the clock of the start in milliseconds; None for the current time.
+        now: the clock of the start; None for the current time.
         listener: receives everything reported besides the results; it may let the run continue
             after a failure.
 
@@ -410,9 +412,9 @@ def recover(
     """
     with Recovery(
         paths,
-        None if mode is None else StartMode(mode),
+        None if mode is None else named_member(StartMode, mode),
         ConfigSources.of(configs),
-        now_ms=present_ms() if now_ms is None else now_ms,
+        now_ms=clock_ms(now),
         in_place=in_place,
         backup=backup,
         forced=forced,

@@ -11,7 +11,7 @@ from kafkalog.change.journal.run import Maintenance
 from kafkalog.change.retention.apply import TrimPlan, perform_trim, plan_trim
 from kafkalog.errors import Note, RefusedError, UsageError, contained
 from kafkalog.files.log_dir import LogDirListing
-from kafkalog.model import present_ms
+from kafkalog.io.times import clock_ms
 from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.errors import Listener
+    from kafkalog.io.times import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def apply_retention(
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     listener: Listener | None = None,
 ) -> list[TrimmedPartition]:
     """Delete the segments that a broker's retention would delete.
@@ -141,7 +142,7 @@ def apply_retention(
         high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
         log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock in milliseconds; None for the current time.
+        now: the clock; None for the current time.
         listener: receives everything reported besides the results; it may let the run continue
             after a failure.
 
@@ -155,7 +156,7 @@ def apply_retention(
     with RetentionRun(
         path,
         ConfigSources.of(configs),
-        now_ms=present_ms() if now_ms is None else now_ms,
+        now_ms=clock_ms(now),
         high_watermark=high_watermark,
         log_start_offset=log_start_offset,
         keep_deleted=keep_deleted,

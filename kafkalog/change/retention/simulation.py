@@ -13,7 +13,7 @@ from kafkalog.change.retention.partition import PartitionRetention, judge_partit
 from kafkalog.change.retention.verdicts import expires_at, run_policies
 from kafkalog.errors import Listener, UsageError, contained
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.model import present_ms
+from kafkalog.io.times import clock_ms
 from kafkalog.node.configs import ConfigsAround, ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import open_targets
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog.files.log_dir import AnyPath
+    from kafkalog.io.times import Time
     from kafkalog.node.targets import Target
 
 
@@ -113,7 +114,7 @@ def checks_of(found: PartitionRetention, until_ms: int) -> tuple[Schedule, list[
 def simulate_retention(
     *targets: AnyPath,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
     listener: Listener | None = None,
@@ -123,7 +124,7 @@ def simulate_retention(
     Args:
         targets: log directories and partitions; of tiers among them, what was uploaded.
         configs: configs of topics by name, or their sources.
-        now_ms: the broker's clock in milliseconds; None for the current time.
+        now: the broker's clock; None for the current time.
         high_watermark: overrides the checkpoint's: an offset, or `end`.
         log_start_offset: overrides the checkpoint's.
         listener: receives everything reported besides the results; it may let the run continue
@@ -140,7 +141,7 @@ def simulate_retention(
     opened = joined(open_targets(targets, hear=hears.hear))
     around = ConfigsAround(ConfigSources.of(configs), (one.path for one in opened))
     heard: set[LogDirConfigs] = set()
-    clock = present_ms() if now_ms is None else now_ms
+    clock = clock_ms(now)
     for target in opened:
         for partition in _partitions(target, hears):
             found = None

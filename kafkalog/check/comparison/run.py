@@ -29,7 +29,7 @@ from kafkalog.files.log_dir import FileEntry, LogDirListing
 from kafkalog.io.paths.reading_errors import unread_places
 from kafkalog.log.defects import Tolerant
 from kafkalog.log.living import answered, listed_again
-from kafkalog.model import LogView, Severity
+from kafkalog.model import LogView, Severity, named_member
 from kafkalog.node.identity import topic_id_of
 from kafkalog.node.targets import open_targets, require_topics, topics_of, unlisted_of
 from kafkalog.node.unified_log import UnifiedLog
@@ -342,6 +342,6 @@ def diff(
         UsageError: there is only one path, a path is a file, or a side has a partition twice.
         KafkaLogError: what is at a path cannot be read.
     """
-    comparer = Comparer(LogView(view), listener or Tolerant())
+    comparer = Comparer(named_member(LogView, view), listener or Tolerant())
     for pair in pairs_of([open_targets([path]) for path in paths], topics):
         yield comparer.compare(pair)

@@ -41,10 +41,10 @@ from kafkalog.node.view import show
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
     from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.io.times import Time
     from kafkalog.model import Defect
     from kafkalog.node.state.coordinators import InternalTopic
 
@@ -80,14 +80,14 @@ _SHARE_PARTITIONS: Final = "15"
 
 def groups(
     *paths: str | os.PathLike[str],
-    at: datetime | int | Moment | None = None,
+    at: Time | Moment | None = None,
     on_defect: Callable[[Defect], object] | None = None,
 ) -> Groups:
     """Return groups with their members and offsets, as `__consumer_offsets` has them.
 
     Args:
         paths: the log directories of all brokers: each coordinates a part of the groups.
-        at: as of a time, in milliseconds or a `datetime` with a time zone, or of a `Moment`.
+        at: as of a time, of the text `P@OFFSET`, or of a `Moment`.
         on_defect: is passed each defect; without it the first one is raised.
 
     Raises:

@@ -37,9 +37,9 @@ from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sized
-    from datetime import datetime
 
     from kafkalog.files.log_dir import Target
+    from kafkalog.io.times import Time
     from kafkalog.node.outcome import View
 
 
@@ -52,15 +52,15 @@ _NO_LEADER: Final = -1
 def metadata(
     path: str | os.PathLike[str],
     *,
-    at: datetime | int | Moment | None = None,
-    since: datetime | int | Moment | None = None,
+    at: Time | Moment | None = None,
+    since: Time | Moment | None = None,
     on_defect: Callable[[Defect], object] | None = None,
 ) -> Metadata:
     """Return the metadata of a cluster: topics, configs, brokers, ACLs and the rest.
 
     Args:
         path: a log directory with `__cluster_metadata-0`, that partition, or a snapshot.
-        at: as of a time, in milliseconds or a `datetime` with a time zone; `Moment(partition=0,
+        at: as of a time; `Moment(partition=0,
             offset=N)` is as of the records below an offset.
         since: also return what has changed since this moment.
         on_defect: is passed each defect; without it the first one is raised.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import field
+from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.late_classes import dataclass
-from kafkalog.log.batches.selection import milliseconds
+from kafkalog.io.times import milliseconds, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import datetime
+    from datetime import tzinfo
 
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.io.times import Time
     from kafkalog.node.state.coordinators import InternalTopic
     from kafkalog.node.state.offset_rows import GroupOffsets
     from kafkalog.node.state.share_groups import ShareOffsets
@@ -148,11 +151,18 @@ class Moment(NamedTuple):
     offset: int = 0
 
 
-def moment_of(at: datetime | int | Moment | None) -> Moment | None:
-    """Return the moment of a time: milliseconds, or a `datetime` with a time zone."""
+def moment_of(at: Time | Moment | None) -> Moment | None:
+    """Return the moment of a time, or of the text `P@OFFSET`."""
     if at is None or isinstance(at, Moment):
         return at
-    return Moment(milliseconds(at))
+    return parse_moment(at) if isinstance(at, str) else Moment(milliseconds(at))
+
+
+def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
+    """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
+    if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
+        return Moment(partition=int(match[1]), offset=int(match[2]))
+    return Moment(parse_time(text, now, zone))
 
 
 @dataclass(slots=True)

@@ -18,10 +18,11 @@ from kafkalog.errors import DataError, GoneError, KafkaLogError, NotFoundError
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.payloads.message_text import TRANSACTION_STATES
+from kafkalog.io.times import clock_ms
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
 from kafkalog.log.living import answered, listed_now
-from kafkalog.model import Isolation, present_ms
+from kafkalog.model import Isolation
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.scan import scan
 from kafkalog.node.state.coordinators import InternalTopic, internal_topic
@@ -34,10 +35,10 @@ from kafkalog.node.view import show
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.io.times import Time
     from kafkalog.model import Defect
 
 TIMEOUT_MS: Final = 900_000
@@ -133,8 +134,8 @@ class Transactions:
 
 def transactions(
     *paths: str | os.PathLike[str],
-    at: datetime | int | Moment | None = None,
-    now_ms: int | None = None,
+    at: Time | Moment | None = None,
+    now: Time | None = None,
     on_defect: Callable[[Defect], object] | None = None,
 ) -> Transactions:
     """Return transactional ids with their states, and the transactions that are open in the data.
@@ -142,7 +143,7 @@ def transactions(
     Args:
         paths: the log directories of all brokers: each has a part of `__transaction_state`.
         at: the transactional ids as of a time or a `Moment`.
-        now_ms: the time from which the age of open transactions counts; None for the clock's.
+        now: the time from which the age of open transactions counts; None for the clock's.
         on_defect: is passed each defect; without it the first one is raised.
 
     Raises:
@@ -152,7 +153,7 @@ def transactions(
     """
     return read_transactions(
         open_targets(paths),
-        now_ms=present_ms() if now_ms is None else now_ms,
+        now_ms=clock_ms(now),
         at=moment_of(at),
         defects=on_defect or raise_defect,
     )

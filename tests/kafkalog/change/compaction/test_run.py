@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOW_MS = 1_704_070_800_000  # 2024-01-01T01:00:00Z
 OPTIONS: dict[str, Any] = {
-    "take_all": True, "configs": {"cleanup.policy": "compact"}, "now_ms": NOW_MS,
+    "take_all": True, "configs": {"cleanup.policy": "compact"}, "now": NOW_MS,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tests.kafkalog.change.repair.test_run import Remembering
 if TYPE_CHECKING:
     from pathlib import Path
 
-OPTIONS: dict[str, Any] = {"configs": {"retention.ms": "240000"}, "now_ms": 1_704_067_950_000}
+OPTIONS: dict[str, Any] = {"configs": {"retention.ms": "240000"}, "now": 1_704_067_950_000}
 
 
 @pytest.fixture
