@@ -6,7 +6,7 @@
         print(name, log.offsets.log_end_offset.value)
 
     log = kafkalog.Log("/var/lib/kafka/orders-0")
-    for record in log.records(from_offset=1000, on_defect=print):
+    for record in log.records(from_offset=1000, on_event=print):
         print(record.offset, record.key, record.value)
     table = log.scan(["timestamp", "key"]).to_table()
     found = log.lookup(timestamp=1_700_000_000_000)

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, overload
 
 from formats import constants as c
 from formats.late_classes import dataclass
-from kafkalog.errors import UsageError
+from kafkalog.errors import EventKind, UsageError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -154,6 +154,11 @@ class Defect:
     hint: str | None = None
     size_bytes: int | None = None
 
+    @property
+    def kind(self) -> EventKind:
+        """What it is as an event."""
+        return EventKind.NOTE if self.severity == Severity.NOTE else EventKind.DEFECT
+
 
 @dataclass(slots=True, unsafe_hash=True)
 class Batch:
@@ -174,6 +179,12 @@ class Batch:
     """
 
     _in_repr = ("base_offset", "last_offset", "position", "size_bytes", "crc_valid")
+    _row = (
+        "path", "position", "size_bytes", "base_offset", "last_offset", "count", "magic",
+        "compression=codec_name", "timestamp_type", "base_timestamp", "max_timestamp",
+        "delete_horizon_ms", "producer_id", "producer_epoch", "base_sequence", "last_sequence",
+        "partition_leader_epoch", "is_transactional", "is_control", "crc", "crc_valid",
+    )  # fmt: skip
 
     path: str
     position: int
@@ -221,6 +232,13 @@ class Batch:
     def compression(self) -> int:
         """Codec id: 0 none, 1 gzip and so on; `COMPRESSION_NAMES` lists those that Kafka knows."""
         return self.attributes & c.COMPRESSION_MASK
+
+    @property
+    def codec_name(self) -> str:
+        """The name of the codec, `unknown(5)` for an id that Kafka does not know."""
+        codec = self.compression
+        known = codec < len(c.COMPRESSION_NAMES)
+        return c.COMPRESSION_NAMES[codec] if known else f"unknown({codec})"
 
     @property
     def is_wrapper(self) -> bool:
@@ -276,6 +294,12 @@ class Record:
     """
 
     _in_repr = ("offset", "timestamp", "key", "value")
+    _row = (
+        "batch.path", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
+        "sequence", "batch.producer_id", "batch.producer_epoch", "batch.partition_leader_epoch",
+        "batch.is_transactional", "batch.is_control", "compression=batch.codec_name",
+        "batch.magic", "batch_base_offset=batch.base_offset", "batch_position=batch.position",
+    )  # fmt: skip
 
     batch: Batch
     offset: int

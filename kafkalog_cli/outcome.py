@@ -12,12 +12,14 @@ from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
     PARTLY_DONE,
+    Done,
     GoneError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
     Listener,
     Note,
+    Progress,
     UnreadableError,
     contained,
     on_failure,
@@ -158,7 +160,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     """
     if isinstance(event, KafkaLogError):
         return event.exit_code
-    if isinstance(event, Note):
+    if isinstance(event, Note | Progress | Done):
         return 0
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
@@ -273,6 +275,8 @@ class Outcome(Listener):
                 show_error(event)
                 self.errors.append(event)
                 self.status = max(self.status, status_of(event))
+            case Progress() | Done():
+                pass
             case _:
                 self._hear_of_data(event)
 

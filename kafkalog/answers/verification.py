@@ -16,7 +16,9 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.paths.reading import reading
 from kafkalog.io.paths.reading_errors import unread_places
 from kafkalog.io.paths.source import read_file
+from kafkalog.io.rows import Rows
 from kafkalog.io.storage import NewFile
+from kafkalog.log.events import reporting
 from kafkalog.model import Defect, Level, named_member
 from kafkalog.node.targets import Target, open_targets, require_topics, topics_of, unlisted_of
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 
     from kafkalog.check.walk import ReadColumns, RemoteWalk
-    from kafkalog.errors import Event
+    from kafkalog.errors import Event, OnEvent
     from kafkalog.files.log_dir import AnyPath
     from kafkalog.io.engine import Engine
     from kafkalog.node.recovery import NextStart
@@ -33,8 +35,8 @@ _STATE_SIZE_MAX: Final = 1 << 30
 _UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")
 
 
-class Findings:
-    """The findings of one run of the checks: iterate over it, once.
+class Findings(Rows[Defect]):
+    """The findings of one run of the checks: iterate over it, or take it as a table, once.
 
     Args:
         targets: log directories, partition directories or files, checked against each other; paths,
@@ -51,8 +53,9 @@ class Findings:
         leaves_cache: leave the page cache as it was, for use next to a running broker.
         topics: of log directories, only the partitions of these; None for all that is in them.
         exclude: of log directories, only the partitions of topics other than these.
-        failed: called with an error that stops the work on a target, while the run continues with
-            the others; without it the error is raised.
+        on_event: is passed an error that stops the work on a target, while the run continues with
+            the others, and what was read; without it the error is raised.
+        progress: whether to draw a bar while it runs.
 
     Attributes:
         schedule: what is read at which level, and what is deferred.
@@ -79,14 +82,17 @@ class Findings:
         leaves_cache: bool = False,
         topics: Collection[str] | None = None,
         exclude: Collection[str] = (),
-        failed: Callable[[KafkaLogError], None] | None = None,
+        on_event: OnEvent | None = None,
+        progress: bool = False,
     ) -> None:
         if seed is not None and sample is None:
             raise UsageError("A seed requires a sample.", hint="For example sample=0.05.")
         seed = _seed_of_the_day() if seed is None else seed
         chosen = None if sample is None else Sample(sample, seed)
+        super().__init__(self._checked, Defect)
         self.errors: list[KafkaLogError] = []
-        self._failed = failed
+        self._on_event = on_event
+        self._progress = progress
         self._state = state
         self._threads = threads
         self._rate_limit = rate_limit
@@ -138,8 +144,9 @@ class Findings:
         """What the next start of a broker would do, if that is worth mentioning."""
         return self.verification.next_starts
 
-    def __iter__(self) -> Iterator[Defect]:
-        return self.run()
+    def _checked(self) -> Iterator[Defect]:
+        with reporting(self._on_event, progress=self._progress, targets=self.targets) as report:
+            yield from self.run(report.advance)
 
     def __repr__(self) -> str:
         paths = (repr(target.path) for target in self.targets)
@@ -164,7 +171,7 @@ class Findings:
             UsageError: an engine together with `state` or `max_duration_s`, which are about the
                 order of
                 work in one process.
-            KafkaLogError: an error that stops the work, without `failed`.
+            KafkaLogError: an error that stops the work, without `on_event`.
         """
         if engine is not None and (self._history is not None or self.schedule.is_limited):
             raise UsageError("A state and a duration are about the order of work in one process.")
@@ -223,9 +230,9 @@ class Findings:
 
     def _fail(self, error: KafkaLogError) -> None:
         self.errors.append(error)
-        if self._failed is None:
+        if self._on_event is None:
             raise error
-        self._failed(error)
+        self._on_event(error)
 
 
 def verify(

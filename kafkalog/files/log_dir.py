@@ -62,6 +62,7 @@ class Segment:
     """
 
     _in_repr = ("base_offset", "next_base_offset", "log.size_bytes")
+    _row = ("base_offset", "next_base_offset", "log.size_bytes", "is_active", "log.path")
 
     base_offset: int
     log: FileEntry

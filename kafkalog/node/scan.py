@@ -168,7 +168,7 @@ class Scan:
         batches: read the batches of the log rather than its records.
         batch_rows: maximum number of rows per record batch.
         threads: number of decoding threads; None for one per processor, up to 8.
-        on_defect: called with each defect, in order; by default the first grave one is raised.
+        on_event: called with each defect, in order; by default the first grave one is raised.
 
     Attributes:
         schema: the `pyarrow.Schema` of the columns.
@@ -187,7 +187,7 @@ class Scan:
         batches: bool = False,
         batch_rows: int = 65536,
         threads: int | None = None,
-        on_defect: Callable[[Defect], object] = raise_defect,
+        on_event: Callable[[Defect], object] | None = None,
     ) -> None:
         fast_path.require_arrow()
         from kafkalog.log.columns.arrow import BATCH_SCHEMA, SCHEMA, schema_of
@@ -200,7 +200,7 @@ class Scan:
             batches=batches,
             batch_rows=batch_rows,
             threads=threads,
-            defects=on_defect,
+            defects=on_event or raise_defect,
         )
         self._path = path
         self._offset = "base_offset" if batches else "offset"

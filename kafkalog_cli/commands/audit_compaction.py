@@ -69,7 +69,7 @@ def audit_compaction(
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=round(opt.parse_duration(producer_expiration) * 1000),
         findings_max=limit,
-        failed=outcome.hear,
+        on_event=outcome.hear,
     )
     is_log_dir = isinstance(target, LogDirListing)
     if not found and not outcome.errors:

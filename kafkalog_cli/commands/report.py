@@ -10,7 +10,7 @@ from kafkalog.model import Level, Severity
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.progress import advancing, byte_progress
 from kafkalog_cli.output.writer import Format, write_all
 
 
@@ -77,8 +77,7 @@ def report(
                 configs=sources,
                 now=None if now is None else opt.parse_time(now),
                 threads=threads,
-                failed=outcome.hear,
-                progress=progress,
+                on_event=advancing(progress, outcome.hear),
             )
         if not found.partitions and not found.log_dirs:
             new.discard()

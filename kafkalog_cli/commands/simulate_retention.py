@@ -49,7 +49,7 @@ def simulate_retention(
     kafkalog simulate-retention orders-0 --config retention.ms=3600000 --checks
     kafkalog simulate-retention /var/lib/kafka /mnt/tier/kafka-tiered-storage
     """
-    from kafkalog.change.retention.simulation import simulate_retention as simulate
+    from kafkalog.change.retention.simulation import judged_partitions
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.output.retention import (
         RetentionSummary,
@@ -66,13 +66,13 @@ def simulate_retention(
     outcome = Outcome()
     targets = outcome.open_all(paths)
     with RetentionWriter(summary, form, style, checks=checks) as writer:
-        for found in simulate(
+        for found in judged_partitions(
             *targets,
             configs=sources,
-            now=now_ms,
+            now_ms=now_ms,
             high_watermark=watermark,
             log_start_offset=log_start_offset,
-            listener=outcome,
+            hear=outcome.hear,
         ):
             writer.write_partition(found)
         writer.end()

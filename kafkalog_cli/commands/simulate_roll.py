@@ -9,7 +9,7 @@ import typer
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.progress import advancing, byte_progress
 from kafkalog_cli.output.writer import Format, Writer
 
 
@@ -50,8 +50,7 @@ def simulate_roll(
             partition,
             configs=given,
             seed=seed,
-            progress=progress,
-            listener=outcome,
+            on_event=advancing(progress, outcome.hear),
         )
     with Writer(show.segment_view(style), form) as writer:
         for defect in trials[0].replay.defects:

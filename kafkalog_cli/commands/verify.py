@@ -129,7 +129,7 @@ def verify(
         leaves_cache=no_cache,
         topics=topic,
         exclude=exclude or (),
-        failed=outcome.hear,
+        on_event=outcome.hear,
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)

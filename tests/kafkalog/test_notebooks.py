@@ -29,7 +29,7 @@ def objects() -> list[object]:
     cluster = kafkalog.groups(LOG_DIR)
     return [
         log_dir, log, log.segments[0], log.offsets, *log.offsets, log.lookup(offset=260),
-        log.lookup(offset=1000), next(iter(log.records())), next(iter(log.batches())),
+        log.lookup(offset=1000), log.records()[0], log.batches()[0],
         log.scan(), log.scan(batches=True), *findings, findings, findings.summary,
         cluster, *cluster.groups.values(), kafkalog.transactions(LOG_DIR),
         kafkalog.metadata(LOG_DIR), *kafkalog.profile(log), kafkalog.report(LOG_DIR),
@@ -64,7 +64,7 @@ def test_a_time_is_given_in_each_form(time: Time) -> None:
     """Milliseconds, as numpy has them too, a `datetime` with a zone, or the command line's text."""
     log = kafkalog.Log(f"{LOG_DIR}/orders-0")
     assert log.lookup(timestamp=time).offset == 260
-    assert next(log.records(from_time=time, limit=1)).offset == 260
+    assert log.records(from_time=time, limit=1)[0].offset == 260
     moments = [kafkalog.transactions(LOG_DIR, at=one).ids for one in (time, "+1d")]
     assert [len(ids) for ids in moments] == [0, 1]
 

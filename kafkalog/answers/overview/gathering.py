@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.change.compaction.model import Candidate
     from kafkalog.change.retention.partition import PartitionRetention
     from kafkalog.check.schedule import Summary
-    from kafkalog.errors import Event
+    from kafkalog.errors import Event, OnEvent
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect, Level, LogView
     from kafkalog.node.configs import ConfigSources, TopicConfigs
@@ -137,7 +137,7 @@ class Gathering:
         now_ms: int,
         *,
         threads: int | None,
-        failed: Callable[[KafkaLogError], None],
+        failed: OnEvent,
         progress: Progress,
     ) -> None:
         self._paths = paths
@@ -166,7 +166,7 @@ class Gathering:
             *self._targets,
             level=self._level,
             threads=self._threads,
-            failed=self._failed,
+            on_event=self._hear,
         )
         findings = _Selected()
         # The checks read all batch headers anyway: codecs, records and times come from the same

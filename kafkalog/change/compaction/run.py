@@ -42,6 +42,13 @@ class CompactedPartition:
     """
 
     _in_repr = ("partition.path", "compaction.bytes_before", "compaction.bytes_after", "skipped")
+    _row = (
+        "partition.path", "partition.topic", "partition.partition", "compaction.is_done",
+        "cleanable.first_dirty_offset", "cleanable.first_uncleanable_offset",
+        "compaction.next_dirty_offset", "compaction.passes", "compaction.keys",
+        "tally.records_read", "tally.records_kept", "compaction.bytes_before",
+        "compaction.bytes_after", "left_overs", "skipped",
+    )  # fmt: skip
 
     partition: PartitionDir
     compaction: Compaction | None

@@ -257,6 +257,8 @@ class IndexedPartition:
         is_done: whether they were rebuilt.
     """
 
+    _row = ("partition.path", "partition.topic", "partition.partition", "indexes", "is_done")
+
     partition: PartitionDir
     indexes: tuple[IndexComparison, ...]
     is_done: bool = False

@@ -54,6 +54,13 @@ class RecoveredPartition:
     """
 
     _in_repr = ("plan.partition.path", "log_end_offset", "plan.lost_from")
+    _row = (
+        "plan.partition.path", "plan.partition.topic", "plan.partition.partition",
+        "plan.predicted.mode", "plan.predicted.recovery_point", "plan.high_watermark",
+        "plan.verdict", "plan.detail", "log_end_offset", "plan.lost_from",
+        "plan.predicted.records_lost", "plan.predicted.bytes_lost", "plan.bytes_to_scan",
+        "plan.drops_mark", "refused",
+    )  # fmt: skip
 
     plan: RecoveryPlan
     configs: Sequence[ConfigValue] = ()

@@ -31,6 +31,12 @@ class TrimmedPartition:
         is_done: whether it was deleted.
     """
 
+    _row = (
+        "plan.partition.path", "plan.partition.topic", "plan.partition.partition",
+        "performed=is_done", "plan.bytes_freed", "plan.side_bytes_freed", "plan.left_overs",
+        "plan.log_start_offset", "plan.found.log.log_end_offset",
+    )  # fmt: skip
+
     plan: TrimPlan
     is_done: bool = False
 

@@ -48,6 +48,11 @@ class Side:
         topic_id: from `partition.metadata`; None if it is missing or cannot be read.
     """
 
+    _row = (
+        "path", "log_start_offset", "log_end_offset", "high_watermark", "leader_epoch=last_epoch",
+        "topic_id",
+    )  # fmt: skip
+
     path: str
     log_start_offset: int
     log_end_offset: int
@@ -123,6 +128,10 @@ class Comparison:
     """
 
     _in_repr = ("topic", "partition", "verdict", "only_left", "only_right", "differing")
+    _row = (
+        "topic", "partition", "verdict", "left", "right", "identical_up_to", "only_left",
+        "only_right", "differing",
+    )  # fmt: skip
 
     topic: str
     partition: int | None

@@ -8,6 +8,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.late_classes import dataclass
+from kafkalog.errors import EventKind
 from kafkalog.io.times import milliseconds, parse_time
 
 if TYPE_CHECKING:
@@ -177,6 +178,8 @@ class Groups:
         shares: what was read of share groups.
         cut: the offsets of its partitions that have records above their high watermarks.
     """
+
+    kind = EventKind.NOTE
 
     groups: dict[str, Group]
     topic: InternalTopic

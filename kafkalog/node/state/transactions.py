@@ -20,7 +20,7 @@ from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.payloads.message_text import TRANSACTION_STATES
 from kafkalog.io.times import clock_ms
 from kafkalog.log.batches.selection import Selection
-from kafkalog.log.defects import raise_defect
+from kafkalog.log.events import reporting
 from kafkalog.log.living import answered, listed_now
 from kafkalog.model import Isolation
 from kafkalog.node.choice import live_partitions
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.io.times import Time
@@ -136,7 +137,8 @@ def transactions(
     *paths: str | os.PathLike[str],
     at: Time | Moment | None = None,
     now: Time | None = None,
-    on_defect: Callable[[Defect], object] | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
 ) -> Transactions:
     """Return transactional ids with their states, and the transactions that are open in the data.
 
@@ -144,19 +146,21 @@ def transactions(
         paths: the log directories of all brokers: each has a part of `__transaction_state`.
         at: the transactional ids as of a time or a `Moment`.
         now: the time from which the age of open transactions counts; None for the clock's.
-        on_defect: is passed each defect; without it the first one is raised.
+        on_event: is passed each defect, what ended the reading of a log, and what was read; without
+            it the first error or grave defect is raised.
+        progress: whether to draw a bar.
 
     Raises:
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
         CorruptDataError, UnreadableError: the log of a coordinator is damaged.
         UnsupportedError: pyarrow is missing.
     """
-    return read_transactions(
-        open_targets(paths),
-        now_ms=clock_ms(now),
-        at=moment_of(at),
-        defects=on_defect or raise_defect,
-    )
+    targets = open_targets(paths)
+    with reporting(on_event, progress=progress) as report:
+        return read_transactions(
+            targets, now_ms=clock_ms(now), at=moment_of(at), defects=report.hear,
+            progress=report.advance, failed=report.hear,
+        )  # fmt: skip
 
 
 def read_transactions(

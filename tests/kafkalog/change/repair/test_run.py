@@ -41,7 +41,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def offsets(log: Path) -> list[int]:
-    return [found.offset for found in kafkalog.Log(log).records(on_defect=lambda _: None)]
+    return [found.offset for found in kafkalog.Log(log).records(on_event=lambda _: None)]
 
 
 def test_a_plan_writes_nothing_and_is_what_is_done(log_dir: Path) -> None:

@@ -52,7 +52,7 @@ def test_what_fails_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "judge_partition", failing)
     listener = Remembering()
     file = f"{LOG_DIR}/orders-0/00000000000000000250.log"
-    found = names(kafkalog.simulate_retention(file, LOG_DIR, now=NOW_MS, listener=listener))
+    found = names(kafkalog.simulate_retention(file, LOG_DIR, now=NOW_MS, on_event=listener.hear))
     assert "orders-0" not in found
     assert "payments-0" in found
     assert [type(error) for error in listener.errors] == [UsageError, InternalError]

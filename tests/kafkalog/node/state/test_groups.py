@@ -35,7 +35,7 @@ def damaged(tmp_path: Path) -> Path:
 def test_defects_are_passed_on(damaged: Path) -> None:
     """The caller decides about them; the sound commits count."""
     defects: list[Defect] = []
-    group = kafkalog.groups(damaged, on_defect=defects.append).groups["g"]
+    group = kafkalog.groups(damaged, on_event=defects.append).groups["g"]
     assert {(0, 10), (2, 30)} <= {(one.partition, one.offset) for one in group.offsets}
     assert [defect.position for defect in defects] == [len(commit(0, 0, 10))]
 
