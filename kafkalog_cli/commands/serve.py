@@ -99,7 +99,7 @@ def serve(
     kafkalog serve /var/lib/kafka /mnt/tier/kafka-tiered-storage
     kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
-    from kafkalog.wire.server.run import serve as run
+    from kafkalog.wire.server.run import run_server
 
     options = ServeOptions(
         listen=parse_address(listen),
@@ -124,7 +124,7 @@ def serve(
             "--groups and --read-only-groups exclude each other.", hint="Give one of them."
         )
     outcome = Outcome()
-    run(paths, options, _Shown(outcome, quiet=quiet))
+    run_server(paths, options, _Shown(outcome, quiet=quiet))
     return outcome.status
 
 

@@ -156,6 +156,12 @@ class Replayed:
         zero_times: number of records whose timestamp 0 became 1.
     """
 
+    _row = (
+        "route.path", "route.topic", "route.partition", "route.to_topic", "route.to_partition",
+        "records", "tombstones", "size_bytes", "first_offset", "last_offset", "records_before",
+        "unsendable", "refused", "zero_times",
+    )  # fmt: skip
+
     route: Route
     records: int = 0
     tombstones: int = 0

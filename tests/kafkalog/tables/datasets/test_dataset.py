@@ -55,7 +55,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 batches.append(batch(base, rows, base_time=time, max_time=time))
             write_log(directory, *batches, name=f"{segment * 100:020}")
     (place / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    kafkalog.rebuild_index(place, in_place=True)
+    kafkalog.rebuild_index(place).apply()
     return place
 
 
