@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import AnyPath
     from kafkalog.io.times import Time
     from kafkalog.log.batches.selection import ReadPlan
+    from kafkalog.node.inventory import PartitionRow
     from kafkalog.node.lookup import Lookup
     from kafkalog.node.outcome import View
     from kafkalog.node.scan import Scan
@@ -134,8 +135,18 @@ class LogDir(Mapping[str, "Log"]):
     def __len__(self) -> int:
         return len(self._paths)
 
+    @property
+    def partitions(self) -> Rows[PartitionRow]:
+        """What `ls` lists: the partitions with their sizes and offsets, as a table."""
+        from kafkalog.node.inventory import PartitionRow, list_partitions
+
+        return Rows(list_partitions(open_targets([self.path])), PartitionRow)
+
     def __fspath__(self) -> str:
         return self.path
+
+    def _repr_html_(self) -> str:
+        return self.partitions._repr_html_()
 
     def __repr__(self) -> str:
         logs = f"{len(self)} log{'s'[: len(self) != 1]}"

@@ -101,13 +101,14 @@ class Rows(Sequence[T]):
         arrow = _required("pyarrow")
         if self._table is not None:
             return self._table().to_table()
-        table = arrow.Table.from_pylist(self.to_dicts() or [dict.fromkeys(self.columns)])
+        dicts = self.to_dicts()
+        table = arrow.Table.from_pylist(dicts or [dict.fromkeys(self.columns)])
         for at, name in enumerate(self.columns):
             # Of a column without a value pyarrow knows no type.
             known = _ARROW.get(_annotation(self._kind, self._paths[name]))
             if known is not None and arrow.types.is_null(table.schema.field(at).type):
                 table = table.set_column(at, name, table[at].cast(getattr(arrow, known)()))
-        return table if self else table.slice(0, 0)
+        return table.slice(0, len(dicts))
 
     def to_pandas(self) -> Any:
         """Return the rows as a `pandas.DataFrame`."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from datetime import UTC
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.late_classes import dataclass
 from kafkalog.errors import EventKind
+from kafkalog.io.rows import Rows
 from kafkalog.io.times import milliseconds, parse_time
 
 if TYPE_CHECKING:
@@ -43,6 +45,12 @@ class GroupOffset:
             `__share_group_state`.
         delivered: records from there on that need no delivery any more; None if it is not known.
     """
+
+    _row = (
+        "group", "topic", "partition", "offset", "leader_epoch", "metadata",
+        "committed_at=committed_ms", "expires_at=expires_ms", "pending=is_pending", "producer_id",
+        "coordinator", "record_offset", "exact=is_exact", "complete=is_complete",
+    )  # fmt: skip
 
     group: str
     topic: str
@@ -99,6 +107,10 @@ class Group:
         undecoded: how many of its records could not be decoded.
         protocol_type: what its members have in common, `consumer` mostly; "" if it never had any.
     """
+
+    _row = (
+        "group=name", "group_type=kind", "state", "epoch", "protocol", "coordinator", "undecoded",
+    )  # fmt: skip
 
     name: str
     kind: str
@@ -187,6 +199,20 @@ class Groups:
     incomplete: list[int] = field(default_factory=list)
     undecoded: int = 0
     cut: list[PartitionOffsets] = field(default_factory=list)
+
+    @property
+    def rows(self) -> Rows[Group]:
+        """The groups, as a table."""
+        return Rows(self.groups.values(), Group)
+
+    @property
+    def offsets(self) -> Rows[GroupOffset]:
+        """The committed offsets of all groups, which may be millions, as a table."""
+        groups = self.groups.values()
+        return Rows(lambda: chain.from_iterable(one.offsets for one in groups), GroupOffset)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
 
     @property
     def is_whole(self) -> bool:

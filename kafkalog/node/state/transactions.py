@@ -18,6 +18,7 @@ from kafkalog.errors import DataError, GoneError, KafkaLogError, NotFoundError
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.payloads.message_text import TRANSACTION_STATES
+from kafkalog.io.rows import Rows
 from kafkalog.io.times import clock_ms
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.events import reporting
@@ -73,6 +74,12 @@ class TransactionalId:
         version: the `transaction.version` of its client, 0 if not known.
         marked: partitions that have the marker already which its coordinator is about to write.
     """
+
+    _row = (
+        "transactional_id=name", "producer_id", "producer_epoch", "state", "timeout_ms",
+        "started_at=started_ms", "updated_at=updated_ms", "coordinator", "record_offset",
+        "exact=is_exact", "complete=is_complete",
+    )  # fmt: skip
 
     name: str
     producer_id: int
@@ -131,6 +138,14 @@ class Transactions:
     undecoded: int = 0
     errors: list[KafkaLogError] = field(default_factory=list)
     cut: list[PartitionOffsets] = field(default_factory=list)
+
+    @property
+    def rows(self) -> Rows[TransactionalId]:
+        """The transactional ids, as a table."""
+        return Rows(self.ids.values(), TransactionalId)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
 
 
 def transactions(
