@@ -93,11 +93,15 @@ class Rows(Sequence[T]):
         return one_line(type(self).__name__, self._kind.__name__, amount, " ".join(self.columns))
 
     def to_dicts(self) -> list[dict[str, object]]:
-        """Return a dictionary for each row: numbers, texts, bytes, lists and dictionaries."""
+        """Return a dictionary for each row."""
         return [self._plain_row(one) for one in self]
 
     def to_arrow(self) -> Any:
-        """Return the rows as a `pyarrow.Table`. Raises `UnsupportedError` without pyarrow."""
+        """Return the rows as a `pyarrow.Table`.
+
+        Raises:
+            UnsupportedError: pyarrow is missing, as for pandas and Polars.
+        """
         arrow = _required("pyarrow")
         if self._table is not None:
             return self._table().to_table()

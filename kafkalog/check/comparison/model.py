@@ -127,7 +127,7 @@ class Comparison:
         differing: number of records that both have at an offset, but not the same.
     """
 
-    _in_repr = ("topic", "partition", "verdict", "only_left", "only_right", "differing")
+    _in_repr = ("topic", "partition", "verdict", "identical_up_to", "differing")
     _row = (
         "topic", "partition", "verdict", "left", "right", "identical_up_to", "only_left",
         "only_right", "differing",
