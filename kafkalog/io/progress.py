@@ -1,4 +1,4 @@
-"""A bar of bytes on a terminal or in a notebook, for callers of the library that ask for it."""
+"""A bar of bytes for callers of the library that ask for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def byte_bar(total: int | None) -> Iterator[Callable[[int], object]]:
-    """Show a bar on stderr, or in a cell, while the block runs; it is called with numbers of bytes.
+    """Show a bar on stderr while the block runs; it is called with numbers of bytes.
 
     Args:
         total: the number of bytes of all the work; None if it is not known.

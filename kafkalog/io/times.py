@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from operator import index
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
@@ -27,22 +27,12 @@ _DIGITS_OF_MS: Final = range(12, 15)
 _RELATIVE: Final = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
 
 
-@overload
-def milliseconds(time: Time) -> int: ...
-
-
-@overload
-def milliseconds(time: None) -> None: ...
-
-
-def milliseconds(time: Time | None) -> int | None:
-    """Return a time as milliseconds since 1970 UTC; None stays None.
+def milliseconds(time: Time) -> int:
+    """Return a time as milliseconds since 1970 UTC.
 
     Raises:
         UsageError: the text is no time, or the `datetime` has no time zone.
     """
-    if time is None:
-        return None
     if isinstance(time, str):
         return parse_time(time)
     if not isinstance(time, datetime):
