@@ -33,6 +33,7 @@ _SPLIT: Final = {"frozen", "kw_only"}  # with other options, all methods are mad
 _NOT_FIELDS: Final = ("ClassVar", "InitVar", "KW_ONLY")
 _OF_LAYOUT: Final = ("__dict__", "__weakref__", "__slots__")
 _LINE_MAX: Final = 100
+_PATH_MAX: Final = 40
 _PLAIN: Final = (bool, int, float, str, bytes)
 _MANY: Final = (tuple, list, dict, set, frozenset)
 SHOWN: Final = "_in_repr"
@@ -57,7 +58,9 @@ def value_at(value: Any, path: str) -> Any:
 def _value(value: Any) -> str:
     """Return a value of a field, or what it is if that is long."""
     if isinstance(value, str):
-        return repr(str(value[:_LINE_MAX]))
+        # What a path is of stands at its end.
+        is_long_path = "/" in value and len(value) > _PATH_MAX
+        return repr(f"…{value[-_PATH_MAX:]}" if is_long_path else str(value[:_LINE_MAX]))
     if isinstance(value, bytes):
         return repr(value[:_LINE_MAX])
     if isinstance(value, _PLAIN):
