@@ -12,12 +12,14 @@ from kafkalog.errors import (
     INCOMPLETE,
     INTERNAL_ERROR,
     NO,
+    Done,
     GoneError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
     Listener,
     Note,
+    Progress,
     UnreadableError,
     contained,
     on_failure,
@@ -170,7 +172,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     """
     if isinstance(event, KafkaLogError):
         return event.exit_code
-    if isinstance(event, Note):
+    if isinstance(event, Note | Progress | Done):
         return 0
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
@@ -325,6 +327,8 @@ class Outcome(Listener):
                 self.errors.append(event)
                 self._failed.add(self._within or event.path)
                 self._statuses.add(status_of(event))
+            case Progress() | Done():
+                pass
             case _:
                 self._hear_of_data(event)
 

@@ -9,7 +9,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import CHECK, SHOW
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.progress import advancing, byte_progress
 from kafkalog_cli.output.writer import Format, write_all
 from kafkalog_cli.session import now_ms, session
 
@@ -66,10 +66,9 @@ def report(
                 records=keys,
                 hot_keys=hot_keys,
                 configs=sources,
-                now_ms=now_ms(),
+                now=now_ms(),
                 threads=reading.threads,
-                failed=outcome.hear,
-                progress=progress,
+                on_event=advancing(progress, outcome.hear),
             )
         if not found.partitions and not found.log_dirs:
             new.discard()

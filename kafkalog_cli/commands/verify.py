@@ -151,7 +151,7 @@ def verify(
         topics=partitions.topics,
         numbers=partitions.numbers,
         internal=partitions.internal,
-        failed=outcome.hear,
+        on_event=outcome.hear,
     )
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)
     shows_progress = not session().is_quiet and not choice.is_spark

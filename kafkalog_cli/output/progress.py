@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
 
+    from kafkalog.errors import Event
     from kafkalog.files.log_dir import Target
     from kafkalog.io.engine import Engine, Gathering, PieceWork, Task, Work
 
@@ -120,17 +121,25 @@ def byte_progress(targets: Sequence[Target], *, enabled: bool) -> Iterator[ByteP
     if not enabled or not sys.stderr.isatty():
         yield None
         return
-    with closing(ByteProgress(sum(map(_size, targets)))) as progress:
+    from kafkalog.log.events import size_of
+
+    with closing(ByteProgress(sum(map(size_of, targets)))) as progress:
         yield progress
 
 
-def _size(target: Target) -> int:
-    from kafkalog.files.log_dir import LogDirListing
+def advancing(
+    progress: ByteProgress | None, hear: Callable[[Event], object]
+) -> Callable[[Event], None]:
+    """Return a function that shows progress in a bar, and passes all other events on."""
+    from kafkalog.errors import Progress as BytesRead
 
-    if isinstance(target, LogDirListing):
-        inner = sum(partition.size_bytes for partition in target.partitions)
-        return inner + sum(entry.size_bytes for entry in target.files)
-    return target.size_bytes
+    def take(event: Event) -> None:
+        if not isinstance(event, BytesRead):
+            hear(event)
+        elif progress is not None:
+            progress(event.size_bytes)
+
+    return take
 
 
 class ShownEngine:

@@ -100,11 +100,7 @@ def coloured(text: str, code: str, stream: TextIO) -> str:
 
 
 def compression_name(batch: Batch) -> str:
-    """Return the name of the codec, `unknown(5)` for an id that Kafka does not know."""
-    from formats.constants import COMPRESSION_NAMES
-
-    codec = batch.compression
-    return COMPRESSION_NAMES[codec] if codec < len(COMPRESSION_NAMES) else f"unknown({codec})"
+    return batch.codec_name
 
 
 _SECOND_WIDTH = len("2026-11-21T04:00:00")

@@ -9,11 +9,11 @@ synced here.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from formats import file_names
 from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_name
+from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import (
     log_dir_around,
     mode_to_judge_by,

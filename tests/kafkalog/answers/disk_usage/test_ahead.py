@@ -81,7 +81,7 @@ def test_retention_is_that_of_simulate_retention(any_state: State):
         until = now + 7 * 24 * HOUR_MS
         forecast = Forecast(now, until, configs, disk_bytes=1 << 40)
         report = disk_usage(*any_state.log_dirs, forecast=forecast)
-        judged = list(kafkalog.simulate_retention(*any_state.log_dirs, configs=configs, now_ms=now))
+        judged = list(kafkalog.simulate_retention(*any_state.log_dirs, configs=configs, now=now))
         assert report.total.freed_now_bytes == sum(
             one.freed_bytes + one.freed_side_bytes for one in judged
         )

@@ -106,13 +106,16 @@ def test_each_run_adds_what_is_new(tmp_path: Path, form: TableFormat) -> None:
 def test_the_function(tmp_path: Path) -> None:
     """It works like the command; the default request takes each partition once."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
-    assert kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True).rows == 120
+    plan = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True)
+    assert not to.exists()
+    assert plan.apply().rows == 120
     grow(partition, 150, 1)
     (partition / f"{0:020}.log").unlink()
     (partition / f"{60:020}.log").unlink()
     with pytest.raises(RefusedError):
-        kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True)
-    done = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True, allow_gaps=True)
+        plan.apply()
+    again = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True, allow_gaps=True)
+    done = again.apply()
     assert (done.rows, len(done.gaps)) == (3, 1)
 
 

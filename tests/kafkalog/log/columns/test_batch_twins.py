@@ -65,7 +65,7 @@ def assert_twins(path: Path, selection: Selection = EVERYTHING) -> tuple[Found, 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
             wanted = Scan(
-                path, batches=True, selection=selection, batch_rows=3, on_defect=told.append
+                path, batches=True, selection=selection, batch_rows=3, on_event=told.append
             )
             table = wanted.to_table()
         table.validate(full=True)
