@@ -69,11 +69,11 @@ def test_a_plan_is_what_is_done(log_dir: Path, kafkalog: Run) -> None:
     result = kafkalog(*words, "--in-place", "--yes")
     assert result.status == 0, result.stderr
     done, summary = rows(result)
-    assert done.pop("is_done")
-    assert not plan.pop("is_done")
+    assert done.pop("performed")
+    assert not plan.pop("performed")
     assert done == plan
-    assert done["read_records"] == done["kept_records"] + sum(done["dropped"].values())
-    assert summary["compacted"] == 1
+    assert done["read_records"] == done["kept_records"] + sum(done["dropped_records"].values())
+    assert summary["compacted_partitions"] == 1
     again, _ = rows(kafkalog(*words, "--in-place", "--yes"))
     assert again["skipped"] == "nothing to clean"
     assert kafkalog("verify", log_dir, "--level", "deep").status == 0
@@ -145,7 +145,7 @@ def test_the_filthiest_come_first(many: Path, kafkalog: Run) -> None:
     assert set(reasons.values()) <= {"nothing to clean", "not above min.cleanable.dirty.ratio 0.5"}
     *every, _ = rows(kafkalog(*words, "--all", "--in-place", "--yes"))
     assert [row["partition"] for row in every if row["skipped"] is None] == [0, 1, 2]
-    assert summary["compacted"] == len(taken) < 3
+    assert summary["compacted_partitions"] == len(taken) < 3
     ends = [row["next_dirty_offset"] for row in every if row["skipped"] is None]
     assert len(set(ends)) == 1
     noted = (many / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
