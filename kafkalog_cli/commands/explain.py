@@ -19,9 +19,13 @@ def _completed(incomplete: str) -> list[str]:
 
 def explain(
     references: Annotated[list[str] | None, typer.Argument(
-        metavar="[REFERENCE]...", help="Name of a finding or error; without it, list all.",
+        metavar="[REFERENCE]...",
+        help="Name of a finding, an error or, with --schema, a type of row; without it, list all.",
         show_default=False, autocompletion=_completed,
     )] = None,
+    schema: Annotated[bool, typer.Option(
+        "--schema", help="Print the JSON Schema of the rows of a type, or of all types, one a line."
+    )] = False,
     form: FormatOption = Format.TABLE,
 ) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
@@ -30,7 +34,13 @@ def explain(
     kafkalog explain
     kafkalog explain batch-crc-mismatch
     kafkalog explain torn-tail zero-tail --format ndjson
+    kafkalog explain record --schema
     """
+    if schema:
+        from kafkalog_cli.output.schemas import print_schemas
+
+        print_schemas(references or ())
+        return 0
     from kafkalog_cli.output.explanations import (
         all_explanations,
         explanation_of,

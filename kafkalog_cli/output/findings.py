@@ -117,7 +117,7 @@ MEANING_OF_VERDICT: Final = (
     "(renames the directory), `refuse`"
 )
 MEANING_OF_DEPTH: Final = (
-    "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"
+    "how deep, everywhere: `names` (of files), `headers`, `checksums` or `records`"
 )
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
