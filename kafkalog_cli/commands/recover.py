@@ -137,7 +137,7 @@ def recover(
         show.print_recovery_summary(summary, style)
     outcome.fail_if(run.has_losses or bool(run.refused))
     # A plan answers what a start would do, where nothing is an answer, too.
-    is_concerned = run.is_plan or summary.changed > 0
+    is_concerned = run.is_plan or summary.changed_partitions > 0
     return outcome.of_work(has_changed=run.has_changed, is_concerned=is_concerned)
 
 

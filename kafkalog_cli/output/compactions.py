@@ -18,6 +18,7 @@ from kafkalog_cli.output.objects import (
     Column,
     Field,
     ObjectType,
+    changed,
     topic_and_partition,
 )
 from kafkalog_cli.output.text import file_cell, left_overs_text, size_text
@@ -132,7 +133,7 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "`compact`",
     "The last object: totals.",
     Field("now_timestamp", k.INT, "clock used", "now_ms"),
-    Field("performed", k.BOOL, "", "is_done"),
+    changed(lambda one: one.is_done and one.compacted > 0),
     Field("partitions", k.INT, "examined"),
     Field(
         "compacted_partitions", k.INT, "not skipped; the other numbers are about these", "compacted"

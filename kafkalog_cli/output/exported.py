@@ -9,7 +9,7 @@ from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted, some_of
 from kafkalog_cli.outcome import END_HINT
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.objects import Column, Field, ObjectType, View
+from kafkalog_cli.output.objects import Column, Field, ObjectType, View, changed
 from kafkalog_cli.output.text import size_text
 from kafkalog_cli.output.writer import Format, Writer
 
@@ -68,6 +68,7 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("destination", k.TEXT, "without credentials"),
     Field("files", k.INT, "", _files),
     Field("written_files", k.INT, "by this run"),
+    changed(lambda one: one.written_files > 0),
     Field("rows", k.INT, ""),
     Field("size_bytes", k.INT, ""),
     Field("undecoded_keys", k.INT, "that `--key` cannot decode"),

@@ -15,7 +15,7 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.objects import DEFECT, PLAIN, Field, ObjectType
+from kafkalog_cli.output.objects import DEFECT, PLAIN, Field, ObjectType, changed
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
@@ -143,6 +143,8 @@ SUMMARY: Final = ObjectType[RunFacts](
     "verify_summary",
     "`verify`",
     "The last object: totals.",
+    Field("status", k.INT, "exit status of the run"),
+    changed(lambda _: False),
     _sum("files", ""),
     _sum("batches", ""),
     _sum("records", "by batch headers"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from formats.late_classes import dataclass
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect
-from kafkalog_cli.output.kinds import INT, TEXT
+from kafkalog_cli.output.kinds import BOOL, INT, TEXT
 from kafkalog_cli.output.text import BytesFormat, Toned
 
 if TYPE_CHECKING:
@@ -85,6 +85,11 @@ def topic_and_partition(prefix: str = "") -> tuple[Field[Any], Field[Any]]:
         Field("partition", INT | None, "null if the directory's name has none",
               f"{prefix}partition"),
     )  # fmt: skip
+
+
+def changed(get: Callable[[Any], bool]) -> Field[Any]:
+    """Return the field of a summary that tells a run that changed something from a plan."""
+    return Field("changed", BOOL, "something was written or deleted", get)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from kafkalog_cli.output.objects import (
     Field,
     ObjectType,
     View,
+    changed,
     topic_and_partition,
 )
 from kafkalog_cli.output.text import Tone, duration_text, file_cell, size_text
@@ -54,7 +55,7 @@ class RecoverySummary:
     in_place: bool
 
     @property
-    def changed(self) -> int:
+    def changed_partitions(self) -> int:
         """Number of partitions with a file that changes."""
         return sum(bool(plan.changes) for plan in self.plans)
 
@@ -127,7 +128,7 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     Field("rebuilt_segments", k.ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
     Field("scan_bytes", k.SIZE, "", "plan.scan_bytes"),
-    Field("files", k.ARRAY,
+    Field("file_changes", k.ARRAY,
           "changes: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), the new "
           "`size_bytes`; if removed or cut, `removed_bytes`, `removed_records`, `reason`",
           "plan.changes"),
@@ -152,8 +153,9 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     "`recover`",
     "The last object: totals.",
     Field("in_place", k.BOOL, ""),
+    changed(lambda one: one.performed > 0),
     Field("partitions", k.INT, "", lambda one: len(one.plans)),
-    Field("changed_partitions", k.INT, "", "changed"),
+    Field("changed_partitions", k.INT, ""),
     Field("performed_partitions", k.INT, "", "performed"),
     Field("untouched_partitions", k.INT, "left to the broker", "untouched"),
     Field("unloadable_partitions", k.INT, "the next start would fail", "unloadable"),
@@ -246,7 +248,7 @@ class _Going:
 def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     scan = size_text(summary.scan_bytes, style)
     rate = size_text(summary.scan_rate, style)
-    total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
+    total = f"{counted(len(summary.plans), 'partition')}, {summary.changed_partitions} to change"
     if summary.untouched:
         total += f", {summary.untouched} left to the broker"
     if summary.refused:
@@ -273,12 +275,12 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     is_marked = any(plan.while_marked is not None for plan in summary.plans)
     when = "at an unclean start" if is_marked else "when it starts"
     lines.append(f"a broker scans {scan} {when}: {time} at an assumed {rate} per second")
-    if summary.in_place and summary.performed == summary.changed:
+    if summary.in_place and summary.performed == summary.changed_partitions:
         lines.append(f"{summary.performed} recovered")
     elif summary.in_place:
-        rest = summary.changed - summary.performed
+        rest = summary.changed_partitions - summary.performed
         lines.append(f"{summary.performed} recovered, {rest} not")
-    elif summary.changed:
+    elif summary.changed_partitions:
         lines.append("nothing was changed; --in-place applies the plan")
     print_lines(lines)
 
@@ -294,8 +296,8 @@ class IndexSummary:
 
 def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
     indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
-    changed = [is_done for index, is_done in indexes if index.is_changed]
-    return IndexSummary(len(indexes), len(changed), sum(changed))
+    stale = [is_done for index, is_done in indexes if index.is_changed]
+    return IndexSummary(len(indexes), len(stale), sum(stale))
 
 
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
@@ -315,6 +317,7 @@ INDEX_SUMMARY: Final = ObjectType[IndexSummary](
     Field("indexes", k.INT, ""),
     Field("stale_indexes", k.INT, "not `same`", "to_write"),
     Field("written_indexes", k.INT, "", "written"),
+    changed(lambda one: one.written > 0),
 )
 
 

@@ -52,7 +52,7 @@ def test_the_plan_changes_nothing_and_comes_true(log_dir: Path, kafkalog: Run) -
     changed = [row for row in applied if row["performed"]]
     assert [row["topic"] for row in changed] == ["orders"]
     assert [row | {"performed": False} for row in applied] == planned
-    gone = {f"orders-0/{name}" for name in changed[0]["files"]}
+    gone = {f"orders-0/{name}" for name in changed[0]["deleted_files"]}
     assert before.keys() - files(log_dir).keys() == gone
     simulated = kafkalog("simulate-retention", log_dir / "orders-0", *WORDS, "--format", "ndjson")
     assert rows(simulated, "retention_summary")[0]["deleted_segments"] == 0

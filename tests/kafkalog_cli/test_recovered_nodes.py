@@ -157,7 +157,7 @@ def test_the_id_of_a_topic_is_written_again(node: Path, kafkalog: Run) -> None:
     [row] = [one for one in rows(plan) if str(one.get("path")).endswith("orders-1")]
     written = {"name": path.name, "fate": "written", "size_bytes": len(whole)}
     assert (plan.status, row["verdict"]) == (1, "stray")
-    assert [one for one in row["files"] if one["name"] == path.name] == [
+    assert [one for one in row["file_changes"] if one["name"] == path.name] == [
         written | {"removed_bytes": 0, "removed_records": 0, "reason": None}
     ]
     assert not path.exists()

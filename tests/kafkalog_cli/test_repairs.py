@@ -288,8 +288,8 @@ def test_krafts_own_log_stops_no_recovery_of_the_others(node: Path, kafkalog: An
     assert not [mistake for row in rows.values() for mistake in output.mistakes(row)]
     assert rows[METADATA[:-2]]["verdict"] == "rebuild"
     assert "at each start" in rows[METADATA[:-2]]["untouched"]
-    assert rows[METADATA[:-2]]["files"] == []
-    changed = sum(bool(row["files"]) for name, row in rows.items() if name)
+    assert rows[METADATA[:-2]]["file_changes"] == []
+    changed = sum(bool(row["file_changes"]) for name, row in rows.items() if name)
     assert rows[None]["changed_partitions"] == changed
     assert rows[None]["untouched_partitions"] == 1
     done = kafkalog("recover", node, *IN_PLACE, "--format", "ndjson")
@@ -330,7 +330,7 @@ def test_a_plan_lists_everything_that_goes(form: str, damaged: Any, kafkalog: An
     result = kafkalog("recover", partition, *SETTINGS, "--format", form)
     if form == "ndjson":
         recovery, summary = map(json.loads, result.stdout.splitlines())
-        going = {one["name"]: one for one in recovery["files"] if one["fate"] == "removed"}
+        going = {one["name"]: one for one in recovery["file_changes"] if one["fate"] == "removed"}
         assert {path.name: path.stat().st_size for path in left}.items() <= {
             name: one["removed_bytes"] for name, one in going.items()
         }.items()
