@@ -33,7 +33,15 @@ ROWS_OF = {
     StateTable.CONFIGS: "metadata_config",
 }
 # What rows of a file do not have: its place, and what only its name says.
-OF_PLACES = {"topic", "partition", "path", "log_dir", "state", "base_offset", "snapshot_offset"}
+OF_PLACES = {
+    "topic",
+    "partition",
+    "path",
+    "log_dir",
+    "state",
+    "segment_base_offset",
+    "snapshot_offset",
+}
 # A row names the resource in one word, and its file names the topic of a config.
 OF_TABLES = {StateTable.CONFIGS: {"resource_type", "resource_name", "source"},
              StateTable.TOPICS: {"topic_id"}}  # fmt: skip

@@ -86,7 +86,7 @@ def test_the_command_shows_them(kafkalog: Any) -> None:
     assert [(row["check"], row["base_offset"]) for row in checks] == [
         (2, 0), (3, 250), (4, 500), (5, 750),
     ]  # fmt: skip
-    assert checks[0]["at"] - 330_000 == START + 300_000
+    assert checks[0]["timestamp"] - 330_000 == START + 300_000
     text = kafkalog(*words).stdout.decode()
     assert "checks of the retention task from 2024-01-01T00:05:30.000Z on" in text
     assert "log.retention.check.interval.ms=300000 (5 minutes, default)" in text
