@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from docgen import manifests
 from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
@@ -21,32 +20,9 @@ from kafkalog.node.state.transactions import OpenData
 from kafkalog.node.unified_log import OpenTransaction
 from kafkalog.wire.producing.model import TranslatedOffset
 from kafkalog_cli.main import run
-from kafkalog_cli.output import (
-    anatomy,
-    compactions,
-    compared,
-    disk_usage,
-    explanations,
-    exported,
-    findings,
-    found,
-    groups,
-    listing,
-    lookups,
-    metadata,
-    objects,
-    overviews,
-    profiles,
-    records,
-    repairs,
-    replayed,
-    retention,
-    rolls,
-    side_files,
-    trims,
-    undone,
-)
+from kafkalog_cli.output import groups, replayed
 from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.schemas import object_types, schema_of
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -96,16 +72,7 @@ COMMANDS = (
     f"replay {LOG_DIR}/orders-0 --dry-run",
     f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
-OBJECT_TYPES = {
-    one.name: one
-    for family in (
-        listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        retention, trims, rolls, compactions, disk_usage, undone, replayed,
-        profiles, exported, groups, found, compared, metadata, overviews,
-    )
-    for one in vars(family).values()
-    if isinstance(one, objects.ObjectType)
-} | manifests.object_types()  # fmt: skip
+OBJECT_TYPES = object_types()
 """Every object type that the commands print, by name."""
 # Fixed in the examples: these depend on when, where and how fast the commands run.
 _FIXED = {"modified_timestamp": 1704067449000, "extents": 1, "disk_bytes": 65536,
@@ -268,6 +235,24 @@ def mistakes(row: dict[str, Any]) -> list[str]:
         if kind not in kinds:
             found.append(f"{row['type']}.{name} is {kind}, documented is {', '.join(kinds)}")
     return found
+
+
+def write_schemas(place: Path) -> None:
+    """Write a JSON Schema per type of row, and remove those of types that are gone."""
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.glob("*.json"):
+        if old.stem not in OBJECT_TYPES:
+            old.unlink()
+    for name, text in schema_files().items():
+        (place / name).write_text(text, encoding="utf-8")
+
+
+def schema_files() -> dict[str, str]:
+    """Return the files of `docs/schemas/1`, by name."""
+    return {
+        f"{name}.json": json.dumps(schema_of(one), ensure_ascii=False, indent=1) + "\n"
+        for name, one in OBJECT_TYPES.items()
+    }
 
 
 def object_sections() -> str:

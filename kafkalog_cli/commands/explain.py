@@ -23,9 +23,13 @@ def _completed(incomplete: str) -> list[str]:
 def explain(
     references: Annotated[list[str] | None, typer.Argument(
         metavar="[NAME]...", help="A finding, an error, options, exit-status, times, bounds, "
-        "formats, config, or a config of Kafka's; without it, list all findings and errors.",
+        "formats, config, a config of Kafka's or, with --schema, a type of row; without it, list "
+        "all findings and errors.",
         show_default=False, autocompletion=_completed,
     )] = None,
+    schema: Annotated[bool, typer.Option(
+        "--schema", help="Print the JSON Schema of the rows of a type, or of all types, one a line."
+    )] = False,
     form: FormatOption = Format.TABLE,
 ) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
@@ -37,7 +41,13 @@ def explain(
     kafkalog explain exit-status
     kafkalog explain segment.bytes
     kafkalog explain torn-tail zero-tail -o ndjson
+    kafkalog explain record --schema
     """
+    if schema:
+        from kafkalog_cli.output.schemas import print_schemas
+
+        print_schemas(references or ())
+        return 0
     from kafkalog_cli.output.explanations import (
         all_explanations,
         explanation_of,

@@ -147,7 +147,6 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "`compact`",
     "The last object: totals.",
     Field("now_timestamp", k.INT, "clock used", "now_ms"),
-    Field("performed", k.BOOL, "", "is_done"),
     Field("partitions", k.INT, "examined"),
     Field(
         "compacted_partitions", k.INT, "not skipped; the other numbers are about these", "compacted"

@@ -84,6 +84,7 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("destination", k.TEXT, "without credentials"),
     Field("files", k.INT, "", _files),
     Field("written_files", k.INT, "by this run"),
+    Field("changed", k.INT, "files written", "written_files"),
     Field("rows", k.INT, ""),
     Field("size_bytes", k.INT, ""),
     Field("undecoded_keys", k.INT, "that `--key-format` cannot decode"),

@@ -114,7 +114,7 @@ MEANING_OF_VERDICT: Final = (
 MEANING_OF_LOST: Final = "cut off, by batch headers"
 MEANING_OF_HIDDEN: Final = "on disk behind a log end that is too early; new ones get their offsets"
 MEANING_OF_DEPTH: Final = (
-    "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"
+    "how deep, everywhere: `names` (of files), `headers`, `checksums` or `records`"
 )
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
@@ -141,6 +141,8 @@ SUMMARY: Final = ObjectType[RunFacts](
     "verify_summary",
     "`verify`",
     "The last object: totals.",
+    Field("status", k.INT, "exit status of the run"),
+    Field("changed", k.INT, "always 0", lambda _: 0),
     _sum("files", ""),
     _sum("batches", ""),
     _sum("records", "by batch headers"),

@@ -327,9 +327,9 @@ class IndexSummary:
 
 def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
     indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
-    changed = [is_done for index, is_done in indexes if index.is_changed]
+    stale = [is_done for index, is_done in indexes if index.is_changed]
     done = sum(one.is_done and one.is_changed for one in partitions)
-    return IndexSummary(len(indexes), len(changed), sum(changed), done)
+    return IndexSummary(len(indexes), len(stale), sum(stale), done)
 
 
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(

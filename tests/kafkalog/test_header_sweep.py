@@ -282,7 +282,7 @@ def by_salvage(directory: Path, selection: Selection, *copies: Path) -> Answer:
     salvage(str(directory), str(made), tell=told.append, copies=[str(one) for one in others])
     rows, defects = by_columns(made / "log" / "orders-0", selection)
     assert not defects
-    lost = [one for one in told if isinstance(one, LostRange) and not one.lent]
+    lost = [one for one in told if isinstance(one, LostRange) and not one.in_copies]
     return rows, lost + [one for one in told if isinstance(one, CopiedRange) and one.corrected]
 
 

@@ -112,7 +112,7 @@ def test_partitions_above_their_limit_say_why(tmp_path: Path):
     [over] = disk_usage(tmp_path, forecast=forecast).over
     sizes = sum(path.stat().st_size for path in (tmp_path / "orders-0").glob("*.log"))
     assert over.over_bytes == sizes
-    assert "high watermark" in over.why
+    assert "high watermark" in over.reason
 
 
 def test_what_is_deleted_at_once_fills_no_disk(tmp_path: Path):

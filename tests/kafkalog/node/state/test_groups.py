@@ -58,4 +58,4 @@ def test_offsets_alone_make_a_share_group(tmp_path: Path) -> None:
     key = b"\0\x0f\0\6shared"
     write_log(tmp_path / "__consumer_offsets-0", batch(0, [record(0, key, value)]))
     group = kafkalog.groups(tmp_path).groups["shared"]
-    assert (group.kind, group.state, group.epoch) == ("share", "Empty", 1)
+    assert (group.kind, group.state, group.group_epoch) == ("share", "Empty", 1)
