@@ -160,7 +160,19 @@ RegistryOption = Annotated[str | None, option(
     DECODE, "-r", "--registry", metavar="PLACE",
     help="Schemas by the ids in the data: URL, log directory with _schemas, or folder of files.",
 )]  # fmt: skip
-FormatOption = Annotated[Format, option(SHOW, "-o", "--format", help="Output format.")]
+
+
+class RowsFormat(StrEnum):
+    """The format of a listing."""
+
+    TABLE = "table"
+    LINE = "line"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+
+
+FormatOption = Annotated[RowsFormat, option(SHOW, "-o", "--format", help="Output format.")]
 LastOption = Annotated[int | None, option(
     SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
 )]  # fmt: skip
@@ -385,24 +397,61 @@ class Rows(OptionSet):
     limit: LimitOption = None
     wrap: WrapOption = False
 
+    def shown_as(self, form: StrEnum) -> str:
+        """Return the format: that of `-o`, unless another option chooses one.
+
+        Raises:
+            UsageError: two options choose one.
+        """
+        chosen = [] if form.value == Format.TABLE else [form.value]
+        chosen += [Format.LINE.value] * (self.vertical and form.value != Format.LINE)
+        chosen += [Format.TEMPLATE.value] * (self.template is not None)
+        if len(chosen) > 1:
+            raise UsageError("-o, -x and -f exclude each other.", hint="Give one of them.")
+        return chosen[0] if chosen else form.value
+
     def style(self, **more: Any) -> Style:
         """Return the style of values, with other facts of `Style`."""
+        from kafkalog_cli.output.layout import Layout
         from kafkalog_cli.output.objects import Style
-        from kafkalog_cli.session import session
+        from kafkalog_cli.session import now_ms, session
 
-        return Style(exact=session().exact, zone=session().zone, **more)
+        layout = Layout(
+            template=self.template,
+            columns=tuple(self.columns.split(",")) if self.columns else (),
+            wrap=self.wrap,
+            now_ms=None if session().now is None else now_ms(),
+        )
+        return Style(exact=session().exact, zone=session().zone, layout=layout, **more)
+
+
+class Form(OptionSet):
+    """The format of a command whose output is not one listing."""
+
+    form: FormatOption = RowsFormat.TABLE
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return Format(self.form.value)
 
 
 class Show(Rows):
     """How rows are shown."""
 
-    format: FormatOption = Format.TABLE
+    form: FormatOption = RowsFormat.TABLE
+
+    @property
+    def format(self) -> Format:
+        """The format. Raises `UsageError`."""
+        return Format(self.shown_as(self.form))
 
 
 class OffsetsFormat(StrEnum):
     """The format of a listing of offsets; the last one is what Kafka's tool resets groups from."""
 
     TABLE = "table"
+    LINE = "line"
     NDJSON = "ndjson"
     JSON = "json"
     CSV = "csv"
@@ -418,7 +467,17 @@ OffsetsFormatOption = Annotated[OffsetsFormat, option(
 class ShowOffsets(Rows):
     """How offsets are shown."""
 
-    format: OffsetsFormatOption = OffsetsFormat.TABLE
+    form: OffsetsFormatOption = OffsetsFormat.TABLE
+
+    @property
+    def resets(self) -> bool:
+        """Whether they are written for Kafka's tool that resets the offsets of groups."""
+        return self.form == OffsetsFormat.RESET_OFFSETS
+
+    @property
+    def format(self) -> Format:
+        """The format of a listing. Raises `UsageError`."""
+        return Format.TABLE if self.resets else Format(self.shown_as(self.form))
 
 
 class Configs(OptionSet):

@@ -511,9 +511,7 @@ def report_gaps(
 
 
 def _report_groups(outcome: Outcome, found: Groups) -> None:
-    report_gaps(outcome, found.topic, found.incomplete, found.undecodable)
+    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     shares = found.shares
-    report_gaps(
-        outcome, shares.topic, shares.incomplete, shares.undecodable, sorted(shares.missing)
-    )
+    report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))
     outcome.leaves_out(found.cut, hint="")

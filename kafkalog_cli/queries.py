@@ -76,7 +76,7 @@ def _view(answer: Answer) -> View[Values]:
 def _require_names(answer: Answer, form: Format) -> None:
     """Raise `UsageError` if objects would have two fields with one name."""
     twice = {name for name in answer.names if answer.names.count(name) > 1}
-    if twice and form != Format.TABLE:
+    if twice and form.has_objects:
         raise UsageError(
             f"Two columns have the name {min(twice)!r}.", hint="Name one of them: … AS other."
         )

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kafkalog_cli.options import FormatOption
-from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.options import Form
+from kafkalog_cli.output.writer import write_all
 from kafkalog_cli.pager import start_pager
 
 
@@ -30,7 +30,8 @@ def explain(
     schema: Annotated[bool, typer.Option(
         "--schema", help="Print the JSON Schema of the rows of a type, or of all types, one a line."
     )] = False,
-    form: FormatOption = Format.TABLE,
+    *,
+    shown: Form,
 ) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
 
@@ -43,6 +44,7 @@ def explain(
     kafkalog explain torn-tail zero-tail -o ndjson
     kafkalog explain record --schema
     """
+    form = shown.format
     if schema:
         from kafkalog_cli.output.schemas import print_schemas
 
@@ -57,7 +59,7 @@ def explain(
     from kafkalog_cli.output.rules import RULES, config_lines
 
     start_pager()
-    if form != Format.TABLE or not references:
+    if not form.is_screen or not references:
         found = [explanation_of(name) for name in references or ()] or all_explanations()
         write_all(found, explanation_view(), form)
         return 0

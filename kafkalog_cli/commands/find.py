@@ -85,7 +85,7 @@ def find(
     from kafkalog_cli.output.new_file import form_of
     from kafkalog_cli.schemas import decoders, topics_in
 
-    form = show.format.value if to is None else form_of(to, show.format)
+    form = show.format.value if to is None else form_of(to, show.form)
     selection = records.selection(
         data=records.producer_id is None or undecodable,  # markers have no value
         isolation=bounds.isolation,

@@ -10,7 +10,7 @@ from kafkalog_cli.option_sets import CHECK, SHOW
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import advancing, byte_progress
-from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.output.writer import write_all
 from kafkalog_cli.session import now_ms, session
 
 
@@ -30,10 +30,10 @@ def report(
         SHOW, "--hot-keys", metavar="N", min=0, help="At most N hot keys per topic.",
     )] = 10,
     fail_on: opt.FailOnOption = opt.FailOn.NEVER,
-    form: opt.FormatOption = Format.TABLE,
     *,
     configs: opt.Configs,
     reading: opt.Reading,
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Write one HTML page about log directories.
 
@@ -46,6 +46,7 @@ def report(
     kafkalog report /var/lib/kafka --to report.html --level deep --keys
     kafkalog report /var/lib/kafka --to report.html --replace --fail-on damage
     """
+    form = shown.format
     from kafkalog.answers.overview import report
     from kafkalog.answers.overview.page import require_libraries
     from kafkalog.io.storage import NewFile

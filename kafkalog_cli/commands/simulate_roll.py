@@ -10,7 +10,7 @@ import typer
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import advancing, byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import session
 
 
@@ -56,7 +56,7 @@ def simulate_roll(
             writer.write(segment)
         for trial in trials:
             writer.write_object(out.ROLL_SUMMARY.row(trial))
-    if show.format == Format.TABLE:
+    if show.format.is_screen:
         for trial in trials:
             print_lines(out.trial_lines(trial, style))
     return outcome.status

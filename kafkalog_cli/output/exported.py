@@ -168,7 +168,7 @@ def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
 def plan_view(style: Style) -> View[Part]:
     return EXPORT_PLAN.view(
         style,
-        Column("FILE", "file", fold=True),
+        Column("FILE", "file", least=20, keeps_end=True),
         Column("FROM", "from_offset"),
         Column("TO", "to_offset"),
         Column("TO READ", "size"),

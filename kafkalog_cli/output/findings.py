@@ -14,7 +14,7 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.objects import DEFECT, PLAIN, Field, ObjectType
+from kafkalog_cli.output.objects import DEFECT, Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.answers.verification import Findings
     from kafkalog.errors import KafkaLogError
     from kafkalog.node.recovery import NextStart
+    from kafkalog_cli.output.objects import Style
 
 
 @dataclass
@@ -59,11 +60,20 @@ class Report(ABC):
     def end(self, facts: RunFacts) -> None: ...
 
 
+_COLUMNS: Final = (
+    Column[Defect]("SEVERITY", "severity"),
+    Column[Defect]("REFERENCE", "reference"),
+    Column[Defect]("FILE", "path", least=20, keeps_end=True),
+    Column[Defect]("POSITION", "position"),
+    Column[Defect]("DETAIL", "detail", below=True),
+)
+
+
 class Listing(Report):
     """A report as NDJSON, JSON or CSV: findings, then (not in CSV) next starts and summary."""
 
-    def __init__(self, form: Format) -> None:
-        self._writer = Writer(DEFECT.view(PLAIN), form)
+    def __init__(self, form: Format, style: Style) -> None:
+        self._writer = Writer(DEFECT.view(style, *_COLUMNS), form)
 
     def __enter__(self) -> Self:
         self._writer.__enter__()

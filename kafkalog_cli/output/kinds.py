@@ -82,7 +82,7 @@ KEY: Final = Kind(
     "string, object or null",
     cell=lambda data, style: bytes_cell(data, style.key_form),
     to_json=lambda data, style: bytes_value(data, style.key_form),
-    forms=(("text", _bytes_in(BytesFormat.UTF8)), ("hex", _bytes_in(BytesFormat.HEX)),
+    forms=(("text", _bytes_in(BytesFormat.TEXT)), ("hex", _bytes_in(BytesFormat.HEX)),
            ("base64", _bytes_in(BytesFormat.BASE64))),
     is_data=True,
 )  # fmt: skip

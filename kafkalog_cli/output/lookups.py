@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.answers.search.lookups import PartitionLookup
 from kafkalog.io.wording import counted
 from kafkalog.log.defects import make_defect
-from kafkalog_cli.options import OffsetsFormat
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
@@ -144,19 +143,19 @@ class LookupWriter(Writer[PartitionLookup]):
 
     def __init__(
         self,
-        form: OffsetsFormat,
+        form: Format,
         style: Style,
         outcome: Outcome,
         *,
+        resets: bool,
         names: bool,
         directories: bool,
         explains: bool,
         shows_records: bool,
         limit: int | None,
     ) -> None:
-        self._is_reset = form == OffsetsFormat.RESET_OFFSETS
-        shown = Format.TABLE if self._is_reset else Format(form)
-        super().__init__(lookup_view(style, names=names, directories=directories), shown)
+        self._is_reset = resets
+        super().__init__(lookup_view(style, names=names, directories=directories), form)
         self._style = style
         self._outcome = outcome
         self._explains = explains

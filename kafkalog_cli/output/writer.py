@@ -120,7 +120,7 @@ class Writer(Generic[T]):
     def total(self, text: str) -> None:
         """Print the line that ends a listing on a screen: what the rows come to."""
         if self.form.is_screen:
-            self._table.end()
+            self.end_rows()
             print_lines([text], self.view.style.layout.width)
 
     def write_text(self, block: Block) -> None:
@@ -143,6 +143,11 @@ class Writer(Generic[T]):
             self.write_row(DEFECT.row(defect))
         else:
             show_defect(defect)
+
+    def end_rows(self) -> None:
+        """Write what is left of a table, and what it does not show, before other words."""
+        if self.form.is_screen:
+            self._table.end()
 
     def flush(self) -> None:
         """Write the rows of a table that wait for the widths of its columns."""
