@@ -216,6 +216,7 @@ class Outcome(Listener):
 
     def __init__(self) -> None:
         self.has_changed = False
+        self._has_answer = False
         self._statuses: set[int] = set()
         self._opened = 0
         self._failed: set[str | None] = set()
@@ -234,7 +235,7 @@ class Outcome(Listener):
         What was opened and failed is not done; of what was opened and did not fail, there is an
         answer.
         """
-        has_answer = self.has_changed or self._opened > len(self._failed)
+        has_answer = self.has_changed or self._has_answer or self._opened > len(self._failed)
         return status_of_all(self._statuses, has_answer=has_answer)
 
     def open_all(
@@ -429,6 +430,10 @@ class Outcome(Listener):
     def done(self, count: int) -> None:
         """Count what was opened and looked at, of a command that opens its targets itself."""
         self._opened += count
+
+    def answers(self) -> None:
+        """Record that there is an answer, of a command that does not open its paths itself."""
+        self._has_answer = True
 
     def answers_no(self, is_no: bool = True) -> None:
         """Record that the answer is no, if it is: status 1 unless something could not be read."""
