@@ -64,7 +64,7 @@ LINES: dict[str, tuple[str, ...]] = {
                       "--format", "ndjson"),
     "apply-retention": ("apply-retention", "{dir}", "--config", "retention.ms=1", "--now", "0",
                         "--format", "ndjson"),
-    "audit-compaction": ("audit-compaction", "{dir}/orders-0", "--cleaner-offset", "20",
+    "audit-compaction": ("verify", "--compaction", "{dir}/orders-0", "--cleaner-offset", "20",
                          "--now", "0", "--format", "ndjson"),
     "compact": ("compact", "{dir}", *COMPACTED, "--format", "ndjson"),
     "recover": ("recover", "{dir}", "--now", "0", "--format", "ndjson"),

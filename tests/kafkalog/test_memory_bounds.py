@@ -117,8 +117,9 @@ COMMANDS = {
     ),
     "`recover` in place": ("recover", "--in-place", "--yes", "--from", "start", "{partition}"),
     "`explain`": ("explain", "limit-exceeded"),
-    "`audit-compaction`": (
-        "audit-compaction", "--cleaner-offset", "1", "--original", "{partition}", "{partition}",
+    "`verify --compaction`": (
+        "verify", "--compaction", "--cleaner-offset", "1", "--original", "{partition}",
+        "{partition}",
     ),
     "`salvage`": ("salvage", "--to", "{to}", "{partition}"),
     "`recover`": ("recover", "--from", "start", "{partition}"),
