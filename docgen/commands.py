@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli.app import all_commands
 from kafkalog_cli.commands.kafka_dump_log import _parser
+from kafkalog_cli.common_options import common_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,19 +44,19 @@ def option_rows(name: str, command: Any) -> Iterator[Row]:
             default = "" if action.default in (None, False, "==SUPPRESS==") else action.default
             yield f"{', '.join(action.option_strings)}{value}", action.help or "", str(default)
         return
-    for parameter in command.params:
-        if getattr(parameter, "hidden", False):
-            continue
-        if parameter.param_type_name == "argument":
-            yield parameter.metavar, parameter.help, "required" if parameter.required else ""
-            continue
-        names = ", ".join(reversed(parameter.opts))
-        if parameter.secondary_opts:
-            names += " / " + ", ".join(parameter.secondary_opts)
-        default = parameter.default
-        kind = None if isinstance(default, bool) or parameter.is_flag else _value(parameter)
-        shown = "" if default in (None, False) else str(default)
-        yield names if kind is None else f"{names} {kind}", parameter.help, shown
+    yield from map(_row, (one for one in command.params if not getattr(one, "hidden", False)))
+
+
+def _row(parameter: Any) -> Row:
+    if parameter.param_type_name == "argument":
+        return parameter.metavar, parameter.help, "required" if parameter.required else ""
+    names = ", ".join(parameter.opts)
+    if parameter.secondary_opts:
+        names += " / " + ", ".join(parameter.secondary_opts)
+    default = parameter.default
+    kind = None if isinstance(default, bool) or parameter.is_flag else _value(parameter)
+    shown = "" if default in (None, False, ()) else str(default)
+    return names if kind is None else f"{names} {kind}", parameter.help, shown
 
 
 def _value(parameter: Any) -> str:
@@ -68,7 +69,9 @@ def command_sections() -> str:
     """Write the options that many commands share, then a section per command."""
     listed = {name: list(option_rows(name, command)) for name, command in commands().items()}
     shared = shared_options(listed)
-    parts = ["## Shared options\n\n", "".join(map(_line, shared.values()))]
+    common = map(_row, common_options())
+    parts = ["## Options of all commands\n\n", *map(_line, common)]
+    parts += ["\n## Shared options\n\n", *map(_line, shared.values())]
     for name, command in commands().items():
         text = help_of(command)
         examples = "\n".join(example_lines(text))

@@ -67,7 +67,7 @@ COMMANDS = (
     f"dump-segment {LOG_DIR}/meta.properties {LOG_DIR}/__cluster_metadata-0/quorum-state",
     f"anatomy {LOG_DIR}/orders-0@260 --limit 1",
     f"anatomy {LOG_DIR}/orders-0",
-    f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
+    f"lookup-offset {LOG_DIR}/orders-0 260 --steps",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
     "salvage --dry-run examples/damaged/orders-0 --to rescued",
@@ -78,7 +78,7 @@ COMMANDS = (
     f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
     f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
     f"apply-retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
-    f"audit-compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
+    f"verify --compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
     f"du {LOG_DIR}/orders-0 --forecast --now 2024-01-01T01:00:00Z --config retention.bytes=20000",
@@ -94,7 +94,7 @@ COMMANDS = (
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
     f"find {LOG_DIR} --key user-8 --topic customers --history --limit 2",
     f"replay {LOG_DIR}/orders-0 --dry-run",
-    f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
+    f"profile {LOG_DIR}/customers-0 --hot-keys 2",
 )
 OBJECT_TYPES = {
     one.name: one
@@ -161,9 +161,10 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
 def _export_rows() -> list[dict[str, Any]]:
     """Return what `export` prints about an example log."""
     with TemporaryDirectory() as place:
-        rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
+        rows = rows_of(f"export {LOG_DIR}/orders-0")
+        rows += rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
         shutil.copytree(f"{LOG_DIR}/orders-0", f"{place}/log/orders-0")
-        append = f"export {place}/log --to {place}/table --append --allow-gaps"
+        append = f"export {place}/log --to {place}/table --append --accept gaps"
         rows_of(append)
         shutil.rmtree(f"{place}/log/orders-0")
         shutil.copytree(f"{LOG_DIR}/payments-0", f"{place}/log/payments-0")

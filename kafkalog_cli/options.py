@@ -472,24 +472,12 @@ class Change(Plan):
 
 
 # Of commands that do not take the sets yet.
-class RowsFormat(StrEnum):
-    """The format of a listing, or of a file of its rows, the last one."""
-
-    TABLE = "table"
-    NDJSON = "ndjson"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
-
-
 BytesOption = Annotated[BytesFormat, typer.Option("--bytes", help="Form of bytes.")]
-RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
 ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
 ZoneOption = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone for tables.")]
 NowOption = Annotated[str | None, typer.Option("--now", metavar="TIME", help="What is now.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Apply the plan.")]
-ExportOption = Annotated[str | None, typer.Option("--export", metavar="FILE", help="A CSV file.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}

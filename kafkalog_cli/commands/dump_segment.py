@@ -17,7 +17,6 @@ from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection
-    from kafkalog.node.targets import Target
     from kafkalog_cli.output.dump import DumpStyle, Log
 
 
@@ -75,7 +74,7 @@ def dump_segment(
     view: opt.ViewOption = LogView.RECOVERED,
     isolation: opt.IsolationOption = Isolation.LOG,
     sort: Annotated[Order | None, opt.option(
-        SHOW, "--sort", help="Merge all logs by timestamp.",
+        SHOW, "--sort", metavar="FIELD", help="Order of the rows.",
     )] = None,
     form: Annotated[DumpFormat, opt.option(
         SHOW, "-o", "--format", help="Output format; kafka: the text of kafka-dump-log.sh.",
@@ -102,6 +101,7 @@ def dump_segment(
     kafkalog dump-segment orders-0/00000000000000000000.timeindex
     kafkalog dump-segment orders-0 --to records.parquet
     """
+    from kafkalog.files.log_dir import one_log
     from kafkalog_cli.output.dump import DumpStyle, labels_of
     from kafkalog_cli.output.new_file import COLUMNAR, form_of
     from kafkalog_cli.schemas import decoders
@@ -118,7 +118,7 @@ def dump_segment(
     topics, dead = partitions.topics, view == LogView.ALL
     targets = outcome.open_all(paths, by_names=by_names, topics=topics)
     if shown_form in COLUMNAR:
-        targets = _single_logs(targets, outcome)
+        targets = [one_log(target) for target in targets]  # a file could not tell apart the others
     logs = outcome.meant(
         targets, topics, partitions.numbers, internal=partitions.internal, dead=dead, joins=not dead
     )
@@ -168,17 +168,6 @@ def _show(
         else:
             for log in logs:
                 dump.show(log)
-
-
-def _single_logs(targets: list[Target], outcome: Outcome) -> list[Target]:
-    """Report and leave out log directories, whose rows a file of this kind could not tell apart."""
-    from kafkalog.files.log_dir import one_log
-
-    found: list[Target] = []
-    for target in targets:
-        with outcome.contained(target.path):
-            found.append(one_log(target))
-    return found
 
 
 def _require_sense(selection: Selection, form: str, turn: Turn, *, batches: bool) -> None:

@@ -51,11 +51,15 @@ def explain(
         found = [explanation_of(name) for name in references or ()] or all_explanations()
         write_all(found, explanation_view(), form)
         return 0
-    for number, name in enumerate(references):
-        lines = [*RULES[name]()] if name in RULES else config_lines(name)
-        if lines:
+    # An unknown name is an error before anything is shown.
+    known = {
+        name: ([*RULES[name]()] if name in RULES else config_lines(name)) or explanation_of(name)
+        for name in references
+    }
+    for number, one in enumerate(known.values()):
+        if isinstance(one, list):
             before = "\n" if number else ""
-            sys.stdout.write(before + "".join(f"{line}\n" for line in lines))
+            sys.stdout.write(before + "".join(f"{line}\n" for line in one))
         else:
-            print_explanation(explanation_of(name), first=not number)
+            print_explanation(one, first=not number)
     return 0

@@ -117,9 +117,9 @@ def export(
     \b
     kafkalog export /var/lib/kafka -t orders --to lake
     kafkalog export orders-0 --to lake --isolation read_committed --from-time -2h
-    kafkalog export /var/lib/kafka --to lake --append --as delta --metrics-file lake.prom
-    kafkalog export /var/lib/kafka --to a.kafka.log --append --as iceberg --set warehouse=/srv/lake
-    kafkalog export orders-0 --to lake --value-format json --value-schema order.json
+    kafkalog export /var/lib/kafka --to lake --append --as delta
+    kafkalog export orders-0 --to c.db.t --append --as iceberg --set warehouse=w
+    kafkalog export orders-0 --to lake --value-format json
     """
     payloads = decode.payloads
     _require_libraries(kind, payloads)

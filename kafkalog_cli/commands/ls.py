@@ -43,7 +43,7 @@ def ls(
     files: Annotated[bool, typer.Option("--files", help="One row per file.")] = False,
     view: opt.ViewOption = LogView.RECOVERED,
     sort: Annotated[SortKey, opt.option(
-        SHOW, "--sort", help="Order of the rows.",
+        SHOW, "--sort", metavar="FIELD", help="Order of the rows.",
     )] = SortKey.NAME,
     *,
     partitions: opt.AllPartitions,

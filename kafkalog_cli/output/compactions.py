@@ -1,4 +1,4 @@
-"""The output of `compact` and `audit-compaction`: what happens to each partition, and findings."""
+"""The output of `compact` and `verify --compaction`: what becomes of partitions, and findings."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _name(partition: PartitionDir) -> str:
 
 AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     "audit_finding",
-    "`audit-compaction`",
+    "`verify --compaction`",
     "A counterexample: the log is not correctly compacted.",
     Field("reason", k.TEXT,
           "`stale-key`, `no-key`, `live-key-lost`, `tombstone-dropped-too-early`, "
@@ -227,7 +227,7 @@ AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
 )  # fmt: skip
 AUDIT: Final[ObjectType[Audit]] = ObjectType(
     "audit",
-    "`audit-compaction`",
+    "`verify --compaction`",
     "The last object: what was judged.",
     Field("path", k.TEXT, "", "partition.path"),
     *topic_and_partition("partition."),

@@ -95,7 +95,7 @@ COMMANDS = {
     "`kafka-dump-log`": ("kafka-dump-log", "--print-data-log", "--files", "{log}"),
     "`dump-segment` as table": ("dump-segment", "--format", "ndjson", "{partition}"),
     "`dump-segment --format parquet`": (
-        "dump-segment", "--format", "parquet", "--to", "{to}", "{partition}",
+        "dump-segment", "--to", "{to}.parquet", "{partition}",
     ),
     "`lookup-offset`": ("lookup-offset", "{partition}", "1", "--show"),
     "`export`": ("export", "--to", "{to}", "{partition}"),
@@ -117,8 +117,9 @@ COMMANDS = {
     ),
     "`recover` in place": ("recover", "--in-place", "--yes", "--from", "start", "{partition}"),
     "`explain`": ("explain", "limit-exceeded"),
-    "`audit-compaction`": (
-        "audit-compaction", "--cleaner-offset", "1", "--original", "{partition}", "{partition}",
+    "`verify --compaction`": (
+        "verify", "--compaction", "--cleaner-offset", "1", "--original", "{partition}",
+        "{partition}",
     ),
     "`salvage`": ("salvage", "--to", "{to}", "{partition}"),
     "`recover`": ("recover", "--from", "start", "{partition}"),

@@ -1,4 +1,4 @@
-"""`audit-compaction`: rows, messages and statuses."""
+"""`verify --compaction`: rows, messages and statuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[..., Result]
 def test_a_proof(corpus_dir: Path, kafkalog: Run) -> None:
     """Status 0, one object, and a message on what was judged."""
     root = corpus_dir / "compaction" / "binary_keys"
-    words = ("audit-compaction", root / "after" / "orders-0",
+    words = ("verify", "--compaction", root / "after" / "orders-0",
              "--original", root / "before" / "orders-0")  # fmt: skip
     result = kafkalog(*words, "--format", "ndjson")
     assert (result.status, result.stderr) == (0, "")
@@ -38,7 +38,7 @@ def test_counter_examples(corpus_dir: Path, kafkalog: Run) -> None:
     """By default one, else up to --limit; keys never reach a terminal raw."""
     before = corpus_dir / "compaction" / "binary_keys" / "before" / "orders-0"
     end = UnifiedLog(str(before)).log_end_offset
-    words = ("audit-compaction", before, "--cleaner-offset", end)
+    words = ("verify", "--compaction", before, "--cleaner-offset", end)
     result = kafkalog(*words, "--limit", "1000", "--format", "ndjson")
     assert result.status == 1
     *found, last = map(json.loads, result.stdout.splitlines())
@@ -70,7 +70,7 @@ def test_a_log_directory(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> Non
     [entry] = [line for line in checkpoint.read_text().splitlines() if line.startswith("orders 0")]
     second = entry.replace("orders 0", "orders 1")
     checkpoint.write_text(f"0\n2\n{entry}\n{second}\n")
-    words = ("audit-compaction", place, "--original", before, "--format", "ndjson")
+    words = ("verify", "--compaction", place, "--original", before, "--format", "ndjson")
     result = kafkalog(*words)
     assert result.status == 1
     found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -83,7 +83,7 @@ def test_a_log_directory(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> Non
     assert "2 partitions judged, 1 not correctly compacted" in table
     shutil.rmtree(before / "orders-1")
     result = kafkalog(*words)
-    assert (result.status, "path-not-found" in result.stderr) == (3, True)
+    assert (result.status, "path-not-found" in result.stderr) == (8, True)
     assert json.loads(result.stdout)["proved"]
 
 
@@ -91,12 +91,12 @@ def test_bad_targets(corpus_dir: Path, kafkalog: Run) -> None:
     """Without a checkpoint nothing says what was compacted, or whether anything was."""
     root = corpus_dir / "compaction" / "binary_keys"
     for path in (root / "before" / "orders-0", root / "before"):
-        result = kafkalog("audit-compaction", path)
-        assert result.status == 9
+        result = kafkalog("verify", "--compaction", path)
+        assert result.status == 0
         assert "--cleaner-offset" in result.stderr
-    assert kafkalog("audit-compaction", root / "after", "--cleaner-offset", "5").status == 2
+    assert kafkalog("verify", "--compaction", root / "after", "--cleaner-offset", "5").status == 2
     given = ("--cleaner-offset", "1000000")
-    assert kafkalog("audit-compaction", root / "after" / "orders-0", *given).status == 2
+    assert kafkalog("verify", "--compaction", root / "after" / "orders-0", *given).status == 2
 
 
 def test_a_displaced_batch(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
@@ -105,6 +105,6 @@ def test_a_displaced_batch(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> N
     shutil.copytree(corpus_dir / "compaction" / "binary_keys" / "after", place)
     [log, *_] = sorted((place / "orders-0").glob("*.log"))
     log.write_bytes(flip(log.read_bytes(), 17))
-    result = kafkalog("audit-compaction", place)
+    result = kafkalog("verify", "--compaction", place)
     assert (result.status, "batch-offset-not-increasing" in result.stderr) == (6, True)
     assert b"correctly compacted" not in result.stdout

@@ -54,7 +54,7 @@ READS = {
     "retention": f"simulate-retention DIR {NOW} --format ndjson",
     "roll": "simulate-roll PARTITION --format ndjson",
     "plan of a compaction": f"compact DIR {COMPACT} --format ndjson",
-    "audit": f"audit-compaction DIR {NOW} --format ndjson",
+    "audit": f"verify --compaction DIR {NOW} --format ndjson",
     "start": f"recover DIR {NOW} --from start --format ndjson",
     "indexes compared": f"rebuild-index DIR {NOW} --format ndjson",
     "ls": "ls DIR --files --format ndjson",

@@ -60,7 +60,7 @@ def test_path_order_is_that_of_single_dumps(log_dirs: Path, kafkalog: Run) -> No
     }  # fmt: skip
     assert len(rows(kafkalog, log_dirs, "--internal")) == len(found) + 2
     assert len(rows(kafkalog, log_dirs, "--view", "all")) == len(found) + 2
-    assert len(rows(kafkalog, log_dirs, "--topic", "refunds", "--limit", "3")) == 6
+    assert len(rows(kafkalog, log_dirs, "--topic", "refunds", "--limit", "3")) == 3
 
 
 def test_time_order_merges_logs_without_reordering_them(log_dirs: Path, kafkalog: Run) -> None:
@@ -129,7 +129,7 @@ def test_damage_in_one_log_leaves_the_others(log_dirs: Path, kafkalog: Run) -> N
     both = []
     for order in ((), ("--sort", "time")):
         result = kafkalog("dump-segment", log_dirs, *order, "--format", "ndjson")
-        assert result.status == 1
+        assert result.status == 8
         both.append([json.loads(line) for line in result.stdout.splitlines()])
     defects = [[row for row in found if row["type"] == "defect"] for found in both]
     assert defects[0] == defects[1] != []

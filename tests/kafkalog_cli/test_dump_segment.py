@@ -147,7 +147,7 @@ def test_damage_is_shown_in_place_and_reading_goes_on(
     copy.write_bytes(broken)
     result = kafkalog("dump-segment", "--batches", copy, "--format", "ndjson")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert result.status == 1
+    assert result.status == 8
     [defect] = [row for row in rows if row["type"] == "defect"]
     assert defect["reference"] == "batch-length-invalid"
     assert (defect["position"], defect["size"]) == (position, batches[3]["size"])
@@ -189,8 +189,8 @@ def test_tables_of_several_logs_say_which(corpus_dir: Path, kafkalog: Any) -> No
         ([root / "txn" / "txn-0", root / "txn" / "txn-1"], ["txn-0", "txn-1"]),
         (orders, [str(one) for one in orders]),
     ):
-        lines = kafkalog("dump-segment", *logs, "--limit", "1").stdout.decode().splitlines()
+        lines = kafkalog("dump-segment", *logs).stdout.decode().splitlines()
         assert lines[0].startswith("LOG ")
-        assert [line.split()[0] for line in lines[1:]] == labels
+        assert sorted({line.split()[0] for line in lines[1:]}) == labels
     alone = kafkalog("dump-segment", root / "txn" / "txn-0", "--limit", "1").stdout
     assert alone.startswith(b"OFFSET")

@@ -33,10 +33,10 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def test_report_of_machines_is_the_manifest(kafkalog: Run, tmp_path: Path) -> None:
-    """One row per part, its defects after it, then a summary; the status is 1 with defects."""
+    """One row per part, its defects after it, then a summary; the status is 8 with defects."""
     done = kafkalog("export", DAMAGED, "--to", tmp_path, "--format", "ndjson")
     found = rows(done)
-    assert done.status == 1
+    assert done.status == 8
     assert [row["type"] for row in found] == ["export_part", "defect", "defect", "export_summary"]
     manifest = json.loads((tmp_path / MANIFEST).read_text())
     [part] = manifest["parts"]
@@ -113,7 +113,7 @@ def test_fail_fast_ends_with_6(kafkalog: Run, tmp_path: Path) -> None:
     done = kafkalog("export", DAMAGED, "--to", tmp_path / "to", "--fail-fast")
     assert (done.status, done.stdout) == (6, b"")
     assert done.stderr.startswith("error: batch-crc-mismatch")
-    assert kafkalog("export", DAMAGED, "--to", tmp_path / "to").status == 1
+    assert kafkalog("export", DAMAGED, "--to", tmp_path / "to").status == 8
     kafkalog("export", DAMAGED, "--to", tmp_path / "once")
     assert files_of(tmp_path / "to") == files_of(tmp_path / "once")
 
@@ -162,7 +162,7 @@ def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
     refused = kafkalog(*words)
     assert refused.status == 4
     assert "a-0: the value at 1: " in refused.stderr
-    assert "--max-rejects N" in refused.stderr
+    assert "--accept rejects=N" in refused.stderr
     done = kafkalog(*words, "--accept", "rejects=1")
     assert done.status == 0
     told = " ".join(done.stdout.decode().split())
@@ -178,26 +178,27 @@ def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
 def test_spark_starts_only_on_request(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It starts for its name or for an option of its own, however many partitions there are."""
+    """It starts for its URL, however many partitions there are."""
     started = []
 
     def start(_: object) -> None:
         started.append(True)
         raise UnsupportedError("Spark is not started here.")
 
-    monkeypatch.setattr("kafkalog_cli.engines.SparkChoice.start", start)
+    monkeypatch.setattr("kafkalog_cli.engines.EngineChoice.start_spark", start)
     for words, is_spark in [
         ([LOG_DIR], False),
         ([f"{LOG_DIR}/orders-0", "--spark", "local[*]"], True),
         ([LOG_DIR, "--spark", "local[2]"], True),
-        ([LOG_DIR, "--spark-conf", "a=b"], True),
-        ([LOG_DIR, "--spark", "local[2]"], False),
     ]:
         shutil.rmtree(tmp_path / "to", ignore_errors=True)
         assert kafkalog("export", *words, "--to", tmp_path / "to").status == (5 if is_spark else 0)
-    assert len(started) == 3
+    assert len(started) == 2
     # What is all there needs no Spark.
-    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--spark", "local[*]").status == 9
+    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to").status == 0
+    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--spark", "local[*]").status == 0
+    for conf in ("a=b", "kafkalog.x=1"):
+        assert kafkalog("export", LOG_DIR, "--spark-conf", conf).status == 2
 
 
 def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path
     log.write_bytes(flip(log.read_bytes(), 8 * 100))
     sources = [tmp_path / "logs" / name for name in ("a-0", "a-1")]
     done = kafkalog("export", *sources, "--to", tmp_path / "to")
-    assert done.status == 1
+    assert done.status == 8
     lines = [line.split() for line in done.stdout.decode().splitlines()[1:3]]
     assert [(line[0], line[2], line[-1]) for line in lines] == [
         ("a-0", "9", "-"),

@@ -102,8 +102,8 @@ def lines_over(directory: Path) -> list[list[object]]:
         [directory.name], ["ls", f"--{directory.name}"], ["ls", "--sort", directory.name, log_dir],
         ["dump-segment", path, "--from-time", directory.name],
         ["dump-segment", path, "--key-regex", f"({directory.name}"],
-        ["dump-segment", path, "--format", "parquet", "--to", f"{missing}/{directory.name}/x"],
-        ["dump-segment", path, "--format", "parquet", "--to", path],
+        ["dump-segment", path, "--to", f"{missing}/{directory.name}/x.parquet"],
+        ["dump-segment", path, "--to", f"{path}.parquet"],
     ]  # fmt: skip
     for form in ("table", "ndjson", "json", "csv"):
         tail = ["--format", form]

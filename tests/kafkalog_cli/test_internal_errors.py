@@ -74,7 +74,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
     lines += [["salvage", partition, "--to", tmp_path / "new"], ["recover", tmp_path],
               ["rebuild-index", partition], ["compact", partition],
               ["profile", partition],
-              ["audit-compaction", partition],
+              ["verify", "--compaction", partition],
               ["export", partition, "--to", tmp_path / "out"],
               ["apply-retention", partition]]  # fmt: skip
     monkeypatch.setattr(file_system, "stat", fails(failure))
@@ -190,7 +190,7 @@ def test_without_kernels_the_answers_are_the_same(
         ["verify", "--level", "deep", partition], ["compact", partition, "--now", "0"],
         ["dump-segment", partition, "--format", "ndjson"],
         ["kafka-dump-log", "--print-data-log", "--files", log],
-        ["audit-compaction", partition, "--cleaner-offset", "20"],
+        ["verify", "--compaction", partition, "--cleaner-offset", "20"],
         ["simulate-roll", partition, "--config", "segment.bytes=1000"],
         ["lookup-offset", partition, "--timestamp", "1700000000000"],
         ["profile", partition, "--format", "ndjson"],

@@ -34,7 +34,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("apply-retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
     ("recover", "{dir}"),
     ("recover", "{dir}", "--format", "ndjson"), ("rebuild-index", "{dir}", "--format", "ndjson"),
-    ("audit-compaction", "{one}", "--cleaner-offset", "20", "--format", "ndjson"),
+    ("verify", "--compaction", "{one}", "--cleaner-offset", "20", "--format", "ndjson"),
     ("compact", "{dir}", *COMPACTED, "--format", "ndjson"),
     ("compact", "{dir}", *COMPACTED, "--to", "{to}-compacted"),
     ("salvage", "{dir}", "--to", "{to}-salvaged", "--format", "ndjson"),

@@ -27,7 +27,7 @@ MAINTENANCE = [
     ("simulate-roll", "orders-0", "--config", "segment.ms=300000"),
     ("recover", ".", "--from", "start"),
     ("rebuild-index", "orders-0"),
-    ("audit-compaction", "customers-0", "--cleaner-offset", "60"),
+    ("verify", "--compaction", "customers-0", "--cleaner-offset", "60"),
 ]
 
 

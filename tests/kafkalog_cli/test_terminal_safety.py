@@ -75,7 +75,7 @@ def unsafe_log(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv"])
-@pytest.mark.parametrize("bytes_form", ["auto", "utf8", "hex", "base64"])
+@pytest.mark.parametrize("bytes_form", ["auto", "text", "hex", "base64"])
 def test_keys_values_and_headers(tmp_path: Path, kafkalog: Run, form: str, bytes_form: str):
     """In each format, and for each form of bytes."""
     path = unsafe_log(tmp_path / "t-0")
@@ -261,6 +261,6 @@ def test_a_terminal_gets_nothing_raw(tmp_path: Path, line: list[str]):
     except OSError:
         pass  # EIO: the other side is closed
     os.close(parent)
-    assert process.wait(timeout=HANG_S) in (0, 1, 2)
+    assert process.wait(timeout=HANG_S) in (0, 1, 2, 8)
     assert rb"\x1b[" in shown, "what is evil is shown, as text"
     assert is_safe(shown.replace(b"\r\n", b"\n")), shown

@@ -58,10 +58,10 @@ def prometheus(kafkalog: Any, *line: object) -> dict[str, list[Any]]:
 def test_a_path_that_cannot_be_read_is_an_error_of_every_report(hurt: Path, kafkalog: Any):
     """The other paths are still checked."""
     line = (hurt / "nowhere", hurt / "txn-0")
-    assert kafkalog("verify", *line).status == 3
+    assert kafkalog("verify", *line).status == 8
     metrics = prometheus(kafkalog, *line)
     assert metrics["errors"][0].value == 1
-    assert metrics["exit_status"][0].value == 3
+    assert metrics["exit_status"][0].value == 8
     assert defects(kafkalog, *line) == defects(kafkalog, hurt / "txn-0") != []
 
 

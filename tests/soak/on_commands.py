@@ -62,8 +62,8 @@ def _reading(rng: Random, log_dir: Path, partition: Path, log: Path) -> list[Lin
          "--config", "retention.bytes=500", *_NOW, *form],
         ["simulate-roll", partition, "--config", rng.choice(roll), *form],
         ["simulate-roll", partition, "--config", "segment.jitter.ms=500", *form],
-        ["audit-compaction", partition, "--limit", 3, *_NOW, *form],
-        ["audit-compaction", partition, "--cleaner-offset", end, *_NOW, *form],
+        ["verify", "--compaction", partition, "--limit", 3, *_NOW, *form],
+        ["verify", "--compaction", partition, "--cleaner-offset", end, *_NOW, *form],
     ]  # fmt: skip
 
 
@@ -119,8 +119,8 @@ def _audits(rng: Random, log_dir: Path, partition: Path, log: Path) -> list[Line
         log.write_bytes(data[12 + int.from_bytes(data[8:12], "big", signed=True) :])
     offset = _offset_in(partition, rng)
     form = ["--format", rng.choice(_FORMS)]
-    return [["audit-compaction", partition, "--original", original, "--cleaner-offset", offset,
-             "--limit", rng.choice((1, 5)), *_NOW, *form]]  # fmt: skip
+    return [["verify", "--compaction", partition, "--original", original,
+             "--cleaner-offset", offset, "--limit", rng.choice((1, 5)), *_NOW, *form]]  # fmt: skip
 
 
 def _offset_in(partition: Path, rng: Random) -> int:

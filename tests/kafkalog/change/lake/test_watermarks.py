@@ -53,7 +53,7 @@ def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..
     make_logs(tmp_path / "logs")
     words: list[Any] = ["export", tmp_path / "logs", "--to"]
     report = kafkalog(*words, tmp_path / "lake").stdout.decode()
-    left_out = "records above the high watermark left out (--end log includes them)"
+    left_out = "records above the high watermark left out (--isolation log includes them)"
     assert f"{left_out}: orders-0 from 20" in report
     assert "no high watermark is known, so records end at the log end: orders-2" in report
     lifted = kafkalog(*words, tmp_path / "whole", "--isolation", "log").stdout.decode()
@@ -74,11 +74,11 @@ def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     (tmp_path / "logs" / "log-start-offset-checkpoint").write_text("0\n1\norders 2 9\n")
     told = {
         (
-            "records above the high watermark left out (--end log includes them): orders-0 from 20,"
-            " 10 records; the checkpoint counts: no metadata log in PATH says which copies are in "
-            "sync"
+            "records above the high watermark left out (--isolation log includes them): "
+            "orders-0 from 20, 10 records; the checkpoint counts: no metadata log in PATH says "
+            "which copies are in sync"
         ),
-        "records of open transactions and after them left out (--read-committed): orders-1 from 30",
+        "records of open transactions and after them left out (read_committed): orders-1 from 30",
         "records below the log start offset left out: orders-2 up to 9",
     }
     words: list[Any] = [tmp_path / "logs"]

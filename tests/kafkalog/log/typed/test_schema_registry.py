@@ -251,4 +251,4 @@ def test_usage(tmp_path: Path, log_dir: Path, kafkalog: Kafkalog) -> None:
     nowhere = kafkalog(
         *words, "--value-format", "avro", "--topic", "orders", "--registry", tmp_path / "no"
     )
-    assert nowhere.status == 3
+    assert nowhere.status == 2
