@@ -43,7 +43,7 @@ COMMANDS = (
     f"dump-segment {LOG_DIR}/meta.properties {LOG_DIR}/__cluster_metadata-0/quorum-state",
     f"anatomy {LOG_DIR}/orders-0@260 --limit 1",
     f"anatomy {LOG_DIR}/orders-0",
-    f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
+    f"lookup-offset {LOG_DIR}/orders-0 260 --steps",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
     "salvage examples/damaged/orders-0 --to rescued --dry-run",
@@ -70,7 +70,7 @@ COMMANDS = (
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
     f"find {LOG_DIR} --key user-8 --topic customers --history --limit 2",
     f"replay {LOG_DIR}/orders-0 --dry-run",
-    f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
+    f"profile {LOG_DIR}/customers-0 --hot-keys 2",
 )
 OBJECT_TYPES = object_types()
 """Every object type that the commands print, by name."""
@@ -134,9 +134,10 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
 def _export_rows() -> list[dict[str, Any]]:
     """Return what `export` prints about an example log."""
     with TemporaryDirectory() as place:
-        rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
+        rows = rows_of(f"export {LOG_DIR}/orders-0")
+        rows += rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
         shutil.copytree(f"{LOG_DIR}/orders-0", f"{place}/log/orders-0")
-        append = f"export {place}/log --to {place}/table --append --allow-gaps"
+        append = f"export {place}/log --to {place}/table --append --accept gaps"
         rows_of(append)
         shutil.rmtree(f"{place}/log/orders-0")
         shutil.copytree(f"{LOG_DIR}/payments-0", f"{place}/log/payments-0")

@@ -225,7 +225,7 @@ class Outcome(Listener):
 
     def __init__(self) -> None:
         self.has_changed = False
-        self._has_plan = False
+        self._has_answer = False
         self._statuses: set[int] = set()
         self._opened = 0
         self._failed: set[str | None] = set()
@@ -244,7 +244,7 @@ class Outcome(Listener):
         What was opened and failed is not done; of what was opened and did not fail, there is an
         answer.
         """
-        has_answer = self.has_changed or self._has_plan or self._opened > len(self._failed)
+        has_answer = self.has_changed or self._has_answer or self._opened > len(self._failed)
         return status_of_all(self._statuses, has_answer=has_answer)
 
     def open_all(
@@ -442,6 +442,10 @@ class Outcome(Listener):
         """Count what was opened and looked at, of a command that opens its targets itself."""
         self._opened += count
 
+    def answers(self) -> None:
+        """Record that there is an answer, of a command that does not open its paths itself."""
+        self._has_answer = True
+
     def answers_no(self, is_no: bool = True) -> None:
         """Record that the answer is no, if it is: status 1 unless something could not be read."""
         if is_no:
@@ -474,7 +478,7 @@ class Outcome(Listener):
             is_concerned: whether there is something to do.
         """
         self.has_changed |= has_changed
-        self._has_plan = has_plan
+        self._has_answer = has_plan
         self.answers_no(check and is_concerned)
         return self.status
 

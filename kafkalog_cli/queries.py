@@ -147,6 +147,10 @@ class Damage(Listener):
         """Take that keys or values do not decode, and why one of them does not."""
         self._undecoded.setdefault(f"{column.source}s that are no {column.form}", reason)
 
+    def answered(self) -> None:
+        """Take that a statement has ended with an answer."""
+        self._outcome.answers()
+
     def report(self) -> None:
         """Show what belongs to the answers so far, and forget it."""
         self._outcome.report_logs()
@@ -187,6 +191,7 @@ def run_queries(database: Database, text: str, damage: Damage, answers: Answers)
             if answer.names:
                 whole = replace(answer, rows=chain(first, answer.rows))
                 answers.write(whole)
+            damage.answered()
         finally:
             damage.report()
 
