@@ -112,9 +112,10 @@ class _Work:
                 *targets, configs=sources, hear=outcome.hear, **self.options
             ):
                 writer.write_partition(found)
-                with outcome.contained(found.partition.path):
-                    trim = None if is_simulation else trim_of(found, keep_deleted=self.keep_deleted)
-                    trims += [] if trim is None else [TrimmedPartition(trim)]
+                if not is_simulation:
+                    with outcome.contained(found.partition.path):
+                        trim = trim_of(found.partition, found, keep_deleted=self.keep_deleted)
+                        trims += [] if trim is None else [TrimmedPartition(trim)]
             for one in trims:
                 writer.write_object(RETENTION_APPLIED.row(one))
             summary.to_change = sum(not one.plan.is_empty for one in trims)
