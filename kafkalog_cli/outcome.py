@@ -478,7 +478,7 @@ class Outcome(Listener):
             is_concerned: whether there is something to do.
         """
         self.has_changed |= has_changed
-        self._has_answer = has_plan
+        self._has_answer |= has_plan
         self.answers_no(check and is_concerned)
         return self.status
 
