@@ -78,7 +78,7 @@ def find(
     kafkalog find /var/lib/kafka --value-regex '"item":"tea"' -n 5
     kafkalog find /var/lib/kafka --where 'value.cents > 100'
     kafkalog find /var/lib/kafka --producer-id 1 -o ndjson
-    kafkalog find orders-0 --value-format json --undecodable
+    kafkalog find orders-0 -k user-8 --value-format json -o ndjson
     """
     from kafkalog.answers.search.run import Search
     from kafkalog_cli.output.found import found_view

@@ -64,7 +64,7 @@ def lookup_offset(
     kafkalog lookup-offset orders-0 4711 --show
     kafkalog lookup-offset orders-0 --timestamp 2026-11-21T04:00:00Z --steps
     kafkalog lookup-offset orders-0 --special latest --isolation read_committed
-    kafkalog lookup-offset /var/lib/kafka -t orders --timestamp -2h -o reset-offsets
+    kafkalog lookup-offset /var/lib/kafka --timestamp -2h -o reset-offsets
     """
     from kafkalog.answers.search.lookups import look_up
     from kafkalog.io.paths.reading_errors import unread_places

@@ -400,13 +400,17 @@ class Dump:
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
         writer = self._open(name, self._labelled(view))
-        for value in values:
-            if isinstance(value, Defect):
-                self.outcome.count(value)
-                writer.defect(value)
-            else:
-                writer.write(value)
-                self._count(1)
+        rows = 0
+        try:
+            for value in values:
+                if isinstance(value, Defect):
+                    self.outcome.count(value)
+                    writer.defect(value)
+                else:
+                    writer.write(value)
+                    rows += 1
+        finally:
+            self._count(rows)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
         from kafkalog_cli.output.bulk_cells import Cells

@@ -291,7 +291,7 @@ def references_in(call: ast.Call) -> list[str]:
         ("ls examples/nowhere", 3, "path-not-found"),
         ("dump-segment README.md", 3, "not-a-kafka-file"),
         (
-            "dump-segment examples/log-dir/orders-0 --format arrow --to README.md",
+            "dump-segment examples/log-dir/orders-0 --to examples/order.schema.json",
             4,
             "destination-exists",
         ),

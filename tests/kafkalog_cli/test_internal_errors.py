@@ -149,7 +149,7 @@ def test_debug_shows_what_ended_the_work(
     assert "IndexError: out of range" in result.stderr
     assert 'log_dir.py", line' in result.stderr
     result = kafkalog("--debug", "ls", tmp_path / "missing")
-    assert result.status == 3
+    assert result.status == 2
     assert "NotFoundError" in result.stderr
 
 
