@@ -438,10 +438,6 @@ class Outcome(Listener):
         self.checks_failed += defect.reference == CHECK_FAILED
         self._statuses.add(status_of(defect, failing))
 
-    def done(self, count: int) -> None:
-        """Count what was opened and looked at, of a command that opens its targets itself."""
-        self._opened += count
-
     def answers(self) -> None:
         """Record that there is an answer, of a command that does not open its paths itself."""
         self._has_answer = True

@@ -169,7 +169,8 @@ def verify(
             outcome.count(defect, fail_on.severities)
         outcome.report_failed_checks()
         facts.ended_ms = time.time_ns() // 1_000_000
-        outcome.done(run.summary.files)
+        if run.summary.files:
+            outcome.answers()
         facts.status = outcome.status
         if progress is not None:  # what follows goes to the same terminal
             progress.close()
