@@ -31,7 +31,6 @@ from kafkalog_cli.option_sets import (
     SHOW,
     OptionSet,
 )
-from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -545,14 +544,6 @@ class Change(Plan):
 
     backup: BackupOption = None
 
-
-# Of commands that do not take the sets yet.
-BytesOption = Annotated[BytesFormat, typer.Option("--bytes", help="Form of bytes.")]
-ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
-ZoneOption = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone for tables.")]
-NowOption = Annotated[str | None, typer.Option("--now", metavar="TIME", help="What is now.")]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
-InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Apply the plan.")]
 
 _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")

@@ -486,7 +486,7 @@ def report_gaps(
     outcome: Outcome,
     topic: InternalTopic,
     incomplete: Sequence[int],
-    undecodable: int,
+    undecoded: int,
     needed: Sequence[int] | None = None,
 ) -> None:
     """Warn of what an answer from an internal topic lacks; that is a failure.
@@ -505,9 +505,9 @@ def report_gaps(
     if incomplete:
         numbers = some_of([str(number) for number in incomplete])
         show_warning(f"Not all of {topic.name} could be read: partition {numbers}.")
-    if undecodable:
-        show_warning(f"{counted(undecodable, 'record')} of {topic.name} could not be decoded.")
-    outcome.lacks(bool(missing or incomplete or undecodable))
+    if undecoded:
+        show_warning(f"{counted(undecoded, 'record')} of {topic.name} could not be decoded.")
+    outcome.lacks(bool(missing or incomplete or undecoded))
 
 
 def _report_groups(outcome: Outcome, found: Groups) -> None:
