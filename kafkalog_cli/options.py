@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.io.times import UNITS_MS
 from kafkalog.io.times import parse_time as parse_time  # noqa: PLC0414 # commands take it from here
 from kafkalog.model import Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
@@ -542,7 +541,6 @@ class Change(Plan):
     backup: BackupOption = None
 
 
-_DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -577,11 +575,8 @@ def parse_rate(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration such as `90s`, `10m` or `2h` to seconds. Raises `UsageError`."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 2h.")
-    return int(match[1]) * UNITS_MS[match[2]] / 1000
+    """Parse a duration such as `90s` or `1h30m` to seconds. Raises `UsageError`."""
+    return duration_ms(text.strip()) / 1000
 
 
 def parse_share(text: str) -> float:
