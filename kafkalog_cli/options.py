@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.io.times import duration_ms
 from kafkalog.io.times import parse_time as parse_time  # noqa: PLC0414 # commands take it from here
 from kafkalog.model import Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
