@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.io.paths import file_system
+from kafkalog.io.wording import counted
 from kafkalog.node.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
@@ -33,6 +35,10 @@ LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     Field("size_bytes", k.SIZE, _ALL_FILES),
     Field("checkpoints", k.OBJECT, "entries of each offset checkpoint by name; null if malformed"),
     Field("other_directories", k.ARRAY, "directories that are not partitions"),
+    Field("next_new_partition", k.BOOL | None,
+          "a new partition would go here unless `cordoned.log.dirs` forbids it: no listed "
+          "directory of its node has fewer logs (a tie goes to the first in `log.dirs`); null if "
+          "no other is listed"),
 )  # fmt: skip
 PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "partition",
@@ -59,6 +65,11 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("dirty_ratio", k.RATIO | None, "their share of dirty and clean bytes"),
     Field("cleaner_stuck", k.TEXT | None, "why the cleaner seems stuck"),
     Field("unscanned_bytes", k.SIZE, "what a start would scan, and may cut"),
+    Field("recovery_point", k.INT | None,
+          "in `recovery-point-offset-checkpoint`: what is below was flushed"),
+    Field("unflushed_records", k.INT | None,
+          "from there to the end, by offsets; null with `unscanned_bytes`"),
+    Field("unflushed_bytes", k.SIZE | None, "of their batches: what a power failure may cost"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
@@ -104,6 +115,8 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
         if meta.directory_id:
             facts.append(f"directory {meta.directory_id}")
     facts.append(log_dir.last_stop)
+    if log_dir.next_new_partition:
+        facts.append("next for a new partition")
     checkpoints = [
         f"{name.removesuffix('-checkpoint')} {'unreadable' if count is None else count}"
         for name, count in log_dir.checkpoints.items()
@@ -128,6 +141,9 @@ def partition_view(style: Style) -> View[PartitionRow]:
             return "-"
         return f"{size_text(row.dirty_bytes, style)} {100 * row.dirty_ratio:.0f}%"
 
+    def unflushed(row: PartitionRow) -> str:
+        return size_text(row.unflushed_bytes, style) if row.unflushed_bytes else "-"
+
     def end(row: PartitionRow) -> str:
         is_least = "≥ " if row.unscanned_bytes else ""
         return "-" if row.log_end_offset is None else f"{is_least}{row.log_end_offset}"
@@ -143,8 +159,33 @@ def partition_view(style: Style) -> View[PartitionRow]:
         Column("HW (CHECKPOINT)", "high_watermark"),
         Column("CLEANED", "cleaner_offset"),
         Column("DIRTY", dirt, right=True),
+        Column("UNFLUSHED", unflushed, right=True),
         Column("STATE", state, fold=True, tone=lambda _: Tone.DOUBTFUL),
     )
+
+
+@dataclass
+class Unflushed:
+    """What a power failure may cost, of all partitions that were listed."""
+
+    partitions: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    is_least: bool = False
+
+    def add(self, row: PartitionRow) -> None:
+        if row.unflushed_bytes:
+            self.partitions += 1
+            self.records += row.unflushed_records or 0
+            self.size_bytes += row.unflushed_bytes
+            self.is_least |= row.unflushed_records is None
+
+    def lines(self, style: Style) -> list[str]:
+        if not self.partitions:
+            return []
+        records = f"{'at least ' if self.is_least else ''}{counted(self.records, 'record')}"
+        cost = f"a power failure may cost {records} ({size_text(self.size_bytes, style)})"
+        return [f"{cost} above the recovery points of {counted(self.partitions, 'partition')}"]
 
 
 def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:

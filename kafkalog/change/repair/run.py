@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from kafkalog.errors import Listener
     from kafkalog.node.targets import Target
 
+_FLUSHED_BY: Final = ("flush.messages", "flush.ms")
+"""Configs that limit what is above the recovery point, where somebody sets them."""
 _LOSSES: Final = (Verdict.HIDE, Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
 
 
@@ -151,6 +153,7 @@ class RecoveryRun(Maintenance):
                 plan = plan_recovery(
                     partition, self._mode, config, hosting=hosting, progress=advance
                 )
+                values += tuple(configs[name] for name in _FLUSHED_BY if configs.is_set(name))
                 self.results.append(RecoveredPartition(plan, values, self._refusal(plan)))
         return self.results
 
