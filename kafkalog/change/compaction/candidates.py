@@ -17,7 +17,13 @@ from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.change.compaction.model import Candidate, Cleanable, CompactionConfig, Skip
+from kafkalog.change.compaction.model import (
+    BrokerLimits,
+    Candidate,
+    Cleanable,
+    CompactionConfig,
+    Skip,
+)
 from kafkalog.errors import DataError, UsageError
 from kafkalog.files.offsets import LogOffset, OffsetSource
 from kafkalog.io.paths import file_system
@@ -163,6 +169,12 @@ _ASKED: Final = (
     "segment.bytes",
     "segment.index.bytes",
 )
+_OF_CLEANER: Final = (
+    "log.cleaner.threads",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.max.bytes.per.second",
+)
 
 
 def find_candidate(
@@ -187,7 +199,7 @@ def find_candidate(
         snapshot does not cover.
     """
     config = _config_of(configs, request)
-    found = Candidate(partition, config, _used(configs))
+    found = Candidate(partition, config, _used(configs), limits=_limits(configs))
     if skip := _skip_by_name(partition) or _skip_by_configs(configs):
         return replace(found, skip=skip)
     if not partition.segments:
@@ -264,7 +276,18 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
 
 
 def _used(configs: TopicConfigs) -> tuple[ConfigValue, ...]:
-    return tuple(configs[name] for name in _ASKED)
+    return tuple(
+        configs[name] for name in (*_ASKED, *_OF_CLEANER) if name in _ASKED or configs.is_set(name)
+    )
+
+
+def _limits(configs: TopicConfigs) -> BrokerLimits:
+    threads, buffer_bytes, load_factor, rate = (configs[name].value for name in _OF_CLEANER)
+    assert isinstance(threads, int)
+    assert isinstance(buffer_bytes, int)
+    assert isinstance(load_factor, float)
+    assert isinstance(rate, float)
+    return BrokerLimits.of(threads, buffer_bytes, load_factor, rate)
 
 
 def _skip_by_name(partition: PartitionDir) -> Skip | None:
