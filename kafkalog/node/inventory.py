@@ -98,6 +98,7 @@ class PartitionRow:
     dirty_bytes: int | None = None
     dirty_ratio: float | None = None
     cleaner_stuck: str | None = None
+    cleaner_state: str | None = None
     unscanned_bytes: int = 0
     recovery_point: int | None = None
     unflushed_records: int | None = None

@@ -64,6 +64,9 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
                                       "noted an offset, or brokers create the topic compacted"),
     Field("dirty_ratio", k.RATIO | None, "their share of dirty and clean bytes"),
     Field("cleaner_stuck", k.TEXT | None, "why the cleaner seems stuck"),
+    Field("cleaner_state", k.TEXT | None,
+          "by `.cleaned` and `.swap` files: `in_progress`; `interrupted`, as its broker died; "
+          "`uncleanable`, as it failed an hour or more before the broker's last checkpoint"),
     Field("unscanned_bytes", k.SIZE, "what a start would scan, and may cut"),
     Field("recovery_point", k.INT | None,
           "in `recovery-point-offset-checkpoint`: what is below was flushed"),
@@ -134,6 +137,8 @@ def partition_view(style: Style) -> View[PartitionRow]:
     def state(row: PartitionRow) -> str:
         words = [] if row.state == "live" else [row.state]
         words += [f"{count} {state}" for state, count in row.odd_files.items()]
+        if row.cleaner_state is not None:
+            words.append(f"cleaning {row.cleaner_state.replace('_', ' ')}")
         return ", ".join(words)
 
     def dirt(row: PartitionRow) -> str:
