@@ -271,11 +271,12 @@ def _partition_row(partition: PartitionDir, shown: View, changes: Errors) -> Ite
             odd["unknown"] = odd.get("unknown", 0) + 1
         elif entry.name.state != FileState.LIVE:
             odd[entry.name.state] = odd.get(entry.name.state, 0) + 1
+    unscanned_bytes = 0 if frontier is None else frontier.unscanned_bytes
     point, unflushed_bytes = _unflushed(partition, shown, changes)
-    unflushed = None
+    unflushed = 0 if unflushed_bytes == 0 else None
     # An end that is a lower bound would be one here, too.
-    if point is not None and end is not None and not (frontier and frontier.unscanned_bytes):
-        unflushed = max(0, end - max(point, log.log_start_offset)) if unflushed_bytes else 0
+    if point is not None and unflushed_bytes and end is not None and not unscanned_bytes:
+        unflushed = max(0, end - max(point, log.log_start_offset))
     yield PartitionRow(
         path=partition.path,
         topic=partition.topic,
@@ -291,7 +292,7 @@ def _partition_row(partition: PartitionDir, shown: View, changes: Errors) -> Ite
         cleaner_offset=log.checkpoint(file_names.CLEANER_OFFSETS),
         odd_files=odd,
         disk_bytes=sum(entry.disk_bytes for entry in partition.files),
-        unscanned_bytes=0 if frontier is None else frontier.unscanned_bytes,
+        unscanned_bytes=unscanned_bytes,
         recovery_point=point,
         unflushed_records=unflushed,
         unflushed_bytes=unflushed_bytes,
@@ -308,15 +309,17 @@ def _unflushed(
     Cost:
         An index lookup and a few headers, in the segment that holds the recovery point.
     """
+    # A store loses nothing with the power, and KRaft flushes its log itself, without a checkpoint.
+    if is_object(partition.path) or partition.topic == CLUSTER_METADATA:
+        return None, None
     own = partition.local()  # its indexes lead to offsets, too, that a start would scan
     log = UnifiedLog(own)
-    log_dir = os.path.dirname(file_system.absolute(own.path))
     point = log.checkpoint(file_names.RECOVERY_POINTS)
-    # KRaft flushes its log itself, and notes no recovery point.
-    if point is None and own.topic != CLUSTER_METADATA and own.state in _HOSTED:
+    if point is None and own.state in _HOSTED:
         # A log gets its entry at the next checkpoint, up to a minute after it was created.
+        log_dir = os.path.dirname(file_system.absolute(own.path))
         is_noted = file_system.exists(os.path.join(log_dir, file_names.RECOVERY_POINTS))
-        point = 0 if is_noted and not is_object(own.path) else None
+        point = 0 if is_noted else None
     if point is None or log.was_closed:
         return point, None if point is None else 0
     ends = {segment.log.path: segment.log.size_bytes for segment in shown.segments}
@@ -324,9 +327,9 @@ def _unflushed(
     try:
         for segment in reversed(own.segments):
             end = ends.get(segment.log.path, segment.log.size_bytes)
-            is_there = segment.base_offset <= point
-            size_bytes += max(0, end - (_position_of(log, segment, point) if is_there else 0))
-            if is_there:
+            is_last = segment.base_offset <= point
+            size_bytes += max(0, end - (_position_of(log, segment, point) if is_last else 0))
+            if is_last:
                 break
     except changes:
         raise  # a new listing knows it

@@ -10,7 +10,7 @@ from formats.late_classes import dataclass
 from kafkalog.change.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import final_path
-from kafkalog.io.wording import counted
+from kafkalog.io.wording import counted, some_of
 from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
@@ -236,7 +236,7 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_pla
     lines += [f"a broker's cleaner fails on this partition: {one}" for one in summary.given_up]
     lines += [f"cleaning begins at the log start of {one}" for one in summary.resets]
     if summary.repeated:
-        lines.append(f"a broker's offset map is small: at least {', '.join(summary.repeated)}")
+        lines.append(f"a broker's offset map is small: at least {some_of(summary.repeated)}")
     if summary.broker_ms is not None:
         duration = duration_text(summary.broker_ms)
         lines.append(f"log.cleaner.io.max.bytes.per.second slows a broker to at least {duration}")

@@ -65,7 +65,7 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("dirty_ratio", k.RATIO | None, "their share of dirty and clean bytes"),
     Field("cleaner_stuck", k.TEXT | None, "why the cleaner seems stuck"),
     Field("cleaner_state", k.TEXT | None,
-          "by `.cleaned` and `.swap` files: `in_progress`; `interrupted`, as its broker died; "
+          "by `.cleaned` and `.swap` files: `in_progress`; `interrupted`, as its broker ended; "
           "`uncleanable`, as it failed an hour or more before the broker's last checkpoint"),
     Field("unscanned_bytes", k.SIZE, "what a start would scan, and may cut"),
     Field("recovery_point", k.INT | None,

@@ -7,10 +7,14 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.errors import UnreadableError
+from kafkalog.node import inventory
 from tests.builders import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.conftest import State
 
@@ -222,3 +226,18 @@ def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalo
         result = kafkalog(command, root)
         assert result.status != 0
         assert "Name one of them: logs-a, logs-b." in result.stderr
+
+
+def test_what_is_unflushed_is_not_known_of_a_log_that_cannot_be_read(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = copy_tree(corpus_dir / "kafka-4.4" / "crash-0-kill9", tmp_path / "node")
+
+    def refuse(*_: object) -> int:
+        raise UnreadableError("It does not answer.", path="")
+
+    monkeypatch.setattr(inventory, "_position_of", refuse)
+    result = kafkalog("ls", log_dir, "-t", "torn-a", "-o", "ndjson")
+    [row] = [json.loads(line) for line in result.stdout.splitlines()][1:]
+    assert row["recovery_point"] == 145
+    assert (row["unflushed_records"], row["unflushed_bytes"]) == (None, None)

@@ -336,8 +336,8 @@ class Dirt:
 
 def with_dirt(row: PartitionRow, partition: PartitionDir) -> PartitionRow:
     """Return the row of a partition with what is dirty in it, if that can be read."""
-    row = replace(row, cleaner_state=cleaner_state(partition))
     with suppress(DataError):  # what is unreadable is reported by who reads it
+        row = replace(row, cleaner_state=cleaner_state(partition))
         if (dirt := dirt_of(partition)) is not None:
             return replace(
                 row, dirty_bytes=dirt.dirty_bytes, dirty_ratio=dirt.ratio, cleaner_stuck=dirt.stuck
