@@ -1,6 +1,6 @@
 """How long a compaction takes in a process that is there: `python -m benchmarks.compaction DIR`.
 
-Compacts the partition in place, as `kafkalog compact --in-place` does: the log is judged, the new
+Compacts the partition in place, as `kafkalog compact --apply` does: the log is judged, the new
 segments are written, synced, read back and swapped in. Imports are outside the time. Prints JSON.
 With `--cp` the time is that of `cp`, which copies what the compaction reads and what it writes.
 """

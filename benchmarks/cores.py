@@ -79,7 +79,7 @@ def export(partition: str, scratch: Path) -> None:
 
 
 def compact(_: str, scratch: Path) -> None:
-    """As `kafkalog compact --in-place`, the copy that is in the scratch directory."""
+    """As `kafkalog compact --apply`, the copy that is in the scratch directory."""
     from benchmarks.compaction import compact as compact_in_place
 
     [partition] = (scratch / "copy").glob("*-0")

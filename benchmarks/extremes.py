@@ -53,7 +53,7 @@ class Extreme:
 
 DUMP: Final = ("kafka-dump-log", "--deep-iteration", "--print-data-log", "--files", "{log}")
 DEEP: Final = ("verify", "--level", "deep", "{path}")
-EXPORT: Final = ("export", "--engine", "local", "--to", "{to}", "{path}")
+EXPORT: Final = ("export", "--to", "{to}", "{path}")
 
 
 def make_bomb(home: Path, scale: float, codec: int) -> None:

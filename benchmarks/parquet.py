@@ -18,7 +18,7 @@ def export(partition: str, to: Path) -> float:
     """Write the file by the command; return the seconds."""
     to.unlink(missing_ok=True)
     program = str(Path(sys.executable).with_name("kafkalog"))
-    command = [program, "dump-segment", partition, "--format", "parquet", "--to", str(to)]
+    command = [program, "dump-segment", partition, "--to", str(to)]
     started = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started

@@ -143,7 +143,7 @@ class Row:
 
 
 DEEP = ("--deep-iteration", "--print-data-log")
-IN_PLACE = ("{copy}", "--in-place", "--yes")
+IN_PLACE = ("{copy}", "--apply", "--yes")
 CLEAN_OURS = ("python", "-m", "benchmarks.compaction", "{copy}")
 CLEAN_THEIRS = ("CleanerTimes", "clean", "{copy}")
 

@@ -99,7 +99,7 @@ def sql_rows() -> list[Row]:
     quick = ("kafkalog", "verify", "--level", "quick", "-q", "{partition}")
     files = ("sh", "-c", export + ask.replace("{}", "'{to}/**/*.parquet'"))
     return [
-        Row("SQL", name, sized("1.2 GB"), ("kafkalog", "sql", query, "{partition}"), other,
+        Row("SQL", name, sized("1.2 GB"), ("kafkalog", "sql", "-c", query, "{partition}"), other,
             wanted=(Wanted("times as fast as the other", at_least=factor),))
         for name, query, other, factor in (
             ("SQL count(*), 1.2 GB", "select count(*) from records", quick, 0.83),
@@ -297,14 +297,14 @@ def small_question_rows() -> list[Row]:
     """What must not depend on the size of the segment."""
     lookup, show = ("kafkalog", "lookup-offset", "{partition}"), ("kafkalog", "dump-segment")
     head = "{kafkalog} kafka-dump-log --files {log} --deep-iteration --print-data-log | head -1"
-    from_late = ("--records", "--limit", "100", "--from-offset", "{late_offset}")
+    from_late = ("--limit", "100", "--from-offset", "{late_offset}")
     questions = {
         "--help": (("kafkalog", "--help"), (Wanted("s", at_most=0.06),)),
         "ls": (("kafkalog", "ls", "{partition}"), ()),
         "lookup by offset": ((*lookup, "{late_offset}"), SMALL),
         "lookup by time": ((*lookup, "--timestamp", "{late_time}"), SMALL),
         "first 10 batches": ((*show, "{log}", "--batches", "--limit", "10"), SMALL),
-        "first 10 records": ((*show, "{log}", "--records", "--limit", "10"), SMALL),
+        "first 10 records": ((*show, "{log}", "--limit", "10"), SMALL),
         "100 records at two thirds": ((*show, "{log}", *from_late), ()),
         "first line of the deep print": (("sh", "-c", head), (Wanted("s", at_most=0.8),)),
     }

@@ -131,14 +131,14 @@ def commands(to: Path) -> list[Command]:
     query = 'SELECT topic, partition, "offset" FROM records LIMIT 1'
     filtered = "SELECT topic, partition, offset FROM records WHERE partition >= 0"
     kafkalog = (sys.executable, "-m", "kafkalog_cli")
-    in_spark = (*kafkalog, "sql", "--engine", "spark", "--format", "ndjson")
-    export = (*kafkalog, "export", "{uri}", "--to", str(to), "-q", "--engine")
+    in_spark = (*kafkalog, "sql", "--spark", "local[*]", "--format", "ndjson", "-c")
+    export = (*kafkalog, "export", "{uri}", "--to", str(to), "-q")
     return [
         Command("find", (*kafkalog, "find", "{uri}", "--key", "key-00", "--limit", "1")),
-        Command("sql", (*kafkalog, "sql", query, "{uri}")),
-        Command("sql --engine spark", (*in_spark, filtered, "{uri}")),
-        Command("export", (*export, "local"), sees_file=True),
-        Command("export --engine spark", (*export, "spark"), sees_file=True),
+        Command("sql", (*kafkalog, "sql", "-c", query, "{uri}")),
+        Command("sql --spark", (*in_spark, filtered, "{uri}")),
+        Command("export", export, sees_file=True),
+        Command("export --spark", (*export, "--spark", "local[*]"), sees_file=True),
         Command('spark.read.format("kafkalog")', (sys.executable, "-c", _IN_SPARK, "{uri}")),
     ]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from docgen import manifests
 from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
@@ -21,32 +20,9 @@ from kafkalog.node.state.transactions import OpenData
 from kafkalog.node.unified_log import OpenTransaction
 from kafkalog.wire.producing.model import TranslatedOffset
 from kafkalog_cli.main import run
-from kafkalog_cli.output import (
-    anatomy,
-    compactions,
-    compared,
-    disk_usage,
-    explanations,
-    exported,
-    findings,
-    found,
-    groups,
-    listing,
-    lookups,
-    metadata,
-    objects,
-    overviews,
-    profiles,
-    records,
-    repairs,
-    replayed,
-    retention,
-    rolls,
-    side_files,
-    trims,
-    undone,
-)
+from kafkalog_cli.output import groups, replayed
 from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.schemas import object_types, schema_of
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -67,45 +43,37 @@ COMMANDS = (
     f"dump-segment {LOG_DIR}/meta.properties {LOG_DIR}/__cluster_metadata-0/quorum-state",
     f"anatomy {LOG_DIR}/orders-0@260 --limit 1",
     f"anatomy {LOG_DIR}/orders-0",
-    f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
+    f"lookup-offset {LOG_DIR}/orders-0 260 --steps",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
-    "salvage --dry-run examples/damaged/orders-0 --to rescued",
-    f"salvage --dry-run {LOG_DIR} --to rescued",
+    "salvage examples/damaged/orders-0 --to rescued --dry-run",
+    f"salvage {LOG_DIR} --to rescued --dry-run",
     "recover examples/damaged/orders-0 --now 2024-01-01T00:08:00Z",
     f"rebuild-index {LOG_DIR}/payments-0",
     "explain torn-tail",
-    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
-    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
-    f"apply-retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
+    f"retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
     f"verify --compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
     f"du {LOG_DIR}/orders-0 --forecast --now 2024-01-01T01:00:00Z --config retention.bytes=20000",
     f"groups {LOG_DIR}",
-    f"groups {LOG_DIR} --diff 0",
-    f"where {LOG_DIR} --group billing",
+    f"groups {LOG_DIR} --since 0",
+    f"groups {LOG_DIR} --group billing",
+    f"transactions {LOG_DIR} --transactional-id transfer-2",
     f"metadata {LOG_DIR}",
     f"metadata {LOG_DIR} --topic orders",
-    f"metadata {LOG_DIR} --find orders",
-    f"metadata {LOG_DIR} --diff 44",
+    f"metadata {LOG_DIR} --match orders",
+    f"metadata {LOG_DIR} --since 0@44",
     f"transactions {LOG_DIR}",
     f"find {LOG_DIR} --key order-7",
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
     f"find {LOG_DIR} --key user-8 --topic customers --history --limit 2",
-    f"replay {LOG_DIR}/orders-0 --dry-run",
-    f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
+    f"replay {LOG_DIR}/orders-0",
+    f"profile {LOG_DIR}/customers-0 --hot-keys 2",
 )
-OBJECT_TYPES = {
-    one.name: one
-    for family in (
-        listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        retention, trims, rolls, compactions, disk_usage, undone, replayed,
-        profiles, exported, groups, found, compared, metadata, overviews,
-    )
-    for one in vars(family).values()
-    if isinstance(one, objects.ObjectType)
-} | manifests.object_types()  # fmt: skip
+OBJECT_TYPES = object_types()
 """Every object type that the commands print, by name."""
 # Fixed in the examples: these depend on when, where and how fast the commands run.
 _FIXED = {"modified_timestamp": 1704067449000, "extents": 1, "disk_bytes": 65536,
@@ -145,12 +113,12 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
         shutil.copytree(LOG_DIR, log_dir)
         run_command(
-            f"apply-retention {log_dir}/orders-0 --config retention.ms=240000 "
-            f"--now 2024-01-01T00:12:30Z --in-place --yes --backup {backup}"
+            f"retention {log_dir}/orders-0 --config retention.ms=240000 "
+            f"--now 2024-01-01T00:12:30Z --apply --backup {backup}"
         )
-        [row] = rows_of(f"undo {backup}")
+        row, summary = rows_of(f"undo {backup}")
         [run] = rows_of(f"undo --list {backup}")
-    if problems := [*mistakes(row), *mistakes(run)]:
+    if problems := [*mistakes(row), *mistakes(summary), *mistakes(run)]:
         raise AssertionError("; ".join(problems))
     known = {
         "backup": "/backups/retention",
@@ -159,6 +127,7 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
     }
     return {
         "undo": row | {"path": "/var/lib/kafka/orders-0"},
+        "undo_summary": summary,
         "recorded_run": run | known,
     }
 
@@ -166,9 +135,10 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
 def _export_rows() -> list[dict[str, Any]]:
     """Return what `export` prints about an example log."""
     with TemporaryDirectory() as place:
-        rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
+        rows = rows_of(f"export {LOG_DIR}/orders-0")
+        rows += rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
         shutil.copytree(f"{LOG_DIR}/orders-0", f"{place}/log/orders-0")
-        append = f"export {place}/log --to {place}/table --append --allow-gaps"
+        append = f"export {place}/log --to {place}/table --append --accept gaps"
         rows_of(append)
         shutil.rmtree(f"{place}/log/orders-0")
         shutil.copytree(f"{LOG_DIR}/payments-0", f"{place}/log/payments-0")
@@ -182,7 +152,7 @@ def _export_rows() -> list[dict[str, Any]]:
 
 def _resurrect_rows() -> list[dict[str, Any]]:
     """Return what `resurrect` prints about the examples, and a directory that is left out."""
-    rows = rows_of(f"resurrect --dry-run {LOG_DIR} examples/damaged/orders-0 --to revived")
+    rows = rows_of(f"resurrect {LOG_DIR} examples/damaged/orders-0 --to revived --dry-run")
     rows.append(resurrected_object(LeftOutDirectory(
         "/var/lib/kafka/old-0.2a96b1d1d0c64b6d8a4f6a4f3c1f2b7e-delete",
         "its name ends in -delete; --undelete takes it",
@@ -267,6 +237,24 @@ def mistakes(row: dict[str, Any]) -> list[str]:
         if kind not in kinds:
             found.append(f"{row['type']}.{name} is {kind}, documented is {', '.join(kinds)}")
     return found
+
+
+def write_schemas(place: Path) -> None:
+    """Write a JSON Schema per type of row, and remove those of types that are gone."""
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.glob("*.json"):
+        if old.stem not in OBJECT_TYPES:
+            old.unlink()
+    for name, text in schema_files().items():
+        (place / name).write_text(text, encoding="utf-8")
+
+
+def schema_files() -> dict[str, str]:
+    """Return the files of `docs/schemas/1`, by name."""
+    return {
+        f"{name}.json": json.dumps(schema_of(one), ensure_ascii=False, indent=1) + "\n"
+        for name, one in OBJECT_TYPES.items()
+    }
 
 
 def object_sections() -> str:

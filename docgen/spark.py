@@ -19,7 +19,8 @@ _OPTIONS: Final = {
     "above the high watermark in `replication-offset-checkpoint`; `log`: up to the end of the log",
     "view": "`recovered` (the default): what the next start of a broker would show; `as-is`: what "
     "has a final name; `all`: also leftovers, by the column `state`",
-    "decode": "`text`: keys and values are strings, with U+FFFD for what is not UTF-8 (`bytes`)",
+    "decode": "`text`: keys and values are strings, `0x` and hexadecimal digits where they are not "
+    "UTF-8 (`bytes`)",
     "mode": "`permissive` (the default): damage is skipped; the table `defects` lists it; "
     "`failfast`: it ends the query",
     "replicas": "of several copies of a partition: `best` (the default for records): the one with "

@@ -36,7 +36,6 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     "Answer": {
         "groups": "Show groups, their offsets and lag, now or in the past.",
         "transactions": "Show open and hanging transactions.",
-        "where": "Show which partition coordinates a group.",
         "metadata": "Show topics, configs, brokers, ACLs, now or in the past.",
         "profile": "Count records, bytes, keys and codecs.",
         "sql": "Query logs with SQL.",
@@ -51,8 +50,7 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     },
     "Change": {
         "compact": "Compact as a broker's cleaner does.",
-        "simulate-retention": "Show what retention would delete, when and why.",
-        "apply-retention": "Delete the segments that retention would delete.",
+        "retention": "Show what retention deletes, when and why; delete it.",
         "rebuild-index": "Rebuild indexes from the log.",
     },
     "Move": {
@@ -69,7 +67,11 @@ PANELS: Final[dict[str, dict[str, str]]] = {
 `a-b` is the function `a_b` in the module of that name, but for Kafka's own.
 """
 _COMMANDS: Final = {name: text for panel in PANELS.values() for name, text in panel.items()}
-ALIASES: Final = {"dump": "dump-segment", "lookup": "lookup-offset"}
+ALIASES: Final = {
+    "dump": "dump-segment",
+    "lookup": "lookup-offset",
+    "simulate-retention": "retention",
+}
 
 
 def _version(value: bool) -> None:
@@ -93,7 +95,7 @@ def _root(
 def _kafka_dump_log(context: typer.Context) -> int:
     """Print what kafka-dump-log.sh of Kafka prints, with the same options.
 
-    Unlike the original it never writes, continues past damage, and ends with status 1 if it found
+    Unlike the original it never writes, continues past damage, and ends with status 8 if it found
     any. `kafka-dump-log --help` lists the options.
 
     \b
@@ -181,8 +183,12 @@ def _loaded(name: str) -> Any:
         app.command(name=name, cls=_Command, short_help=_COMMANDS[name])(expanded(command))
     command = typer.main.get_command(app)
     for one in command.params:
-        if not SAFETY.isdisjoint(name[2:] for name in one.opts):
+        if one.param_type_name == "option":
+            word = max(one.opts, key=len)[2:]
+            # Variables have the names of options; none consents to a change.
             one.allow_from_autoenv = False  # type: ignore[attr-defined] # of options
+            if word and word not in SAFETY:
+                one.envvar = f"KAFKALOG_{name}_{word}".replace("-", "_").upper()
     return command
 
 

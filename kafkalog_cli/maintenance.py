@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog.node.configs.definitions import value_text
-from kafkalog_cli.output.kinds import Kind
+from kafkalog_cli.output.kinds import INT, Kind
+from kafkalog_cli.output.objects import Field
 from kafkalog_cli.output.text import duration_text
-from kafkalog_cli.standard_streams import require_stdout
+from kafkalog_cli.standard_streams import put_work_first, require_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.files.offsets import LogOffset
     from kafkalog.node.configs import ConfigValue
+    from kafkalog_cli.options import Change, Plan
     from kafkalog_cli.output.objects import Row, Style
 
 
@@ -53,6 +56,17 @@ def _mark_objects(marks: Iterable[LogOffset], _: Style) -> list[Row]:
 
 CONFIGS: Final = Kind("array", to_json=_config_objects)
 MARKS: Final = Kind("array", to_json=_mark_objects)
+WORK_DONE: Final = (
+    Field[Any]("status", INT, "exit status of the command"),
+    Field[Any]("changed", INT, "partitions that were changed or made; 0 in a plan"),
+)
+"""The last fields of each summary of a command that writes."""
+PLAN_ONLY: Final = "Plan only: --apply does it"
+
+
+def with_next_step(total: str, *, is_plan: bool) -> str:
+    """Return a line of totals, with how a plan of something to do is carried out."""
+    return f"{total}. {PLAN_ONLY}" if is_plan else total
 
 
 def _duration(config: ConfigValue) -> str:
@@ -68,27 +82,44 @@ def _source(config: ConfigValue) -> str:
     return f"{config.source}, {config.set_as}"
 
 
-def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:
-    """Check, before any work, that consent can be obtained.
+def will_apply(change: Plan, *, to: str | None = None, backup: str | None = None) -> bool:
+    """Return whether a plan is to be carried out, in place or as what `--to` names.
 
     Raises:
-        UsageError: there is no terminal to ask, or the options contradict each other.
+        UsageError: the options contradict each other.
     """
-    if yes and not in_place:
-        raise UsageError("--yes requires --in-place.", hint="Without it only the plan is shown.")
-    if backup is not None and not in_place:
-        raise UsageError("--backup requires --in-place.", hint="Without it only the plan is shown.")
-    if in_place and not yes and not sys.stdin.isatty():
+    if change.apply and to is not None:
+        raise UsageError("--apply and --to exclude each other.", hint="Give one of them.")
+    if change.check and (change.apply or to is not None):
         raise UsageError(
-            "Cannot ask: stdin is not a terminal.",
-            hint="--yes applies the plan without asking.",
+            f"--check and {'--apply' if change.apply else '--to'} exclude each other.",
+            hint="--check only plans.",
         )
+    given = {"--yes": change.yes, "--backup": backup is not None}
+    for name in (name for name, is_given in given.items() if is_given and not change.apply):
+        raise UsageError(f"{name} requires --apply.", hint="Without it only the plan is shown.")
+    is_applied = not change.dry_run and (change.apply or to is not None)
+    if is_applied:
+        put_work_first()
+    return is_applied
 
 
-def consents(question: str, *, yes: bool) -> bool:
-    if yes:
+def asks(change: Plan) -> bool:
+    """Return whether somebody is there to ask before a plan is carried out."""
+    return not change.yes and sys.stdin.isatty()
+
+
+def consents(change: Plan, question: str) -> bool:
+    if not asks(change):
         return True
     import typer
 
     require_stdout()
     return typer.confirm(question, err=True)  # stdout is for the answer
+
+
+def consents_to(change: Change, partitions: int, where: str) -> bool:
+    """Ask before partitions are changed, if somebody is there to ask."""
+    warning = "" if change.backup else " Without --backup there is no undo."
+    what = counted(partitions, "partition")
+    return consents(change, f"Change {what} in {where}?{warning}")

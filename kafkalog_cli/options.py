@@ -8,17 +8,16 @@ all commands are in `kafkalog_cli.common_options`.
 from __future__ import annotations
 
 import re
-import time
 from contextlib import nullcontext
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.io.wording import utc_text
+from kafkalog.io.times import UNITS_MS
+from kafkalog.io.times import parse_time as parse_time  # noqa: PLC0414 # commands take it from here
 from kafkalog.model import Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
 from kafkalog_cli.option_sets import (
@@ -32,7 +31,6 @@ from kafkalog_cli.option_sets import (
     SHOW,
     OptionSet,
 )
-from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from kafkalog.node.state.model import Moment
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.schemas import Payload
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -134,17 +133,48 @@ HighWatermarkOption = Annotated[str | None, option(
 LogStartOption = Annotated[int | None, option(
     BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
 )]  # fmt: skip
-ReplicasOption = Annotated[Replicas, option(
+_REPLICAS = option(
     BOUNDS, "--replicas",
     help="Of several copies of a partition, each record once: from the best one, or from another "
     "where that is damaged; or every copy.",
+)  # fmt: skip
+ReplicasOption = Annotated[Replicas, _REPLICAS]
+AnyReplicasOption = Annotated[Replicas | None, _REPLICAS]
+KeyFormatOption = Annotated[str, option(
+    DECODE, "--key-format", metavar="F[@FRAMING]", help="As --value-format, for keys.",
 )]  # fmt: skip
-BytesOption = Annotated[BytesFormat, option(
-    DECODE, "--bytes",
-    help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
-    "one form.",
+ValueFormatOption = Annotated[str, option(
+    DECODE, "--value-format", metavar="F[@FRAMING]",
+    help="auto, text, hex, base64, json, avro or protobuf; what precedes the data: confluent[:ID], "
+    "apicurio, apicurio4 or glue.",
 )]  # fmt: skip
-FormatOption = Annotated[Format, option(SHOW, "-o", "--format", help="Output format.")]
+KeySchemaOption = Annotated[str | None, option(
+    DECODE, "--key-schema", metavar="FILE[#MESSAGE]", help="As --value-schema, for keys.",
+)]  # fmt: skip
+ValueSchemaOption = Annotated[str | None, option(
+    DECODE, "--value-schema", metavar="FILE[#MESSAGE]",
+    help="JSON Schema, Avro schema (.avsc), or output of protoc --include_imports -o.",
+)]  # fmt: skip
+RegistryOption = Annotated[str | None, option(
+    DECODE, "-r", "--registry", metavar="PLACE",
+    help="Schemas by the ids in the data: URL, log directory with _schemas, or folder of files.",
+)]  # fmt: skip
+
+
+class RowsFormat(StrEnum):
+    """The format of a listing."""
+
+    TABLE = "table"
+    LINE = "line"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+
+
+FormatOption = Annotated[RowsFormat, option(SHOW, "-o", "--format", help="Output format.")]
+LastOption = Annotated[int | None, option(
+    SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
+)]  # fmt: skip
 VerticalOption = Annotated[bool, option(SHOW, "-x", help="Each row as a block, nothing cut.")]
 TemplateOption = Annotated[str | None, option(
     SHOW, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
@@ -155,6 +185,7 @@ ColumnsOption = Annotated[str | None, option(
 LimitOption = Annotated[int | None, option(
     SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
+StepsOption = Annotated[bool, option(SHOW, "--steps", help="Each step, and why.")]
 WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
 FirstDirtyOption = Annotated[int | None, option(
     BOUNDS, "--first-dirty-offset", metavar="N", min=0,
@@ -224,8 +255,18 @@ ToOption = Annotated[str | None, option(
     SHOW, "--to", metavar="NEW", help="Write a new file: .parquet, .arrow, .csv, .ndjson, .json.",
 )]  # fmt: skip
 ReplaceOption = Annotated[bool, option(SHOW, "--replace", help="Replace what --to names.")]
+NewDirectoryOption = Annotated[str | None, option(
+    CHANGE, "--to", metavar="NEW", help="Make this new directory, which is missing or empty.",
+)]  # fmt: skip
+FromTierOption = Annotated[list[str] | None, typer.Option(
+    "--from-tier", metavar="TIER",
+    help="Also copy what this tier has of the logs, as local segments; repeatable.",
+)]  # fmt: skip
 ApplyOption = Annotated[bool, option(CHANGE, "--apply", help="Do it, instead of only planning it.")]
 YesOption = Annotated[bool, option(CHANGE, "-y", "--yes", help="Do not ask.")]
+AllowLossOption = Annotated[
+    bool, option(CHANGE, "--allow-loss", help="Also truncate records below the high watermark.")
+]
 BackupOption = Annotated[str | None, option(
     CHANGE, "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",
 )]  # fmt: skip
@@ -237,12 +278,11 @@ DryRunOption = Annotated[
 ]
 
 
-class Partitions(OptionSet):
-    """Which partitions of the paths are meant."""
+class PartitionNames(OptionSet):
+    """Of which partitions facts are meant."""
 
     topic: TopicsOption = None
     partition: PartitionsOption = None
-    internal: InternalOption = False
 
     @property
     def topics(self) -> Topics | None:
@@ -257,6 +297,17 @@ class Partitions(OptionSet):
         from kafkalog.files.topics import PartitionNumbers
 
         return None if not self.partition else PartitionNumbers(self.partition)
+
+
+class Partitions(PartitionNames):
+    """Which partitions of the paths are meant."""
+
+    internal: InternalOption = False
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Which partitions are meant, as arguments of the library. Raises `UsageError`."""
+        return {"topics": self.topics, "numbers": self.numbers, "internal": self.internal}
 
 
 class AllPartitions(Partitions):
@@ -315,6 +366,27 @@ class LogBounds(Bounds):
     isolation: IsolationOption = Isolation.LOG
 
 
+class Decode(OptionSet):
+    """How keys and values are read."""
+
+    key_format: KeyFormatOption = "auto"
+    value_format: ValueFormatOption = "auto"
+    key_schema: KeySchemaOption = None
+    value_schema: ValueSchemaOption = None
+    registry: RegistryOption = None
+
+    @property
+    def payloads(self) -> tuple[Payload, Payload]:
+        """How keys are read, and values. Raises `UsageError`."""
+        from kafkalog_cli.schemas import payloads
+
+        return payloads(
+            self.registry,
+            (self.key_format, self.key_schema),
+            (self.value_format, self.value_schema),
+        )
+
+
 class Rows(OptionSet):
     """How rows are shown, of a command with formats of its own."""
 
@@ -324,18 +396,87 @@ class Rows(OptionSet):
     limit: LimitOption = None
     wrap: WrapOption = False
 
+    def shown_as(self, form: StrEnum) -> str:
+        """Return the format: that of `-o`, unless another option chooses one.
+
+        Raises:
+            UsageError: two options choose one.
+        """
+        chosen = [] if form.value == Format.TABLE else [form.value]
+        chosen += [Format.LINE.value] * (self.vertical and form.value != Format.LINE)
+        chosen += [Format.TEMPLATE.value] * (self.template is not None)
+        if len(chosen) > 1:
+            raise UsageError("-o, -x and -f exclude each other.", hint="Give one of them.")
+        return chosen[0] if chosen else form.value
+
     def style(self, **more: Any) -> Style:
         """Return the style of values, with other facts of `Style`."""
+        from kafkalog_cli.output.layout import Layout
         from kafkalog_cli.output.objects import Style
-        from kafkalog_cli.session import session
+        from kafkalog_cli.session import now_ms, session
 
-        return Style(exact=session().exact, zone=session().zone, **more)
+        layout = Layout(
+            template=self.template,
+            columns=tuple(self.columns.split(",")) if self.columns else (),
+            wrap=self.wrap,
+            now_ms=None if session().now is None else now_ms(),
+        )
+        return Style(exact=session().exact, zone=session().zone, layout=layout, **more)
+
+
+class Form(OptionSet):
+    """The format of a command whose output is not one listing."""
+
+    form: FormatOption = RowsFormat.TABLE
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return Format(self.form.value)
 
 
 class Show(Rows):
     """How rows are shown."""
 
-    format: FormatOption = Format.TABLE
+    form: FormatOption = RowsFormat.TABLE
+
+    @property
+    def format(self) -> Format:
+        """The format. Raises `UsageError`."""
+        return Format(self.shown_as(self.form))
+
+
+class OffsetsFormat(StrEnum):
+    """The format of a listing of offsets; the last one is what Kafka's tool resets groups from."""
+
+    TABLE = "table"
+    LINE = "line"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    RESET_OFFSETS = "reset-offsets"
+
+
+OffsetsFormatOption = Annotated[OffsetsFormat, option(
+    SHOW, "-o", "--format",
+    help="Output format; reset-offsets: for kafka-consumer-groups --reset-offsets --from-file.",
+)]  # fmt: skip
+
+
+class ShowOffsets(Rows):
+    """How offsets are shown."""
+
+    form: OffsetsFormatOption = OffsetsFormat.TABLE
+
+    @property
+    def resets(self) -> bool:
+        """Whether they are written for Kafka's tool that resets the offsets of groups."""
+        return self.form == OffsetsFormat.RESET_OFFSETS
+
+    @property
+    def format(self) -> Format:
+        """The format of a listing. Raises `UsageError`."""
+        return Format.TABLE if self.resets else Format(self.shown_as(self.form))
 
 
 class Configs(OptionSet):
@@ -354,10 +495,9 @@ class Configs(OptionSet):
         )
 
 
-class Reading(OptionSet):
-    """How logs are read in bulk."""
+class Pace(OptionSet):
+    """At what cost to others logs are read beside a broker."""
 
-    threads: ThreadsOption = None
     no_cache: NoCacheOption = False
     rate_limit: RateLimitOption = None
 
@@ -369,6 +509,12 @@ class Reading(OptionSet):
 
         rate = None if self.rate_limit is None else parse_rate(self.rate_limit)
         return reading(rate_limit=rate, leaves_cache=self.no_cache, everywhere=True)
+
+
+class Reading(Pace):
+    """How logs are read in bulk."""
+
+    threads: ThreadsOption = None
 
 
 class Spark(OptionSet):
@@ -384,124 +530,32 @@ class Spark(OptionSet):
         return engine_choice(self.spark, self.spark_conf, threads)
 
 
-class Change(OptionSet):
-    """Whether a plan is carried out, and how."""
+class Plan(OptionSet):
+    """Whether a plan is carried out."""
 
     apply: ApplyOption = False
     yes: YesOption = False
-    backup: BackupOption = None
     check: CheckOption = False
     dry_run: DryRunOption = False
 
 
-# Of commands that do not take the sets yet.
-class RowsFormat(StrEnum):
-    """The format of a listing, or of a file of its rows, the last one."""
+class Change(Plan):
+    """Whether a plan is carried out, and where the originals are kept."""
 
-    TABLE = "table"
-    NDJSON = "ndjson"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
+    backup: BackupOption = None
 
 
-ReadCommittedOption = Annotated[
-    bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
-]
-AnyReplicasOption = Annotated[Replicas | None, typer.Option("--replicas", help="Which copies.")]
-RowsFormatOption = Annotated[RowsFormat, typer.Option("--format", help="Output format.")]
-ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
-ZoneOption = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone for tables.")]
-NowOption = Annotated[str | None, typer.Option("--now", metavar="TIME", help="What is now.")]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
-InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Apply the plan.")]
-ExportOption = Annotated[str | None, typer.Option("--export", metavar="FILE", help="A CSV file.")]
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
-_SECONDS = re.compile(r"@(-?)([0-9]{1,19})(?:\.([0-9]{1,9}))?")
-_SINCE_1970 = re.compile(r"([0-9]{1,19})(ms|us|s)")
-_DIGITS_OF_MS = range(12, 15)
-"""From 1973 to 5138, or as far before 1970."""
-_RELATIVE = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
 _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_time(text: str, now: str | int | None = None, zone: tzinfo = UTC) -> int:
-    """Parse a time to milliseconds.
-
-    ISO 8601 (without an offset a time in `zone`), relative to now (`-2h`), seconds (`@1704067460`),
-    with a unit (`1704067460s`), or milliseconds if their digits leave no doubt.
-
-    Raises:
-        UsageError: it is none of these, or an integer of which nothing says the unit.
-    """
-    if match := _RELATIVE.fullmatch(text):
-        base = time.time_ns() // 1_000_000 if now is None else now
-        base = base if isinstance(base, int) else parse_time(base, zone=zone)
-        distance = int(match[2]) * _UNITS_MS[match[3]]
-        return base + distance if match[1] == "+" else base - distance
-    if (since_1970 := _since_1970_ms(text)) is not None:
-        # Timestamps of Kafka are int64.
-        if abs(since_1970) > INT64_MAX:
-            raise _no_time(text)
-        return since_1970
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _no_time(text) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
-    return round(moment.timestamp() * 1000)
-
-
-def _since_1970_ms(text: str) -> int | None:
-    """Return the milliseconds of a number, None for what is none; raise where its unit is open."""
-    if match := _SECONDS.fullmatch(text):
-        since = int(match[2]) * 1000 + int((match[3] or "").ljust(3, "0")[:3])
-        return -since if match[1] else since
-    if match := _SINCE_1970.fullmatch(text):
-        return int(match[1]) * 1000 // _PER_SECOND[match[2]]
-    if not re.fullmatch(r"-?[0-9]{1,19}", text):
-        return None
-    if len(text.lstrip("-")) in _DIGITS_OF_MS or int(text) == 0:
-        return int(text)
-    raise _unit_is_open(text)
-
-
-def _unit_is_open(text: str) -> UsageError:
-    """Return the error that names what a number would be in the units that make sense."""
-    moments = {unit: utc_text(int(text) * 1000 // n) for unit, n in _PER_SECOND.items()}
-    units = [unit for unit, moment in moments.items() if moment.endswith("Z")][-2:]
-    if not units:
-        return _no_time(text)
-    written = {"s": f"@{text}", "ms": f"{text}ms", "us": f"{text}us"}
-    if text.startswith("-"):
-        del written["ms"]  # it is relative
-    return UsageError(
-        f"{text} is {' and '.join(f'{moments[unit]} in {unit}' for unit in units)}.",
-        hint=f"Write {' or '.join(written.get(unit, moments[unit]) for unit in reversed(units))}.",
-    )
-
-
-def _no_time(text: str) -> UsageError:
-    return UsageError(
-        f"{text!r} is not a time.",
-        hint="Give ISO 8601 (2026-11-21T04:00:00Z), -2h, seconds (@1700000000) or milliseconds "
-        "(1700000000000).",
-    )
-
-
 def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
     """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
-    from kafkalog.node.state.model import Moment
+    from kafkalog.node.state import model
 
-    if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
-        return Moment(partition=int(match[1]), offset=int(match[2]))
-    return Moment(parse_time(text, now, zone))
+    return model.parse_moment(text, now, zone)
 
 
 def parse_size(text: str) -> int:
@@ -530,7 +584,7 @@ def parse_duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 2h.")
-    return int(match[1]) * _UNITS_MS[match[2]] / 1000
+    return int(match[1]) * UNITS_MS[match[2]] / 1000
 
 
 def parse_share(text: str) -> float:

@@ -12,12 +12,14 @@ from kafkalog.errors import (
     INCOMPLETE,
     INTERNAL_ERROR,
     NO,
+    Done,
     GoneError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
     Listener,
     Note,
+    Progress,
     UnreadableError,
     contained,
     on_failure,
@@ -75,7 +77,7 @@ def show_note(text: str) -> None:
     sys.stderr.write(f"{_label('note')} {printable(text)}\n")
 
 
-def show_undecoded(where: Condition | None) -> None:
+def show_undecodable(where: Condition | None) -> None:
     """Say how many values a condition could not look into."""
     if where is not None and where.note is not None:
         show_note(where.note)
@@ -170,7 +172,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     """
     if isinstance(event, KafkaLogError):
         return event.exit_code
-    if isinstance(event, Note):
+    if isinstance(event, Note | Progress | Done):
         return 0
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
@@ -223,6 +225,7 @@ class Outcome(Listener):
 
     def __init__(self) -> None:
         self.has_changed = False
+        self._has_answer = False
         self._statuses: set[int] = set()
         self._opened = 0
         self._failed: set[str | None] = set()
@@ -241,7 +244,7 @@ class Outcome(Listener):
         What was opened and failed is not done; of what was opened and did not fail, there is an
         answer.
         """
-        has_answer = self.has_changed or self._opened > len(self._failed)
+        has_answer = self.has_changed or self._has_answer or self._opened > len(self._failed)
         return status_of_all(self._statuses, has_answer=has_answer)
 
     def open_all(
@@ -324,6 +327,8 @@ class Outcome(Listener):
                 self.errors.append(event)
                 self._failed.add(self._within or event.path)
                 self._statuses.add(status_of(event))
+            case Progress() | Done():
+                pass
             case _:
                 self._hear_of_data(event)
 
@@ -433,9 +438,9 @@ class Outcome(Listener):
         self.checks_failed += defect.reference == CHECK_FAILED
         self._statuses.add(status_of(defect, failing))
 
-    def done(self, count: int) -> None:
-        """Count what was opened and looked at, of a command that opens its targets itself."""
-        self._opened += count
+    def answers(self) -> None:
+        """Record that there is an answer, of a command that does not open its paths itself."""
+        self._has_answer = True
 
     def answers_no(self, is_no: bool = True) -> None:
         """Record that the answer is no, if it is: status 1 unless something could not be read."""
@@ -452,15 +457,24 @@ class Outcome(Listener):
         show_warning(text)
         self.answers_no()
 
-    def of_work(self, *, has_changed: bool, check: bool = False, is_concerned: bool = False) -> int:
+    def of_work(
+        self,
+        *,
+        has_changed: bool,
+        has_plan: bool = False,
+        check: bool = False,
+        is_concerned: bool = False,
+    ) -> int:
         """Return the exit status of a command that writes.
 
         Args:
             has_changed: whether it has written something.
+            has_plan: whether only a plan was wanted, and there is one.
             check: whether a plan with something to do makes the status 1: `--check`.
             is_concerned: whether there is something to do.
         """
         self.has_changed |= has_changed
+        self._has_answer |= has_plan
         self.answers_no(check and is_concerned)
         return self.status
 

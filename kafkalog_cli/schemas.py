@@ -1,88 +1,155 @@
-"""The options that name a schema of keys or values, and what they ask for."""
+"""How keys and values are read: the words of the options about it, and what they ask for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from formats.late_classes import dataclass
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from kafkalog.files.log_dir import FileEntry, PartitionDir
     from kafkalog.tables.schema_registry import Registered, SchemaRegistry
+    from kafkalog_cli.output.decoded import Decoded
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
-
-ValueSchemaOption = Annotated[str | None, typer.Option(
-    metavar="FILE",
-    help="JSON Schema, Avro schema (.avsc), or the output of protoc --include_imports -o.",
-)]  # fmt: skip
-ValueMessageOption = Annotated[str | None, typer.Option(
-    metavar="NAME", help="Full name of the Protobuf message.",
-)]  # fmt: skip
-ValueFramingOption = Annotated[str | None, typer.Option(
-    metavar="FRAMING",
-    help="What precedes the data: none, confluent (five bytes with any schema id), "
-         "confluent:ID (only this id), apicurio, apicurio4 (ids of 8 and 4 bytes) or glue.",
-)]  # fmt: skip
-
-SchemasOption = Annotated[str | None, typer.Option(
-    metavar="PLACE",
-    help="Decode by the schema ids in the data. PLACE is the URL of a registry, a log "
-         "directory with _schemas, or a directory of files such as 12.avsc, 12.json, 12.proto "
-         "or UUID.avsc. Default framing: confluent.",
-)]  # fmt: skip
+_FORMS: Final = (*BytesFormat, *TypedForm)
 
 
-def typed_columns(
-    source: str,
-    form: TypedForm | None,
-    schema: str | None,
-    message: str | None,
-    framing: str | None,
-    *,
-    option: str | None = None,
-    schemas: str | None = None,
-    topics: Sequence[str] = (),
-) -> tuple[TypedColumn, ...]:
-    """Return the typed column of a source that the options ask for; none without a form.
+@dataclass(frozen=True)
+class Payload:
+    """How keys or values are read.
 
-    Args:
+    Attributes:
         source: `key` or `value`.
-        form: the value of `option`.
+        form: how bytes are shown that are not decoded.
+        typed: the form that a schema, or JSON itself, gives types to; None for plain bytes.
         framing: what precedes the data; None for the usual.
-        option: the option that asks for it; `--key` or `--value` if None.
-        schemas: the place with the schemas that the data was written with.
-        topics: the topics that are read.
+        schema: the file with the schema; None without one.
+        message: full name of the Protobuf message; None for the first one.
+        registry: the place with the schemas that the data was written with.
     """
-    asking = option or f"--{source}"
-    if form is None:
-        if schema is not None or message is not None or framing not in (None, "none"):
-            raise UsageError(f"{asking} is missing.", hint=f"{asking} json, avro or protobuf")
-        return ()
-    if framing is None:
-        framing = Framing.NONE if schemas is None else Framing.CONFLUENT
-    name, colon, number = framing.partition(":")
-    # An id, if and only if there is a colon.
-    if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
+
+    source: str
+    form: BytesFormat
+    typed: TypedForm | None = None
+    framing: str | None = None
+    schema: str | None = None
+    message: str | None = None
+    registry: str | None = None
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the data itself shows what it is."""
+        return self.typed is None and self.form == BytesFormat.AUTO
+
+    def columns(self, topics: Sequence[str] = ()) -> tuple[TypedColumn, ...]:
+        """Return the typed column, if it is one.
+
+        Args:
+            topics: the topics that are read.
+
+        Raises:
+            UsageError: the schema cannot be read, or does not decide what the column is.
+        """
+        if self.typed is None:
+            return ()
+        kind, schema_id = self._framing()
+        is_by_id = self.registry is not None and kind != Framing.NONE
+        if self.schema is None and not is_by_id and self.typed != TypedForm.JSON:
+            raise UsageError(
+                f"--{self.source}-format {self.typed} needs a schema.",
+                hint=f"--{self.source}-schema FILE, or --registry PLACE",
+            )
+        contents = b"" if self.schema is None else _contents(self.schema)
+        given = TypedColumn(self.source, self.typed, contents, self.message, kind, schema_id)
+        assert self.registry is not None or not is_by_id, "ids need a place"
+        return (_by_id(given, self.registry or "", topics) if is_by_id else given,)
+
+    def _framing(self) -> tuple[Framing, int | None]:
+        text = self.framing
+        if text is None:
+            text = Framing.NONE if self.registry is None else Framing.CONFLUENT
+        name, colon, number = text.partition(":")
+        is_known = name in tuple(Framing)
+        # An id, if and only if there is a colon.
+        if not is_known or bool(colon) != number.isdigit() or (colon and name == "none"):
+            raise UsageError(
+                f"{text!r} is not a framing.",
+                hint="confluent, confluent:ID, apicurio, apicurio4, glue or none",
+            )
+        return Framing(name), int(number) if colon else None
+
+
+def decoders(
+    found: Iterable[Payload], logs: Iterable[PartitionDir | FileEntry]
+) -> dict[str, Decoded]:
+    """Return what decodes keys and values of some logs, by `key` and `value`.
+
+    Raises:
+        UsageError: a schema cannot be read, is malformed, or it is not clear which one is meant.
+        UnsupportedError: a package is missing.
+    """
+    typed = [one for one in found if one.typed is not None]
+    if not typed:
+        return {}
+    from kafkalog.io.jit.fast_path import require_arrow
+
+    require_arrow()
+    from kafkalog_cli.output.decoded import Decoded
+
+    topics = topics_in(logs)
+    return {column.source: Decoded(column) for one in typed for column in one.columns(topics)}
+
+
+def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:
+    """Return the topics of logs, by name."""
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.node.targets import partition_around
+
+    around = (one if isinstance(one, PartitionDir) else partition_around(one.path) for one in logs)
+    return sorted({one.topic for one in around})
+
+
+def payloads(
+    registry: str | None, key: tuple[str, str | None], value: tuple[str, str | None]
+) -> tuple[Payload, Payload]:
+    """Return how keys are read, and values, from formats and schemas as the options have them.
+
+    Raises:
+        UsageError: a word is unknown, or a schema is given for what has none.
+    """
+    found = _payload("key", *key, registry), _payload("value", *value, registry)
+    if registry is not None and all(one.typed is None for one in found):
         raise UsageError(
-            f"{framing!r} is not a framing.",
-            hint="none, confluent, confluent:ID, apicurio, apicurio4 or glue",
+            "--registry requires --value-format or --key-format.", hint="--value-format avro"
         )
-    schema_id = int(number) if colon else None
-    is_by_id = schemas is not None and name != Framing.NONE
-    if schema is None and not is_by_id:
-        raise UsageError(f"{asking} {form} needs a schema.", hint=f"--{source}-schema FILE")
-    kind = Framing(name)
-    if schema is not None:
-        given = TypedColumn(source, form, _contents(schema), message, kind, schema_id)
-    else:
-        given = TypedColumn(source, form, b"", message, kind, schema_id)
-    return (_by_id(given, schemas, topics) if schemas and is_by_id else given,)
+    return found
+
+
+def _payload(source: str, form: str, schema: str | None, registry: str | None) -> Payload:
+    name, at, framing = form.partition("@")
+    if name not in _FORMS:
+        raise UsageError(f"{form!r} is not a format of {source}s.", hint=", ".join(_FORMS))
+    if name not in tuple(TypedForm):
+        if at or schema is not None:
+            what = f"{form!r}" if at else f"--{source}-schema"
+            raise UsageError(
+                f"{what} is about data with a schema, and --{source}-format {name} has none.",
+                hint=f"--{source}-format {', '.join(TypedForm)}",
+            )
+        return Payload(source, BytesFormat(name))
+    typed = TypedForm(name)
+    path, _, message = schema or "", "", ""
+    if typed == TypedForm.PROTOBUF:
+        path, _, message = path.partition("#")
+    given = path or None, message or None
+    return Payload(source, BytesFormat.AUTO, typed, framing if at else None, *given, registry)
 
 
 def _by_id(given: TypedColumn, place: str, topics: Sequence[str]) -> TypedColumn:
@@ -124,7 +191,7 @@ def _versions(
         return schemas[::-1]
     if len(topics) != 1:
         raise UsageError(
-            f"--schemas has many schemas, and the column {given.source}_decoded has one.",
+            f"--registry has many schemas, and the column {given.source}_decoded has one.",
             hint=f"--{given.source}-schema FILE, or one --topic with the subject "
             f"TOPIC-{given.source}",
         )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.node.state.model import Moment
 
 
 class Session:
@@ -47,6 +51,13 @@ def time_of(text: str) -> int:
     from kafkalog_cli.options import parse_time
 
     return parse_time(text, _session.now, _session.zone)
+
+
+def moment_of(text: str | None) -> Moment | None:
+    """Parse `TIME` or `P@OFFSET`; None stays None. Raises `UsageError`."""
+    from kafkalog_cli.options import parse_moment
+
+    return None if text is None else parse_moment(text, _session.now, _session.zone)
 
 
 def now_ms() -> int:

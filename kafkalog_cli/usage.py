@@ -75,7 +75,8 @@ def _in_our_words(word: str, argv: Sequence[str]) -> str:
     import shlex
 
     after = [*argv[argv.index(word) + 1 :]]
-    return f"kafkalog {PEERS[word]} {shlex.join(after)}".rstrip()
+    ours = "transactions" if "--transactional-id" in after else PEERS[word]
+    return f"kafkalog {ours} {shlex.join(after)}".rstrip()
 
 
 def _sentence(kind: str, found: Any) -> str:

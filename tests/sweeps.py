@@ -174,7 +174,7 @@ def sweep(path: Path) -> None:
 def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
     """Return every read command over a directory and some of its files."""
     lines: list[list[object]] = [
-        ["lookup-offset", directory, "0", "17", "--timestamp", "1700000000000", "--explain"],
+        ["lookup-offset", directory, "0", "17", "--timestamp", "1700000000000", "--steps"],
         ["lookup-offset", directory, "--special", "latest", "--no-index", "--format", "ndjson"],
         ["ls", "--sort", "size", directory],
         ["ls", directory, "--format", "ndjson"],
@@ -183,7 +183,7 @@ def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
         ["ls", "--files", directory, "--format", "csv"],
         ["verify", directory],
         ["verify", directory, "--level", "quick", "--format", "ndjson"],
-        ["simulate-retention", directory, "--config", "retention.ms=1", "--format", "ndjson"],
+        ["retention", directory, "--config", "retention.ms=1", "--format", "ndjson"],
         ["simulate-roll", directory, "--config", "segment.bytes=1000"],
     ]
     forms = ("table", "ndjson", "json", "csv", "kafka")
@@ -203,7 +203,7 @@ def run_some(kafkalog: Callable[..., Result], path: Path) -> None:
         ["dump-segment", path.parent, "--format", "ndjson"],
         ["dump-segment", path, "--batches"],
         ["kafka-dump-log", "--print-data-log", "--files", path],
-        ["lookup-offset", path.parent, "0", "--timestamp", "1700000000000", "--explain"],
+        ["lookup-offset", path.parent, "0", "--timestamp", "1700000000000", "--steps"],
         ["verify", path.parent],
     ):
         result = kafkalog(*line)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HEAVY = ["numpy", "numba", "pyarrow", "pyspark", "pandas"]
 SMALL_READS = (
     "import kafkalog; log = kafkalog.open('examples/log-dir')['orders-0']; "
-    "next(log.records()); log.lookup(offset=7); list(log.offsets); list(log.batches())"
+    "log.records()[0]; log.lookup(offset=7); list(log.offsets); list(log.batches())"
 )
 DECODERS = ["construct", "csv", "json", "logging"]
 """What reading a few records and small files needs none of."""
@@ -30,8 +30,9 @@ LOOKUP = (
     "assert run(['lookup-offset', partition, '7', '--timestamp', '0', '--show']) == 0"
 )
 COUNT = (
-    "from kafkalog_cli.main import hide_pandas, run; hide_pandas()\n"
-    "assert run(['sql', 'select count(*) from records', 'examples/log-dir']) == 0"
+    "from kafkalog_cli.main import run\n"
+    "from kafkalog_cli.without_pandas import hide_pandas; hide_pandas()\n"
+    "assert run(['sql', 'examples/log-dir', '-c', 'select count(*) from records']) == 0"
 )
 
 
@@ -74,7 +75,7 @@ def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> 
 def test_indexes_are_rebuilt_without_schemas_of_topics(tmp_path: Path) -> None:
     """Those of internal topics matter where there is a metadata log."""
     partition = shutil.copytree("examples/log-dir/orders-0", tmp_path / "orders-0")
-    words = ["rebuild-index", str(partition), "--in-place", "--yes"]
+    words = ["rebuild-index", str(partition), "--apply", "--yes"]
     seen = loaded(
         f"from kafkalog_cli.main import run; assert run({words}) in (0, 9)\n"
         "assert 'formats.internal_topics' not in sys.modules"

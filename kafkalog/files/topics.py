@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from fnmatch import translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -29,9 +29,9 @@ class Topics(Collection[str]):
     """
 
     def __init__(self, globs: Iterable[str]) -> None:
-        all_globs = [*globs]
-        self._included = [one for one in all_globs if not one.startswith("!")]
-        self._left_out = [one[1:] for one in all_globs if one.startswith("!")]
+        self.texts = tuple(globs)
+        self._included = [one for one in self.texts if not one.startswith("!")]
+        self._left_out = [one[1:] for one in self.texts if one.startswith("!")]
 
     def __contains__(self, topic: object) -> bool:
         if not isinstance(topic, str) or _matches(self._left_out, topic):
@@ -65,14 +65,15 @@ def is_meant(topic: str, topics: Collection[str] | None, *, internal: bool) -> b
     return topics is not None and (not isinstance(topics, Topics) or topics.names(topic))
 
 
-class PartitionNumbers:
+class PartitionNumbers(Container[int | None]):
     """The numbers that `N` and `A-B` name; all of them if there are none."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         """Parse the texts. Raises `UsageError`."""
-        self._ranges = [_range_of(text) for text in texts]
+        self.texts = tuple(texts)
+        self._ranges = [_range_of(text) for text in self.texts]
 
-    def __contains__(self, number: int | None) -> bool:
+    def __contains__(self, number: object) -> bool:
         return not self._ranges or any(number in one for one in self._ranges)
 
     def __bool__(self) -> bool:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 def open_targets(
     paths: Iterable[AnyPath],
     *,
-    hear: Callable[[Event], None] = raised,
+    hear: Callable[[Event], object] = raised,
     by_names: bool = False,
     topics: Collection[str] | None = None,
 ) -> list[Target]:
@@ -104,7 +104,7 @@ def log_dirs_of(targets: Iterable[Target | LogDirTop]) -> tuple[str, ...]:
 
 def look_at_targets(
     paths: Iterable[str | os.PathLike[str]],
-    hear: Callable[[Event], None] = raised,
+    hear: Callable[[Event], object] = raised,
 ) -> list[LogDirTop | PartitionDir | FileEntry]:
     """Do what `open_targets` does, without listing the partitions of log directories."""
     return of_one_moment(_each(look_at, paths, hear), look_at)
@@ -113,7 +113,7 @@ def look_at_targets(
 def _each(
     opens: Callable[[str], T | Parent],
     paths: Iterable[str | os.PathLike[str] | T],
-    hear: Callable[[Event], None],
+    hear: Callable[[Event], object],
 ) -> list[T]:
     targets: list[T] = []
     for one in paths:
@@ -229,7 +229,7 @@ def selected(
     *,
     internal: bool = True,
 ) -> list[Target]:
-    """Return targets with only the partitions that are meant, in whatever state.
+    """Return targets with only the partitions that are meant, in whatever state, listed or not.
 
     Args:
         topics: only these topics.
@@ -242,7 +242,11 @@ def selected(
         return is_number and is_meant(one.topic, topics, internal=internal)
 
     return [
-        replace(one, partitions=tuple(filter(means, one.partitions)))
+        replace(
+            one,
+            partitions=tuple(filter(means, one.partitions)),
+            errors={there.path: error for there, error in unlisted_of([one]) if means(there)},
+        )
         if isinstance(one, LogDirListing)
         else one
         for one in targets

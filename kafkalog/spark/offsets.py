@@ -340,9 +340,10 @@ def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
     else:
         return bounds
     if column == "topic":
-        topics = wanted if bounds.topics is None else wanted & bounds.topics
+        topics = (one for one in wanted if bounds.topics is None or one in bounds.topics)
         return replace(bounds, topics=frozenset(topics))
-    partitions = wanted if bounds.partitions is None else wanted & bounds.partitions
+    known = bounds.partitions
+    partitions = (one for one in wanted if known is None or one in known)
     return replace(bounds, partitions=frozenset(partitions))
 
 

@@ -26,7 +26,7 @@ _RISING: Final = ("offset", "timestamp", "timestamp_ms")
 _STATISTICS: Final = (
     "path", "offset", "timestamp", "timestamp_ms", "base_offset", "last_offset", "position",
     "batch_position", "base_timestamp", "max_timestamp", "producer_id", "leader_epoch",
-    "first_offset",
+    "first_offset", "segment_base_offset",
 )  # fmt: skip
 
 
@@ -194,18 +194,20 @@ class Exporter:
         if self._rows >= _GROUP_ROWS or self._size >= _GROUP_SIZE:
             self._flush()
 
-    def write_entries(self, entries: Iterable[Any], path: str) -> None:
-        """Write the entries of an index."""
+    def write_entries(self, entries: Iterable[Any], path: str) -> int:
+        """Write the entries of an index; return how many there were."""
         from itertools import islice
 
         names = self._schema.names[1:]
-        rest = iter(entries)
+        rest, written = iter(entries), 0
         while some := list(islice(rest, _ENTRIES_AT_ONCE)):
             codes = pa.array(np.zeros(len(some), np.int32))
             paths = pa.DictionaryArray.from_arrays(codes, [text_of(path)])
             columns = (pa.array([getattr(entry, name) for entry in some], pa.int64())
                        for name in names)  # fmt: skip
             self.write(pa.RecordBatch.from_arrays([paths, *columns], schema=self._schema))
+            written += len(some)
+        return written
 
     def _flush(self) -> None:
         if self._waiting:

@@ -9,13 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, GoneError, UsageError
+from kafkalog.errors import DataError, EventKind, GoneError, UsageError
 from kafkalog.log.living import about_a_log
 from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.node.claims import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.errors import Listener
     from kafkalog.files.log_dir import PartitionDir
@@ -164,8 +164,8 @@ class Bounds:
             `to_time`.
     """
 
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
+    topics: Collection[str] | None = None
+    partitions: Container[int | None] | None = None
     from_offset: int | None = None
     to_offset: int | None = None
     from_time: int | None = None
@@ -203,7 +203,7 @@ class Request:
     replicas: Replicas = Replicas.ALL
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
-    required_topics: frozenset[str] = frozenset()
+    required_topics: Collection[str] = frozenset()
     view: LogView = LogView.RECOVERED
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None
@@ -361,6 +361,8 @@ class Loss:
         detail: a sentence for a person.
         path: the partition directory; None if there is none.
     """
+
+    kind = EventKind.DEFECT
 
     key: str
     first_offset: int

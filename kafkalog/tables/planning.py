@@ -16,7 +16,7 @@ from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, GoneError, Listener, UsageError
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.files.payloads.kinds import payload_kind
+from kafkalog.files.topics import is_meant
 from kafkalog.io.engine import in_order
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
@@ -409,9 +409,7 @@ def _is_shown(partition: PartitionDir, view: LogView) -> bool:
 
 def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> bool:
     bounds = request.bounds
-    named = is_named or bounds.topics is not None or request.internal
-    if not named and payload_kind(partition.topic) is not None:
+    if not is_meant(partition.topic, bounds.topics, internal=is_named or request.internal):
         return False
-    is_topic = bounds.topics is None or partition.topic in bounds.topics
     is_wanted = bounds.partitions is None or partition.partition in bounds.partitions
-    return is_topic and is_wanted and request.names(partition.topic, partition.partition)
+    return is_wanted and request.names(partition.topic, partition.partition)

@@ -53,6 +53,8 @@ _DECODED: Final = "decoded"
 _OF_SCAN: Final = {
     "timestamp_ms": "timestamp",
     "timestampType": "timestamp_type",
+    "key_bytes": "key",
+    "value_bytes": "value",
 }
 
 
@@ -263,15 +265,26 @@ def _timestamp_type(column: Any) -> Any:
     return pa.array(codes, pa.int32()).take(column.indices)
 
 
-def _as_text(column: Any) -> Any:
-    """Return bytes as text; invalid UTF-8 becomes U+FFFD, as in Kafka's consumer."""
+def _as_text(column: Any, text: Callable[[bytes], str]) -> Any:
+    """Return bytes as text: UTF-8, or what `text` makes of them."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [
-            None if one is None else one.decode("utf-8", "replace") for one in column.to_pylist()
-        ]
+        texts = [None if one is None else text(one) for one in column.to_pylist()]
         return pa.array(texts, pa.string())
+
+
+def _name(data: bytes) -> str:
+    """Return the name of a header as Kafka's consumer does: invalid UTF-8 becomes U+FFFD."""
+    return data.decode("utf-8", "replace")
+
+
+def _text(data: bytes) -> str:
+    """Return a key or value as text: 0x and hexadecimal digits if it is no UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
 
 
 def _decoded(topic: str, batch: Any) -> Any:
@@ -286,25 +299,25 @@ def _decoded(topic: str, batch: Any) -> Any:
 
 def _headers(column: Any) -> Any:
     flat = column.values
-    keys, values = _as_text(flat.field("key")), flat.field("value")
+    keys, values = _as_text(flat.field("key"), _name), flat.field("value")
     kind = SCHEMAS[TableName.RECORDS].field("headers").type
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
     return pa.ListArray.from_arrays(column.offsets, pairs, type=kind)
 
 
-_CONVERSIONS: Final = {
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "timestamp": _time,
     "timestampType": _timestamp_type,
     "headers": _headers,
-    "key": _as_text,
-    "value": _as_text,
+    "key": partial(_as_text, text=_text),
+    "value": partial(_as_text, text=_text),
 }
 _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
     "topic": lambda split: text_of(split.topic),
     "partition": lambda split: split.partition,
     "path": lambda split: text_of(split.path),
     "log_dir": lambda split: text_of(split.log_dir),
-    "base_offset": lambda split: split.base_offset,
+    "segment_base_offset": lambda split: split.base_offset,
     "state": lambda split: state_of(split.path),
 }
 
@@ -315,7 +328,7 @@ def constants_of(split: Split) -> dict[str, object]:
     if split.table in (TableName.RECORDS, TableName.BATCHES):
         names += ["path", "state"]
     elif split.table in (TableName.OFFSET_INDEX, TableName.TIME_INDEX, TableName.TRANSACTIONS):
-        names += ["path", "base_offset"]
+        names += ["path", "segment_base_offset"]
     return {name: _CONSTANT[name](split) for name in names}
 
 

@@ -52,6 +52,8 @@ SCHEMAS: Final = {
             _field("magic", pa.int8()),
             _field("batch_base_offset", pa.int64()),
             _field("batch_position", pa.int64()),
+            _field("key_bytes", pa.binary(), nullable=True),
+            _field("value_bytes", pa.binary(), nullable=True),
             _field("decoded", pa.string(), nullable=True),
             *_PLACE,
             _STATE,
@@ -82,21 +84,21 @@ SCHEMAS: Final = {
         _STATE,
     ),
     TableName.OFFSET_INDEX: _schema(
-        _field("base_offset", pa.int64()),
+        _field("segment_base_offset", pa.int64()),
         _field("entry", pa.int64()),
         _field("offset", pa.int64()),
         _field("position", pa.int64()),
         *_PLACE,
     ),
     TableName.TIME_INDEX: _schema(
-        _field("base_offset", pa.int64()),
+        _field("segment_base_offset", pa.int64()),
         _field("entry", pa.int64()),
         _field("timestamp", pa.int64()),
         _field("offset", pa.int64()),
         *_PLACE,
     ),
     TableName.TRANSACTIONS: _schema(
-        _field("base_offset", pa.int64()),
+        _field("segment_base_offset", pa.int64()),
         _field("version", pa.int16()),
         _field("producer_id", pa.int64()),
         _field("first_offset", pa.int64()),
@@ -156,7 +158,7 @@ def table_schema(
         table: the table.
         columns: the columns, in order; if None, those of Spark's own Kafka source for records,
             and for other tables all except `state`, the state of a log.
-        text: whether keys and values of records are text; invalid UTF-8 becomes U+FFFD.
+        text: whether keys and values of records are text: 0x and digits if they are no UTF-8.
 
     Raises:
         UsageError: a column is unknown.

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
-from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
-from kafkalog_cli.standard_streams import put_work_first
+from kafkalog_cli.output.writer import Writer
+from kafkalog_cli.session import now_ms, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,23 +25,12 @@ if TYPE_CHECKING:
 
 def compact(
     path: opt.DirectoryArgument,
-    in_place: opt.InPlaceOption = False,
-    to: Annotated[str | None, typer.Option(
-        "--to", metavar="DIR", help="Compact a copy into a new log directory; only read PATH.",
-    )] = None,
-    yes: opt.YesOption = False,
-    backup: opt.BackupOption = None,
+    to: opt.NewDirectoryOption = None,
     take_all: Annotated[bool, typer.Option(
         "--all", help="Include partitions too clean for a broker to choose.",
     )] = False,
-    config: opt.ConfigOption = None,
-    properties: opt.PropertiesOption = None,
-    metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
-    first_dirty_offset: Annotated[int | None, typer.Option(
-        "--first-dirty-offset", metavar="N",
-        help="Override the checkpointed first dirty offset.", min=0,
-    )] = None,
+    first_dirty_offset: opt.FirstDirtyOption = None,
     up_to: Annotated[int | None, typer.Option(
         "--up-to", metavar="OFFSET",
         help="Leave the segment of OFFSET and all after it as they are.", min=0,
@@ -63,46 +49,35 @@ def compact(
     old_formats: Annotated[bool, typer.Option(
         "--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2.",
     )] = False,
-    now: opt.NowOption = None,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    quiet: opt.QuietOption = False,
     *,
+    partitions: opt.AllPartitions,
+    change: opt.Change,
+    configs: opt.Configs,
+    show: opt.Show,
+    pace: opt.Pace,  # noqa: ARG001 # it holds around the command
     spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Compact partitions as a broker's cleaner does, or show exactly what the result would be.
 
-    The latest record of each key is kept, up to the high watermark and the first open transaction;
-    the active segment stays as it is. Tombstones, aborted records and markers are dropped when a
-    broker would drop them; so are .deleted files left by a broker. In a log directory, the
-    partitions that a broker would choose are compacted, the dirtiest first.
-
-    Without --in-place or --to nothing is written. No broker may run on the log, and its next start
-    must have nothing to do: after a crash, run `kafkalog recover` first. After a kill the next run
-    or start of a broker finds the old segments or the new ones, complete. --backup keeps the old
-    ones: repeat the command to continue, run `kafkalog undo` to restore everything.
-
-    With --spark, tasks write the new segments, and the driver swaps them in. Workers must see the
-    same files under the same paths, as the same user. A partition with more keys than
-    kafkalog.task.memory holds has a task per bucket of keys. Tasks that had finished before a kill
-    are not repeated by the next run with the same --now, or within a day without one.
+    Of each key the latest record is kept, up to the high watermark and the first open transaction;
+    the active segment stays. In a log directory, the partitions that a broker would choose are
+    compacted, the dirtiest first. --apply changes PATH, whose broker is down, and whose next start
+    has nothing to do: after a crash run `kafkalog recover` first. After a kill the next run or
+    start of a broker finds the old segments or the new ones. --to compacts a copy. With --spark,
+    workers must see the same files under the same paths, as the same user.
 
     \b
     kafkalog compact /var/lib/kafka
-    kafkalog compact orders-0 --config cleanup.policy=compact
-    kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
-    kafkalog compact /var/lib/kafka --spark 'local[*]'
+    kafkalog compact /var/lib/kafka --to compacted
+    kafkalog compact /var/lib/kafka --apply --backup before
     """
     from kafkalog.change.compaction import CompactionRequest
     from kafkalog.change.compaction.run import CompactionRun
-    from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.maintenance import require_consent
+    from kafkalog_cli.maintenance import will_apply
 
-    require_consent(in_place=in_place, yes=yes, backup=backup)
-    if in_place and to is not None:
-        raise UsageError("--in-place and --to exclude each other.", hint="Give one of them.")
+    is_applied = will_apply(change, to=to, backup=change.backup)
     request = CompactionRequest(
-        now_ms=opt.parse_time(now if now is not None else "-0s"),
+        now_ms=now_ms(),
         map_memory=None if map_memory is None else opt.parse_size(map_memory),
         load_factor=load_factor,
         high_watermark=opt.parse_high_watermark(high_watermark),
@@ -111,69 +86,74 @@ def compact(
         single_pass=single_pass,
         old_formats=old_formats,
     )
-    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
     outcome, opened = Outcome(), ExitStack()
     choice = spark.choice()
     run = CompactionRun(
         path,
         request,
-        sources,
-        in_place=in_place,
-        to=to,
-        backup=backup,
+        configs.sources(),
+        in_place=is_applied and to is None,
+        to=to if is_applied else None,
+        backup=change.backup if is_applied else None,
         take_all=take_all,
         engine=_opening(opened, choice) if choice.is_spark else None,
         task_memory=choice.task_memory,
-        keeps_clock=now is None,
+        keeps_clock=session().now is None,
         arguments=sys.argv[1:],
         listener=outcome,
+        **partitions.chosen,
     )
-    if in_place or to is not None:
-        put_work_first()
     with run, opened:
-        _show(run, form, outcome, Style(exact), asks=in_place and not yes, quiet=quiet)
-    return outcome.of_work(has_changed=run.has_changed, is_concerned=run.is_concerned)
+        return _show(run, outcome, change, show)
 
 
 def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
     return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 
-def _show(
-    run: CompactionRun, form: Format, outcome: Outcome, style: Style, *, asks: bool, quiet: bool
-) -> None:
-    """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
-    from kafkalog_cli.maintenance import consents
+def _show(run: CompactionRun, outcome: Outcome, change: opt.Change, show: opt.Show) -> int:
+    """Plan or compact, and show it; if somebody is asked, first plan, then compact."""
+    from kafkalog_cli.maintenance import asks, consents_to
     from kafkalog_cli.output.compactions import compaction_view
 
     count = len(run.wanted)
-    is_asked = asks and count > 0
-    with Writer(compaction_view(style), form) as writer:
-        show = partial(_show_results, run, writer, form, outcome, style, quiet=quiet)
-        show(is_done=not run.is_plan and not is_asked)
-        words = f"{counted(count, 'partition')} of {run.target.path}"
-        if is_asked and consents(f"Compact {words} in place?", yes=False):
-            show(is_done=True)
+    is_asked = not run.is_plan and change.apply and asks(change) and count > 0
+    with Writer(compaction_view(show.style()), show.format) as writer:
+        shown = partial(_show_results, run, writer, outcome, change, show)
+        status = shown(is_done=not run.is_plan and not is_asked)
+        if is_asked and consents_to(change, count, run.target.path):
+            status = shown(is_done=True)
+    return status
 
 
 def _show_results(
-    run: CompactionRun, writer: Writer[CompactedPartition], form: Format, outcome: Outcome,
-    style: Style, *, is_done: bool, quiet: bool,
-) -> None:  # fmt: skip
-    from kafkalog_cli.output import compactions as show
+    run: CompactionRun, writer: Writer[CompactedPartition], outcome: Outcome, change: opt.Change,
+    show: opt.Show, *, is_done: bool,
+) -> int:  # fmt: skip
+    from kafkalog_cli.output import compactions as out
 
-    if run.is_one and form == Format.TABLE:
+    is_table = show.format.is_screen
+    if run.is_one and is_table:
         for candidate in run.candidates:
-            show.print_candidate(candidate)
-    summary = show.CompactionSummary(run.request.now_ms, is_done)
+            out.print_candidate(candidate)
+    summary = out.CompactionSummary(run.request.now_ms, is_done)
     # Each log is read up to three times.
-    with byte_progress([one.partition for one in run.wanted] * 3, enabled=not quiet) as progress:
-        for found in run.apply(progress) if is_done else run.plan(progress):
+    logs = [one.partition for one in run.wanted] * 3
+    with byte_progress(logs, enabled=not session().is_quiet) as progress:
+        for number, found in enumerate(run.apply(progress) if is_done else run.plan(progress)):
             if found.error is not None:
                 outcome.hear(found.error)
             summary.add(found)
-            writer.write(found)
-    writer.write_object(show.COMPACTION_SUMMARY.row(summary))
-    if form == Format.TABLE:
-        writer.flush()
-        show.print_compaction_summary(summary, style, in_place=not run.is_plan)
+            if show.limit is None or number < show.limit:
+                writer.write(found)
+    summary.status = outcome.of_work(
+        has_changed=run.has_changed,
+        has_plan=run.is_plan and summary.judged > 0,
+        check=change.check,
+        is_concerned=summary.compacted > 0,
+    )
+    writer.write_object(out.COMPACTION_SUMMARY.row(summary))
+    if is_table:
+        writer.end_rows()
+        out.print_compaction_summary(summary, show.style(), is_plan=run.is_plan)
+    return summary.status

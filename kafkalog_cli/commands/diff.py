@@ -9,11 +9,10 @@ import typer
 from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.objects import Style
+from kafkalog_cli.outcome import Outcome, show_note, status_of_all
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from kafkalog.check.comparison.model import Comparison
@@ -23,46 +22,45 @@ if TYPE_CHECKING:
 
 def diff(
     paths: opt.PathsArgument,
-    topic: opt.TopicsOption = None,
     records: Annotated[bool, typer.Option(
-        "--records", help="Also show the records that only one copy has, or that differ.",
+        "--records", help="Also the records that only one copy has, or that differ.",
     )] = False,
     every: Annotated[bool, typer.Option(
-        "--all", help="Also show partitions whose copies are identical.",
+        "--all", help="Also partitions whose copies are identical.",
     )] = False,
     view: opt.ViewOption = LogView.RECOVERED,
-    form: opt.FormatOption = Format.TABLE,
-    bytes_form: opt.BytesOption = BytesFormat.AUTO,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    quiet: opt.QuietOption = False,
+    *,
+    partitions: opt.AllPartitions,
+    show: opt.Show,
+    pace: opt.Pace,  # noqa: ARG001 # it surrounds the command
 ) -> int:  # fmt: skip
     """Compare copies of partitions: those of several brokers, or a backup with its original.
 
     Each PATH is one side: a partition, a log directory, or the parent of a broker's log
     directories. The first is compared with each other one. Logs are the same if their batches are;
     one that was compacted further, if the latest record of every key is. The exit status is 1 if
-    copies differ or one is missing.
+    copies differ or one is missing, 8 if damage was left out.
 
     \b
     kafkalog diff /var/lib/kafka /backups/kafka
     kafkalog diff /var/lib/kafka/orders-0 /backups/kafka/orders-0 --records
     """
     from kafkalog.check.comparison.run import Comparer, pairs_of
+    from kafkalog.node.targets import selected
 
-    zone = opt.parse_zone(tz)
-    style = Style(exact, zone, bytes_form)
-    outcome = Outcome()
-    sides = [outcome.open_all([path], topics=topic) for path in paths]
+    topics, outcome = partitions.topics, Outcome()
+    sides = [outcome.open_all([path], topics=topics) for path in paths]
     if outcome.errors:
-        return outcome.status
-    pairs = list(pairs_of(sides, topic))
+        return status_of_all([one.exit_code for one in outcome.errors], has_answer=False)
+    sides = [
+        selected(side, topics, partitions.numbers, internal=partitions.internal) for side in sides
+    ]
+    pairs = list(pairs_of(sides, topics))
     if not pairs:
-        show_note("no partition to compare")
-        outcome.fail_if(True)
-    with byte_progress(_targets(sides), enabled=not quiet) as progress:
+        outcome.miss("no partition to compare")
+    with byte_progress(_targets(sides), enabled=not session().is_quiet) as progress:
         comparer = Comparer(view, outcome, progress)
-        _show(comparer, pairs, form, style, outcome, every=every, records=records)
+        _show(comparer, pairs, show, outcome, every=every, records=records)
     outcome.report_logs(fails=False)
     return outcome.status
 
@@ -74,8 +72,7 @@ def _targets(sides: list[list[Target]]) -> list[Target]:
 def _show(
     comparer: Comparer,
     pairs: list[Pair],
-    form: Format,
-    style: Style,
+    shown: opt.Show,
     outcome: Outcome,
     *,
     every: bool,
@@ -85,21 +82,24 @@ def _show(
     from kafkalog.check.comparison.model import Verdict
     from kafkalog_cli.output import compared as show
 
+    form, style = shown.format, shown.style()
     different: list[tuple[Pair, Comparison]] = []
     alike = 0
     with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
-            outcome.fail_if(show.is_difference(found))
+            outcome.answers_no(show.is_difference(found))
             if found.verdict == Verdict.IDENTICAL and not every:
                 alike += 1
+                continue
+            if len(different) == shown.limit:
                 continue
             writer.write(found)
             different.append((pair, found))
             if records and form in (Format.NDJSON, Format.JSON):
                 for one in comparer.records(pair, found):
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
-    if records and form == Format.TABLE and different:
+    if records and form.is_screen and different:
         typer.echo()
         rows = (one for pair, found in different for one in comparer.records(pair, found))
         write_all(rows, show.record_view(style), form)

@@ -3,198 +3,190 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, show_undecoded
-from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.option_sets import SELECT, SHOW
+from kafkalog_cli.outcome import Outcome, show_undecodable
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection
-    from kafkalog.node.targets import Target
-    from kafkalog_cli.output.dump import DumpStyle
-    from kafkalog_cli.output.file_dump import FileDump
+    from kafkalog_cli.output.dump import DumpStyle, Log
 
 
 class DumpFormat(StrEnum):
-    """The format of a dump; `kafka` is the text of kafka-dump-log.sh, the last two are files."""
+    """The format of a dump."""
 
     TABLE = "table"
+    LINE = "line"
     NDJSON = "ndjson"
     JSON = "json"
     CSV = "csv"
     KAFKA = "kafka"
-    PARQUET = "parquet"
-    ARROW = "arrow"
+    """The text of kafka-dump-log.sh."""
 
 
-_FILES = (DumpFormat.PARQUET, DumpFormat.ARROW)
+_WITHOUT_TURN: Final = (DumpFormat.KAFKA, "parquet", "arrow")
+"""Formats of whole files or logs, each after the other."""
 
 
 class Order(StrEnum):
     """The order of the rows of several logs."""
 
-    PATH = "path"
     TIME = "time"
 
 
-class Decode(StrEnum):
-    """Whether records of internal topics are decoded."""
+@dataclass(frozen=True)
+class Turn:
+    """In which order the rows of several logs come, if not log by log.
 
-    AUTO = "auto"
-    NONE = "none"
+    Attributes:
+        last: how many records, those with the latest timestamps; None for all.
+        by_time: whether all logs are merged by timestamp.
+        follow: whether to wait for more.
+    """
+
+    last: int | None
+    by_time: bool
+    follow: bool
+
+    @property
+    def names(self) -> tuple[tuple[str, bool], ...]:
+        """The options, and whether each is given."""
+        return (
+            ("--last", self.last is not None),
+            ("--sort time", self.by_time),
+            ("--follow", self.follow),
+        )
 
 
 def dump_segment(
     paths: opt.PathsArgument,
-    records: Annotated[bool | None, typer.Option(
-        "--records/--batches",
-        help="Show records (default), or batches (default for a table of one .log file).",
-    )] = None,
-    from_offset: opt.FromOffsetOption = None,
-    to_offset: opt.ToOffsetOption = None,
-    from_time: opt.FromTimeOption = None,
-    to_time: opt.ToTimeOption = None,
+    batches: Annotated[bool, typer.Option("--batches", help="Show batches.")] = False,
+    control: Annotated[bool, opt.option(SELECT, "--control", help="Only control records.")] = False,
     from_position: opt.FromPositionOption = None,
-    limit: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="Show at most N rows per log; with --order time, N in all.",
-    )] = None,
-    producer_id: opt.ProducerIdOption = None,
-    leader_epoch: opt.LeaderEpochOption = None,
-    key: opt.KeyOption = None,
-    key_regex: opt.KeyRegexOption = None,
-    value_regex: opt.ValueRegexOption = None,
-    header: opt.HeaderOption = None,
-    where: opt.WhereOption = None,
-    control: Annotated[bool, typer.Option("--control", help="Only control records.")] = False,
-    read_committed: opt.ReadCommittedOption = False,
+    last: opt.LastOption = None,
     view: opt.ViewOption = LogView.RECOVERED,
-    topic: opt.TopicsOption = None,
-    internal: opt.InternalOption = False,
-    order: Annotated[Order, typer.Option(
-        "--order", help="Show log by log, or merge all logs by timestamp.",
-    )] = Order.PATH,
-    decode: Annotated[Decode, typer.Option(
-        "--decode", help="Show records of internal topics as JSON, or as bytes.",
-    )] = Decode.AUTO,
-    form: Annotated[DumpFormat, typer.Option(
-        "--format", help="Output format; kafka: the text of kafka-dump-log.sh.",
-    )] = DumpFormat.TABLE,
-    to: Annotated[str | None, typer.Option(
-        metavar="FILE", help="New file to write, for --format parquet or arrow.",
+    isolation: opt.IsolationOption = Isolation.LOG,
+    sort: Annotated[Order | None, opt.option(
+        SHOW, "--sort", metavar="FIELD", help="Order of the rows.",
     )] = None,
-    bytes_form: opt.BytesOption = BytesFormat.AUTO,
-    now: opt.NowOption = None,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    quiet: opt.QuietOption = False,
+    form: Annotated[DumpFormat, opt.option(
+        SHOW, "-o", "--format", help="Output format; kafka: the text of kafka-dump-log.sh.",
+    )] = DumpFormat.TABLE,
+    to: opt.ToOption = None,
+    follow: opt.FollowOption = False,
+    *,
+    partitions: opt.Partitions,
+    records: opt.Records,
+    decode: opt.Decode,
+    rows: opt.Rows,
+    pace: opt.Pace,  # noqa: ARG001 # it surrounds the command
 ) -> int:  # fmt: skip
     """Show the content of any file Kafka writes; for a partition, its segments in order.
 
-    For a log directory, the logs of its topics are shown one after another, or merged by time: each
-    log keeps its order. After damage, reading resumes at the next sound batch; the exit status is
-    then 1. Records that the next start of a broker would truncate are left out and counted in a
-    warning (status 1); --view as-is shows them. After a crash, what
-    --limit leaves is noted, not scanned.
+    Of a log directory, the logs are shown one after another, or merged by time: each log keeps its
+    order. After damage, reading resumes at the next sound batch. Records that the next start of a
+    broker would truncate are left out and counted in a warning; --view as-is shows them.
 
     \b
-    kafkalog dump-segment orders-0/00000000000000000000.log
-    kafkalog dump-segment orders-0 --from-time -2h --key-regex '^user-'
-    kafkalog dump-segment __consumer_offsets-7 --format ndjson
+    kafkalog dump-segment orders-0 --from-time -2h -n 10
+    kafkalog dump-segment orders-0 --key-regex '^user-' --value-format json
+    kafkalog dump-segment /var/lib/kafka -t orders --sort time --from-time -2h
     kafkalog dump-segment orders-0/00000000000000000000.timeindex
-    kafkalog dump-segment orders-0 --format parquet --to records.parquet
-    kafkalog dump-segment /var/lib/kafka --order time --from-time -2h
+    kafkalog dump-segment orders-0 --to records.parquet
     """
-    from kafkalog.log.batches.selection import Selection
-    from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
+    from kafkalog.files.log_dir import one_log
+    from kafkalog_cli.output.dump import DumpStyle, labels_of
+    from kafkalog_cli.output.new_file import COLUMNAR, form_of
+    from kafkalog_cli.schemas import decoders
 
-    _require_pair(form, to)
-    zone = opt.parse_zone(tz)
-    selection = Selection(
-        from_offset=from_offset,
-        to_offset=to_offset,
-        from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
-        to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
-        from_position=from_position,
-        limit=limit,
-        producer_id=producer_id,
-        leader_epoch=leader_epoch,
-        key=None if key is None else opt.parse_bytes(key),
-        key_regex=opt.parse_regex(key_regex),
-        value_regex=opt.parse_regex(value_regex),
-        header=opt.parse_header(header),
-        where=opt.parse_where(where),
-        control=control,
-        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
+    shown_form = rows.shown_as(form) if to is None else form_of(to, form)
+    selection = records.selection(
+        from_position=from_position, limit=rows.limit, control=control, isolation=isolation,
         view=view,
-    )
+    )  # fmt: skip
+    turn = Turn(last, by_time=sort is not None, follow=follow)
+    _require_sense(selection, shown_form, turn, batches=batches)
     outcome = Outcome()
-    targets = outcome.open_all(paths, by_names=bool(from_offset or to_offset), topics=topic)
-    if to is not None:
-        targets = _single_logs(targets, outcome)
-    dead = view == LogView.ALL
-    logs = outcome.meant(targets, topic, internal=internal, dead=dead, joins=not dead)
-    labels, titles = labels_of(targets, logs)
-    style = DumpStyle(
-        form=form,
-        records=records,
-        shown=Style(exact, zone, bytes_form),
-        decode=decode == Decode.AUTO,
-        progress=not quiet,
-        labels=labels,
-        titles=titles,
+    by_names = bool(records.from_offset or records.to_offset)
+    topics, dead = partitions.topics, view == LogView.ALL
+    targets = outcome.open_all(paths, by_names=by_names, topics=topics)
+    if shown_form in COLUMNAR:
+        targets = [one_log(target) for target in targets]  # a file could not tell apart the others
+    logs = outcome.meant(
+        targets, topics, partitions.numbers, internal=partitions.internal, dead=dead, joins=not dead
     )
-    if order == Order.TIME:
-        _require_mergeable(form, view)
-        with Dump(selection, style, outcome) as merged:
-            merged.show_by_time(logs)
-        show_undecoded(selection.where)
-        return outcome.status
-    with _file_dump(to, selection, style, outcome) or Dump(selection, style, outcome) as dump:
-        for log in logs:
-            dump.show(log)
-    show_undecoded(selection.where)
+    key, value = decode.payloads
+    labels, titles = labels_of(targets, logs)
+    shown = rows.style(
+        key_form=key.form, value_form=value.form, decoded=decoders((key, value), logs)
+    )
+    is_shown = not session().is_quiet
+    style = DumpStyle(shown_form, not batches, shown, value.is_auto, is_shown, labels, titles)
+    _show(logs, selection, style, outcome, turn, to)
+    for one in shown.decoded.values():
+        one.report(outcome)
+    show_undecodable(selection.where)
     return outcome.status
 
 
-def _file_dump(
-    to: str | None, selection: Selection, style: DumpStyle, outcome: Outcome
-) -> FileDump | None:
-    if to is None:
-        return None
-    from kafkalog_cli.output.file_dump import FileDump
+def _show(
+    logs: list[Log],
+    selection: Selection,
+    style: DumpStyle,
+    outcome: Outcome,
+    turn: Turn,
+    to: str | None,
+) -> None:
+    from kafkalog_cli.output.dump import Dump
+    from kafkalog_cli.output.new_file import COLUMNAR, text_to
 
-    return FileDump(to, selection, style, outcome)
+    if style.form in COLUMNAR:
+        from kafkalog_cli.output.file_dump import FileDump
+
+        assert to is not None, "only a file has this form"
+        if style.shown.decoded:
+            raise UsageError(
+                "This file has keys and values as bytes.", hint="`kafkalog export` decodes them."
+            )
+        with FileDump(to, selection, style, outcome) as written:
+            for log in logs:
+                written.show(log)
+        return
+    with text_to(to), Dump(selection, style, outcome) as dump:
+        if turn.follow:
+            dump.follow(logs)
+        elif turn.last is not None:
+            dump.show_latest(logs, turn.last)
+        elif turn.by_time:
+            dump.show_by_time(logs)
+        else:
+            for log in logs:
+                dump.show(log)
 
 
-def _single_logs(targets: list[Target], outcome: Outcome) -> list[Target]:
-    """Report and leave out log directories, whose rows a file of this kind could not tell apart."""
-    from kafkalog.files.log_dir import one_log
-
-    found: list[Target] = []
-    for target in targets:
-        with outcome.contained(target.path):
-            found.append(one_log(target))
-    return found
-
-
-def _require_mergeable(form: DumpFormat, view: LogView) -> None:
-    if form in (DumpFormat.KAFKA, *_FILES):
-        raise UsageError(f"--order time cannot be combined with --format {form}.")
-    if view == LogView.ALL:
-        raise UsageError("Leftovers have no place in a log.", hint="Use --order path.")
-
-
-def _require_pair(form: DumpFormat, to: str | None) -> None:
-    """Raise `UsageError` unless `--to` is given exactly for formats that are written to a file."""
-    if form in _FILES and to is None:
-        raise UsageError(f"--format {form} is written to a file.", hint="Name it: --to FILE.")
-    if to is not None and form not in _FILES:
-        raise UsageError(f"--to cannot be combined with --format {form}.", hint="Redirect stdout.")
-    if to == "-":
-        raise UsageError("This format is not written to stdout.", hint="Name it: --to FILE.")
+def _require_sense(selection: Selection, form: str, turn: Turn, *, batches: bool) -> None:
+    """Raise `UsageError` for options that cannot be combined."""
+    given = [name for name, is_given in turn.names if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} cannot be combined with {given[1]}.", hint="Use one of them.")
+    if given and form in _WITHOUT_TURN:
+        raise UsageError(f"{given[0]} cannot be combined with --format {form}.")
+    if given and selection.view == LogView.ALL:
+        raise UsageError("Leftovers have no place in a log.", hint=f"Leave out {given[0]}.")
+    if batches and (turn.follow or turn.last is not None):
+        raise UsageError(f"{given[0]} is about records.", hint="Leave out --batches.")
+    if turn.follow and selection.view != LogView.RECOVERED:
+        raise UsageError("--follow reads what a broker serves.", hint="Leave out --view.")
+    if turn.last is not None and selection.limit is not None:
+        raise UsageError(
+            "--last is about all records, --limit stops before they are read.",
+            hint="Use one of them.",
+        )

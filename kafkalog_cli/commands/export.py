@@ -2,284 +2,313 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from formats.late_classes import dataclass
 from kafkalog.change.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import TableName, usual_replicas
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import CHANGE, RUN, SHOW
+from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
-from kafkalog_cli.schemas import (
-    SchemasOption,
-    ValueFramingOption,
-    ValueMessageOption,
-    ValueSchemaOption,
-    typed_columns,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.change.lake import Append, Export, ExportSummary, IcebergAppend
+    from kafkalog.change.lake import Append, Export, ExportRequest, ExportSummary, IcebergAppend
+    from kafkalog.change.lake.model import Writing
     from kafkalog.io.engine import Engine
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
+    from kafkalog_cli.schemas import Payload
 
-_EXTRAS = (TableFormat.DELTA, TableFormat.ICEBERG, TypedForm.AVRO, TypedForm.PROTOBUF)
+_EXTRAS: Final = (TableFormat.DELTA, TableFormat.ICEBERG, TypedForm.AVRO, TypedForm.PROTOBUF)
 """Each has the name of the extra that it needs."""
+_SETTINGS: Final = ("compression", "row-group-rows", "row-group-size", "split-size", "warehouse")
+_OF_CATALOG: Final = "catalog."
+_ACCEPTED: Final = re.compile(r"(damage|gaps|rejects)(?:=([0-9]{1,18}))?")
+_REJECTS_MAX: Final = 10**18
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What may be left out without being an incomplete export.
+
+    Attributes:
+        rejects: the most records that need not decode.
+    """
+
+    damage: bool = False
+    gaps: bool = False
+    rejects: int = 0
 
 
 def export(
     paths: opt.PathsArgument,
-    to: Annotated[str, typer.Option(
-        "--to", metavar="DIR", help="Directory or URI (s3, gs, abfs). For iceberg: "
-        "CATALOG.NAMESPACE.TABLE.",
-    )],
+    to: Annotated[str | None, opt.option(
+        CHANGE, "--to", metavar="NEW", help="Directory or URI; for iceberg NAMESPACE.TABLE after "
+        "the CATALOG.",
+    )] = None,
+    kind: Annotated[TableFormat, typer.Option(
+        "--as", help="Files; also a Delta table; or a table of an Iceberg catalog.",
+    )] = TableFormat.FILES,
+    file_format: Annotated[FileFormat, typer.Option(
+        "--file-format", help="Format of the files.",
+    )] = FileFormat.PARQUET,
     table: Annotated[TableName, typer.Option(
-        metavar="TABLE", help="records, batches, offset_index, time_index, transactions, segments, "
-        "producers or defects.",
+        "--table", help="What is exported.",
     )] = TableName.RECORDS,
-    columns: Annotated[str | None, typer.Option(
-        metavar="NAME,…", help="Columns to write; default: the usual ones.",
+    columns: opt.ColumnsOption = None,
+    append: Annotated[bool, opt.option(
+        CHANGE, "--append", help="Add what is new since the last run, as one commit.",
+    )] = False,
+    every: Annotated[str | None, opt.option(
+        RUN, "--every", metavar="DURATION", help="Keep appending, at this interval.",
     )] = None,
-    topic: opt.TopicsOption = None,
-    partition: Annotated[list[int] | None, typer.Option(
-        metavar="N", help="Only partitions with this number; repeatable.",
+    accept: Annotated[list[str] | None, opt.option(
+        CHANGE, "--accept", metavar="damage|gaps|rejects[=N]",
+        help="Agree to leave out damaged batches; records that are gone; or up to N that do not "
+             "decode; repeatable.",
     )] = None,
+    fail_fast: Annotated[bool, opt.option(RUN, "--fail-fast", help="Stop at damage.")] = False,
+    metrics_file: Annotated[str | None, opt.option(
+        RUN, "--metrics-file", metavar="FILE", help="Write metrics of each run for Prometheus.",
+    )] = None,
+    settings: Annotated[list[str] | None, opt.option(
+        SHOW, "--set", metavar="NAME=VALUE",
+        help="compression, row-group-rows, row-group-size, split-size, warehouse or catalog.*; "
+             "repeatable.",
+    )] = None,
+    dry_run: opt.DryRunOption = False,
     from_offset: opt.FromOffsetOption = None,
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
+    view: opt.ViewOption = LogView.RECOVERED,
     isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
     replicas: opt.AnyReplicasOption = None,
-    internal: opt.InternalOption = False,
-    view: opt.ViewOption = LogView.RECOVERED,
-    file_format: Annotated[FileFormat, typer.Option(
-        "--file-format", help="Format of the files.",
-    )] = FileFormat.PARQUET,
-    table_format: Annotated[TableFormat | None, typer.Option(
-        "--table-format", help="files (default): a directory of files; delta: also a Delta table; "
-        "iceberg: a table of a catalog.",
-    )] = None,
-    warehouse: Annotated[str | None, typer.Option(
-        metavar="DIR",
-        help="Iceberg: directory of the tables and of their catalog, an SQLite file.",
-    )] = None,
-    catalog_conf: Annotated[list[str] | None, typer.Option(
-        "--catalog-conf", metavar="NAME=VALUE", help="Iceberg: a catalog property; repeatable.",
-    )] = None,
-    codec: Annotated[Codec | None, typer.Option(
-        help="Compression of the files; default: snappy for Parquet, none for the others.",
-    )] = None,
-    row_group_rows: Annotated[int | None, typer.Option(
-        min=1, metavar="N", help="Most rows in a row group (131072).",
-    )] = None,
-    row_group_size: Annotated[str | None, typer.Option(
-        metavar="SIZE", help="Most bytes in a row group (32MiB).",
-    )] = None,
-    bytes_form: Annotated[BytesForm, typer.Option(
-        "--bytes", help="How to write keys and values in NDJSON and CSV.",
-    )] = BytesForm.BASE64,
-    key: Annotated[TypedForm | None, typer.Option(
-        "--key", help="Decode keys with --key-schema or --schemas.",
-    )] = None,
-    key_schema: Annotated[str | None, typer.Option(
-        metavar="FILE", help="Like --value-schema, for keys.",
-    )] = None,
-    key_message: Annotated[str | None, typer.Option(
-        metavar="NAME", help="Like --value-message, for keys.",
-    )] = None,
-    key_framing: Annotated[str | None, typer.Option(
-        metavar="FRAMING", help="Like --value-framing, for keys.",
-    )] = None,
-    value: Annotated[TypedForm | None, typer.Option(
-        "--value", help="Decode values with --value-schema or --schemas.",
-    )] = None,
-    value_schema: ValueSchemaOption = None,
-    value_message: ValueMessageOption = None,
-    value_framing: ValueFramingOption = None,
-    schemas: SchemasOption = None,
-    max_rejects: Annotated[int | None, typer.Option(
-        "--max-rejects", min=0, metavar="N",
-        help="Accept up to N records that do not decode (default 0); they go to DIR/_rejects, or "
-             "TABLE_rejects.",
-    )] = None,
-    split_size: Annotated[str, typer.Option(
-        metavar="SIZE", help="About how many bytes of log go into one file.",
-    )] = "64MiB",
-    append: Annotated[bool, typer.Option(
-        "--append", help="Add what is new since the last run, as one commit.",
-    )] = False,
-    allow_gaps: Annotated[bool, typer.Option(
-        "--allow-gaps", help="Commit even if records are gone, and list them.",
-    )] = False,
-    every: Annotated[str | None, typer.Option(
-        metavar="DURATION", help="Keep appending, at this interval.",
-    )] = None,
-    metrics: Annotated[str | None, typer.Option(
-        metavar="FILE", help="Write metrics of each run for Prometheus to FILE.prom.",
-    )] = None,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
-    threads: opt.ThreadsOption = None,
-    form: opt.FormatOption = Format.TABLE,
-    now: opt.NowOption = None,
-    exact: opt.ExactOption = False,
     *,
+    partitions: opt.Partitions,
+    decode: opt.Decode,
+    reading: opt.Reading,
     spark: opt.Spark,
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Write records, or another table, as files that Spark, DuckDB, pyarrow and others can read.
 
-    Files go to DIR/topic=NAME/partition=N/; topic and partition are only in these names.
-    DIR/_kafkalog/manifest.json lists the files with rows, offsets and CRC-32C. A file appears when
-    it is complete. Repeat an interrupted command to continue it, even if the logs have grown since;
-    no row is written twice. After _SUCCESS the same command does nothing, and refuses logs that
-    have changed.
-
-    --table-format delta also commits the files to a Delta table. DIR must then be local.
-
-    --append makes a table that grows: each run commits what is new as a whole in
-    DIR/_kafkalog/commits (with delta also in the Delta log), with the next offset of each partition
-    by topic id, so nothing is exported twice. Records that were deleted before they could be
-    exported end the run with status 4; --allow-gaps commits the rest and lists what is missing,
-    with status 1. Columns may be added from run to run.
-
-    --table-format iceberg, with --append, adds to a table in a catalog: one that ~/.pyiceberg.yaml,
-    the environment or --catalog-conf describe to pyiceberg (REST, Hive, Glue, SQL), or an SQLite
-    file in --warehouse. A missing table is created, partitioned by topic and day. Data and next
-    offsets are committed together, and there is no DIR.
-
-    --value and --key add columns value_decoded and key_decoded with the types of a schema. A record
-    that does not decode is a reject. It ends the run with status 4, and nothing is exported, unless
-    --max-rejects allows it: then it goes to the table DIR/_rejects (TABLE_rejects in a catalog),
-    with its bytes, the id of its schema and the reason.
-
-    Damaged batches, and records deleted before they are read, are left out and listed, and make the
-    exit status 1. With --fail-fast they end the run with status 6 or 4.
+    Without --to it shows what would be read. Repeat an interrupted command to continue it. --append
+    makes a table that grows: each run commits what is new. Formats of keys and values add columns
+    with the types of a schema; what does not decode ends the run, unless rejects are accepted.
+    Damage is left out and listed: status 8, or 0 where it is accepted.
 
     \b
-    kafkalog export /var/lib/kafka --to lake
+    kafkalog export /var/lib/kafka -t orders --to lake
     kafkalog export orders-0 --to lake --isolation read_committed --from-time -2h
-    kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
-    kafkalog export /var/lib/kafka --to lake --append --table-format delta
-    kafkalog export /var/lib/kafka --to lake --append --metrics lake.prom
-    kafkalog export /var/lib/kafka --to a.kafka.log --append --warehouse /srv/lake
-    kafkalog export orders-0 --to lake --table batches --file-format csv
-    kafkalog export orders-0 --to lake --value json --value-schema order.json
+    kafkalog export /var/lib/kafka --to lake --append --as delta
+    kafkalog export orders-0 --to c.db.t --append --as iceberg --set warehouse=w
+    kafkalog export orders-0 --to lake --value-format json
     """
-    table_format, catalog = _catalog(table_format, warehouse, catalog_conf or [])
-    _require_libraries(table_format, (key, value))
-    from kafkalog.change.lake import Export, ExportRequest, appending
-    from kafkalog.change.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
+    form = shown.format
+    payloads = decode.payloads
+    _require_libraries(kind, payloads)
+    from kafkalog.change.lake import ExportRequest
     from kafkalog.tables import Bounds, Request
-    from kafkalog_cli.standard_streams import put_work_first
+    from kafkalog_cli.session import time_of
 
-    bounds = Bounds(
-        None if not topic else frozenset(topic),
-        None if not partition else frozenset(partition),
-        from_offset,
-        to_offset,
-        None if from_time is None else opt.parse_time(from_time, now),
-        None if to_time is None else opt.parse_time(to_time, now),
-    )
-    writing = Writing(
-        file_format,
-        codec,
-        row_group_rows or GROUP_ROWS,
-        GROUP_SIZE if row_group_size is None else opt.parse_size(row_group_size),
-        bytes_form,
-    )
-    decoded = partial(typed_columns, schemas=schemas, topics=topic or ())
+    given = _settings(settings)
+    topics = partitions.topics
+    request = Request(
+        table,
+        Bounds(
+            topics, partitions.numbers, from_offset, to_offset,
+            None if from_time is None else time_of(from_time),
+            None if to_time is None else time_of(to_time),
+        ),
+        isolation,
+        replicas or usual_replicas(table),
+        partitions.internal,
+        opt.parse_size(given.pop("split-size", "64MiB")),
+        topics or frozenset(),
+        view,
+    )  # fmt: skip
     asked = ExportRequest(
         tuple(paths),
-        Request(
-            table,
-            bounds,
-            isolation,
-            replicas or usual_replicas(table),
-            internal,
-            opt.parse_size(split_size),
-            frozenset(topic or ()),
-            view,
-        ),
+        request,
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        writing,
-        decoded("key", key, key_schema, key_message, key_framing)
-        + decoded("value", value, value_schema, value_message, value_framing),
-        table_format,
+        _writing(file_format, given, payloads),
+        tuple(column for one in payloads for column in one.columns([*(topics or ())])),
+        kind,
         append,
     )
-    if schemas is not None and key is None and value is None:
-        raise UsageError("--schemas requires --value or --key.", hint="For example --value avro.")
-    if not append and (allow_gaps or every is not None):
-        name = "--allow-gaps" if allow_gaps else "--every"
-        raise UsageError(f"{name} requires --append.", hint=f"Add it, or leave out {name}.")
-    if max_rejects is not None and not asked.typed:
-        raise UsageError(
-            "--max-rejects requires --value or --key.",
-            hint="Only decoded values and keys can be rejected.",
-        )
-    most = max_rejects or 0
-    choice = spark.choice(threads)
-    put_work_first()
-    from kafkalog_cli.outcome import Outcome
+    accepted = _accepted(accept, asked)
+    catalog = _catalog(kind, given)
+    if not append and every is not None:
+        raise UsageError("--every requires --append.", hint="Add it, or leave out --every.")
+    choice = spark.choice(reading.threads)
+    if to is None or dry_run:
+        return _plan(asked, to, form, catalog)
+    return _run(
+        asked, to, form, choice, accepted, fail_fast=fail_fast, every=every, catalog=catalog,
+        metrics=metrics_file,
+    )  # fmt: skip
 
-    outcome = Outcome()
+
+def _run(
+    asked: ExportRequest,
+    to: str,
+    form: Format,
+    choice: EngineChoice,
+    accepted: Accepted,
+    *,
+    fail_fast: bool,
+    every: str | None,
+    catalog: dict[str, str],
+    metrics: str | None,
+) -> int:
+    from kafkalog.change.lake import Export, appending
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.session import session
+    from kafkalog_cli.standard_streams import put_work_first
 
-    with ExportWriter(form, Style(exact)) as writer:
+    outcome = Outcome()
+    interval_s = None if every is None else opt.parse_duration(every)
+    put_work_first()
+    with ExportWriter(form, Style(exact=session().exact)) as writer:
         watch = ExportMetrics(metrics)
-        if append:
-            interval_s = None if every is None else opt.parse_duration(every)
+        if asked.append:
             run = partial(
-                appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-                max_rejects=most, listener=outcome,
+                appending, asked, to, fail_fast=fail_fast, allow_gaps=accepted.gaps,
+                catalog=catalog, max_rejects=accepted.rejects, listener=outcome,
             )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s, watch):
-                _show(summary, writer, outcome)
-            return outcome.of_work(has_changed=True, is_concerned=True)
-        one = Export(asked, to, fail_fast=fail_fast, max_rejects=most, listener=outcome)
+                _show(summary, writer, outcome, accepted)
+            return outcome.of_work(has_changed=True)
+        one = Export(asked, to, fail_fast=fail_fast, max_rejects=accepted.rejects, listener=outcome)
         summary = _exported(one, choice, outcome, watch)
-        _show(summary, writer, outcome)
-    is_new = not summary.was_complete
-    return outcome.of_work(has_changed=is_new, is_concerned=is_new)
+        _show(summary, writer, outcome, accepted)
+    return outcome.of_work(has_changed=not summary.was_complete)
 
 
-def _require_libraries(form: TableFormat, decoded: Iterable[TypedForm | None]) -> None:
+def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str, str]) -> int:
+    """Show what would be read: what is new at a destination, or everything without one."""
+    from kafkalog.change.lake import Export, appending
+    from kafkalog.change.lake.plan import make_plan
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.exported import plan_lines, plan_view
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.writer import Writer
+    from kafkalog_cli.session import session
+
+    outcome, style = Outcome(), Style(exact=session().exact)
+    if to is None:
+        plan = make_plan(replace(asked, append=False), outcome)
+    elif asked.append:
+        plan = appending(asked, to, catalog=catalog, listener=outcome).planned()
+    else:
+        plan = Export(asked, to, listener=outcome).planned()
+    outcome.report_logs()
+    with Writer(plan_view(style), form) as writer:
+        for part in plan.parts:
+            writer.write(part)
+        writer.write_lines(plan_lines(plan, style))
+    return outcome.status
+
+
+def _require_libraries(kind: TableFormat, payloads: Iterable[Payload]) -> None:
     """Raise `UnsupportedError`, before anything else, without what each export needs."""
     from kafkalog.io.jit.fast_path import require_arrow
 
-    wanted = [one for one in (form, *decoded) if one in _EXTRAS]
+    wanted = [one for one in (kind, *(one.typed for one in payloads)) if one in _EXTRAS]
     require_arrow(
         ",".join(dict.fromkeys(wanted)) or "arrow",
-        "`kafkalog dump-segment PATH --format ndjson` (or csv) does without.",
+        "`kafkalog dump-segment PATH -o ndjson` (or csv) does without.",
     )
 
 
-def _catalog(
-    form: TableFormat | None, warehouse: str | None, conf: list[str]
-) -> tuple[TableFormat, dict[str, str]]:
-    """Return the format of the table, and the properties of a catalog that are given."""
-    is_given = warehouse is not None or bool(conf)
-    form = form or (TableFormat.ICEBERG if is_given else TableFormat.FILES)
-    if is_given and form != TableFormat.ICEBERG:
-        name = "--catalog-conf" if conf else "--warehouse"
-        raise UsageError(
-            f"{name} requires --table-format iceberg.", hint=f"Leave out {name}, or the format."
-        )
-    found = {} if warehouse is None else local_catalog(warehouse)
-    return form, {**found, **opt.parse_settings(conf, "--catalog-conf", "a property of a catalog")}
+def _settings(texts: list[str] | None) -> dict[str, str]:
+    """Return the values of `--set`. Raises `UsageError`."""
+    found = opt.parse_settings(texts, "--set", "a setting")
+    for name in found:
+        if name not in _SETTINGS and not name.startswith(_OF_CATALOG):
+            raise UsageError(
+                f"There is no setting {name!r}.", hint=f"{', '.join(_SETTINGS)} or catalog.NAME"
+            )
+    return found
+
+
+def _writing(form: FileFormat, given: dict[str, str], payloads: Iterable[Payload]) -> Writing:
+    """Return how files are written. Raises `UsageError`."""
+    from kafkalog.change.lake.model import CODECS, GROUP_ROWS, GROUP_SIZE, Writing
+
+    codec, rows, size = (given.get(name) for name in _SETTINGS[:3])
+    if codec is not None and codec not in tuple(Codec):
+        raise UsageError(f"{codec!r} is no compression.", hint=f"{', '.join(CODECS[form])}")
+    if rows is not None and not rows.isdigit():
+        raise UsageError(f"{rows!r} is not a number of rows.", hint=f"row-group-rows={GROUP_ROWS}")
+    key, value = (
+        BytesForm.BASE64 if one.form == BytesFormat.AUTO else BytesForm(one.form)
+        for one in payloads
+    )
+    return Writing(
+        form,
+        None if codec is None else Codec(codec),
+        GROUP_ROWS if rows is None else int(rows),
+        GROUP_SIZE if size is None else opt.parse_size(size),
+        key,
+        value,
+    )
+
+
+def _accepted(texts: list[str] | None, asked: ExportRequest) -> Accepted:
+    """Return what may be left out. Raises `UsageError`."""
+    found = Accepted()
+    for text in texts or ():
+        match = _ACCEPTED.fullmatch(text)
+        if match is None or (match[2] is not None and match[1] != "rejects"):
+            raise UsageError(f"{text!r} is nothing to accept.", hint="damage, gaps or rejects=N")
+        if match[1] == "gaps" and not asked.append:
+            raise UsageError("--accept gaps requires --append.", hint="Leave it out, or add it.")
+        if match[1] == "rejects" and not asked.typed:
+            raise UsageError(
+                "--accept rejects requires --value-format or --key-format.",
+                hint="Only decoded values and keys can be rejected.",
+            )
+        if match[1] == "rejects":
+            most = _REJECTS_MAX if match[2] is None else int(match[2])
+            found = replace(found, rejects=most)
+        else:
+            found = replace(found, **{match[1]: True})
+    return found
+
+
+def _catalog(kind: TableFormat, given: dict[str, str]) -> dict[str, str]:
+    """Return the properties of a catalog that are given. Raises `UsageError`."""
+    of_catalog = {
+        name.removeprefix(_OF_CATALOG): value
+        for name, value in given.items()
+        if name.startswith(_OF_CATALOG)
+    }
+    warehouse = given.get("warehouse")
+    if (of_catalog or warehouse is not None) and kind != TableFormat.ICEBERG:
+        name = "warehouse" if warehouse is not None else f"{_OF_CATALOG}{next(iter(of_catalog))}"
+        raise UsageError(f"--set {name} requires --as iceberg.", hint=f"Leave out {name}.")
+    return {**({} if warehouse is None else local_catalog(warehouse)), **of_catalog}
 
 
 def _exported(
@@ -355,11 +384,15 @@ def _round(
             is_continued = one.is_continued
 
 
-def _show(summary: ExportSummary, writer: ExportWriter, outcome: Outcome) -> None:
+def _show(
+    summary: ExportSummary, writer: ExportWriter, outcome: Outcome, accepted: Accepted
+) -> None:
     writer.write_summary(summary)
     sys.stdout.flush()  # it may be long until the next one
-    outcome.fail_if(bool(summary.gaps))
+    outcome.lacks(bool(summary.gaps) and not accepted.gaps)
+    if accepted.damage:
+        return
     for part in summary.parts:
-        outcome.fail_if(part.defect_count > 0)
+        outcome.lacks(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)

@@ -5,24 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import counted
-from kafkalog.log.typed import TypedColumn, TypedForm
-from kafkalog.model import Defect, Isolation, LogView, Replicas
+from kafkalog.model import Defect, LogView
+from kafkalog.node.targets import partitions_of, selected
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, show_note, show_undecoded
-from kafkalog_cli.output.objects import Style
+from kafkalog_cli.option_sets import SELECT, SHOW
+from kafkalog_cli.outcome import Outcome, show_note, show_undecodable
+from kafkalog_cli.output.new_file import COLUMNAR
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format, Writer
-from kafkalog_cli.schemas import (
-    ValueFramingOption,
-    ValueMessageOption,
-    ValueSchemaOption,
-    typed_columns,
-)
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,173 +24,175 @@ if TYPE_CHECKING:
     from kafkalog.answers.search.run import Search
     from kafkalog.answers.search.scanning import Found
     from kafkalog.log.batches.selection import Selection
+    from kafkalog.log.typed import TypedColumn
+    from kafkalog.node.targets import Target
+    from kafkalog_cli.output.objects import Style
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What a search shows besides what it selects.
+
+    Attributes:
+        last: how many records, those with the latest timestamps; None for all.
+        undecodable: whether only values that do not decode.
+        history: whether the life of a key.
+        follow: whether it waits for more.
+    """
+
+    last: int | None
+    undecodable: bool
+    history: bool
+    follow: bool
 
 
 def find(
     paths: opt.PathsArgument,
-    key: opt.KeyOption = None,
-    key_regex: opt.KeyRegexOption = None,
-    value_regex: opt.ValueRegexOption = None,
-    header: opt.HeaderOption = None,
-    where: opt.WhereOption = None,
-    producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Only records of this producer, and its transaction markers.",
-    )] = None,
-    undecodable: Annotated[TypedForm | None, typer.Option(
-        help="Only records whose value does not decode with --value-schema; shows the reason.",
-    )] = None,
-    value_schema: ValueSchemaOption = None,
-    value_message: ValueMessageOption = None,
-    value_framing: ValueFramingOption = "none",
-    from_time: opt.FromTimeOption = None,
-    to_time: opt.ToTimeOption = None,
-    topic: opt.TopicsOption = None,
-    last: Annotated[int | None, typer.Option(
-        "--last", min=1, metavar="N", help="Show only the N records with the latest timestamps.",
-    )] = None,
-    limit: Annotated[int | None, typer.Option(
-        "--limit", min=1, metavar="N", help="Stop after N records.",
-    )] = None,
-    history: Annotated[bool, typer.Option(
-        "--history",
-        help="With --key: show the value before and after each record, leftovers included.",
+    undecodable: Annotated[bool, opt.option(
+        SELECT, "--undecodable",
+        help="Only records whose value does not decode, with the reason.",
     )] = False,
-    follow: Annotated[bool, typer.Option(
-        "--follow", help="Keep waiting for new records until interrupted.",
+    last: opt.LastOption = None,
+    history: Annotated[bool, opt.option(
+        SHOW, "--history", help="The life of a key: the value before and after each record.",
     )] = False,
-    read_committed: opt.ReadCommittedOption = False,
-    replicas: opt.ReplicasOption = Replicas.BEST,
-    view: opt.ViewOption = LogView.RECOVERED,
-    form: opt.RowsFormatOption = opt.RowsFormat.TABLE,
-    to: Annotated[str | None, typer.Option(
-        "--to", metavar="FILE", help="New file to write, for --format parquet.",
-    )] = None,
-    bytes_form: opt.BytesOption = BytesFormat.AUTO,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    now: opt.NowOption = None,
-    quiet: opt.QuietOption = False,
+    to: opt.ToOption = None,
+    follow: opt.FollowOption = False,
+    *,
+    partitions: opt.Partitions,
+    records: opt.Records,
+    bounds: opt.LogBounds,
+    decode: opt.Decode,
+    show: opt.Show,
+    pace: opt.Pace,  # noqa: ARG001 # it surrounds the command
 ) -> int:  # fmt: skip
     """Find records in all partitions of all PATHs.
 
     If there are several copies of a partition, the most complete one is searched. If PATH has
-    __transaction_state, records of transactions are shown with their transactional id. The exit
-    status is 1 if nothing is found or something is damaged.
+    __transaction_state, records of transactions are shown with their transactional id. Status 1: a
+    search that was complete has found nothing.
 
     \b
-    kafkalog find /var/lib/kafka --key user-8 --last 3
-    kafkalog find /var/lib/kafka --key user-8 --topic customers --history
-    kafkalog find /var/lib/kafka --value-regex '"item":"tea"' --limit 5
+    kafkalog find /var/lib/kafka -k user-8 --last 3
+    kafkalog find /var/lib/kafka -t customers -k user-8 --history
+    kafkalog find /var/lib/kafka --value-regex '"item":"tea"' -n 5
     kafkalog find /var/lib/kafka --where 'value.cents > 100'
-    kafkalog find /var/lib/kafka --producer-id 1 --format ndjson
-    kafkalog find orders-0 --undecodable json --value-schema payment.json
+    kafkalog find /var/lib/kafka --producer-id 1 -o ndjson
+    kafkalog find orders-0 -k user-8 --value-format json -o ndjson
     """
     from kafkalog.answers.search.run import Search
-    from kafkalog.log.batches.selection import Selection
     from kafkalog_cli.output.found import found_view
+    from kafkalog_cli.output.new_file import form_of
+    from kafkalog_cli.schemas import decoders, topics_in
 
-    zone = opt.parse_zone(tz)
-    selection = Selection(
-        from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
-        to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
-        producer_id=producer_id,
-        key=None if key is None else opt.parse_bytes(key),
-        key_regex=opt.parse_regex(key_regex),
-        value_regex=opt.parse_regex(value_regex),
-        header=opt.parse_header(header),
-        where=opt.parse_where(where),
-        data=producer_id is None or undecodable is not None,  # markers have no value
-        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
-        view=view,
+    form = show.format.value if to is None else form_of(to, show.form)
+    selection = records.selection(
+        data=records.producer_id is None or undecodable,  # markers have no value
+        isolation=bounds.isolation,
+        view=bounds.view,
     )
-    schema = typed_columns(
-        "value", undecodable, value_schema, value_message, value_framing, option="--undecodable"
-    )
-    if last is not None and limit is not None:
-        raise UsageError(
-            "--last is about all records, --limit stops before they are read.",
-            hint="Use one of them.",
-        )
-    _require_sense(selection, form, to, schema, history=history, follow=follow, last=last)
+    ways = Ways(last, undecodable, history, follow)
+    _require_sense(selection, form, ways, to, show.limit)
     outcome = Outcome()
-    targets = outcome.open_all(paths, topics=topic)
+    targets = outcome.open_all(paths, topics=partitions.topics)
     if outcome.errors and not targets:
         return outcome.status  # a wanted topic may be there
-    style = Style(exact, zone, bytes_form, states=view == LogView.ALL)
-    with byte_progress(targets, enabled=not quiet and not follow) as progress:
-        search = Search(targets, selection, topic, replicas, outcome, progress)
+    _note_internal(targets, partitions)
+    key, value = decode.payloads
+    if undecodable and value.typed is None:
+        raise UsageError(
+            "--undecodable is about values with a form.", hint="--value-format json --undecodable"
+        )
+    within = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
+    logs = [*partitions_of(within)]
+    style = show.style(
+        key_form=key.form, value_form=value.form, states=bounds.view == LogView.ALL,
+        decoded={} if undecodable else decoders((key, value), logs),
+    )  # fmt: skip
+    shows_progress = not session().is_quiet and not follow
+    with byte_progress(targets, enabled=shows_progress) as progress:
+        search = Search(
+            targets, selection, partitions.topics, partitions.numbers, partitions.internal,
+            bounds.replicas, outcome, progress,
+        )  # fmt: skip
         if history:
-            _show_history(search, form, limit, style, outcome)
-            return outcome.status
-        found = _found(search, schema, outcome, last=last, follow=follow)
-        if to is not None:
-            _report(search, outcome, _write_file(found, to, limit, outcome))
+            _show_history(search, form, show.limit, style, outcome, to)
         else:
-            shown = found_view(style, directories=_is_several(search), reasons=bool(schema))
-            _report(search, outcome, _write(shown, found, form, limit, outcome, at_once=follow))
+            column = value.columns(topics_in(logs))[0] if undecodable else None
+            found = _found(search, column, outcome, ways)
+            if to is not None and form in COLUMNAR:
+                rows = _write_file(found, to, form, show.limit, outcome)
+            else:
+                view = found_view(style, directories=_is_several(search), reasons=undecodable)
+                rows = _write(view, found, form, show.limit, outcome, to, at_once=follow)
+            _report(search, outcome, rows)
+    for one in style.decoded.values():
+        one.report(outcome)
     return outcome.status
 
 
+def _note_internal(targets: list[Target], partitions: opt.Partitions) -> None:
+    from kafkalog.node.targets import choose_logs
+
+    _, left_out = choose_logs(
+        targets, partitions.topics, partitions.numbers, internal=partitions.internal, dead=False
+    )
+    if left_out:
+        what = counted(left_out, "internal partition")
+        show_note(f"{what} left out; --internal includes them")
+
+
 def _require_sense(
-    selection: Selection,
-    form: opt.RowsFormat,
-    to: str | None,
-    schema: tuple[TypedColumn, ...],
-    *,
-    history: bool,
-    follow: bool,
-    last: int | None,
+    selection: Selection, form: str, ways: Ways, to: str | None, limit: int | None
 ) -> None:
     wanted = (
         selection.key, selection.key_regex, selection.value_regex, selection.header,
         selection.where,
     )  # fmt: skip
-    if not schema and selection.producer_id is None and all(one is None for one in wanted):
+    is_selected = selection.producer_id is not None or any(one is not None for one in wanted)
+    if not (ways.undecodable or is_selected):
         raise UsageError(
             "Say what to find.",
             hint="--key, --key-regex, --value-regex, --header, --where, --producer-id "
             "or --undecodable.",
         )
-    if history and (selection.key is None or selection.where or schema or last is not None):
-        raise UsageError("--history is about one key, and has all of its life.", hint="--key K")
-    if follow and (history or last is not None or to is not None):
-        raise UsageError("--follow cannot be combined with --history, --last or --to.")
-    if follow and selection.view != LogView.RECOVERED:
-        raise UsageError("--follow reads what a broker serves: no --view.")
-    if (form == opt.RowsFormat.PARQUET) != (to is not None) or to == "-":
+    if ways.last is not None and limit is not None:
         raise UsageError(
-            "--format parquet is written to a file, other formats to stdout.",
-            hint="--format parquet --to FILE",
+            "--last is about all records, --limit stops before they are read.",
+            hint="Use one of them.",
         )
-    if history and form == opt.RowsFormat.PARQUET:
-        raise UsageError("A history is not written to a file.", hint="--format ndjson")
+    if ways.history and (
+        selection.key is None or selection.where or ways.undecodable or ways.last is not None
+    ):
+        raise UsageError("--history is about one key, and has all of its life.", hint="--key K")
+    if ways.follow and (ways.history or ways.last is not None or to is not None):
+        raise UsageError("--follow cannot be combined with --history, --last or --to.")
+    if ways.follow and selection.view != LogView.RECOVERED:
+        raise UsageError("--follow reads what a broker serves: no --view.")
+    if ways.history and form in COLUMNAR:
+        raise UsageError(f"A history is not written as {form}.", hint="--to FILE.ndjson")
 
 
 def _found(
-    search: Search,
-    schema: tuple[TypedColumn, ...],
-    outcome: Outcome,
-    *,
-    last: int | None,
-    follow: bool,
+    search: Search, value: TypedColumn | None, outcome: Outcome, ways: Ways
 ) -> Iterator[Found | Defect]:
     from kafkalog.answers.search.run import latest
 
-    if follow:
+    if ways.follow:
         from kafkalog.answers.search.following import follow as following
 
         found = following(search)
     else:
         outcome.differs(target.difference for target in search.logs)
         found = search.found()
-    if schema:
+    if value is not None:
         from kafkalog.io.jit.fast_path import require_arrow
 
         require_arrow()
         from kafkalog.answers.search.table import undecodable
 
-        found = undecodable(found, *schema)
-    return found if last is None else latest(found, last)
+        found = undecodable(found, value)
+    return found if ways.last is None else latest(found, ways.last)
 
 
 def _is_several(search: Search) -> bool:
@@ -208,30 +204,34 @@ def _is_several(search: Search) -> bool:
 
 
 def _show_history(
-    search: Search, form: opt.RowsFormat, limit: int | None, style: Style, outcome: Outcome
+    search: Search, form: str, limit: int | None, style: Style, outcome: Outcome, to: str | None
 ) -> None:
     from kafkalog.answers.search.history import history, wanted_for_history
     from kafkalog_cli.output.found import occurrence_view
 
     search = replace(search, selection=wanted_for_history(search.selection))
     view = occurrence_view(style, directories=_is_several(search))
-    _report(search, outcome, _write(view, history(search), form, limit, outcome, at_once=False))
+    rows = _write(view, history(search), form, limit, outcome, to, at_once=False)
+    _report(search, outcome, rows)
 
 
 def _write(
     view: Any,
     found: Iterator[Any],
-    form: opt.RowsFormat,
+    form: str,
     limit: int | None,
     outcome: Outcome,
+    to: str | None,
     *,
     at_once: bool,
 ) -> int:
     """Write rows and defects up to a limit of rows; return how many there were."""
     import sys
 
+    from kafkalog_cli.output.new_file import text_to
+
     rows = 0
-    with Writer(view, Format(form)) as writer:
+    with text_to(to), Writer(view, Format(form)) as writer:
         for one in found:
             if isinstance(one, Defect):
                 outcome.count(one)
@@ -253,24 +253,24 @@ def _report(search: Search, outcome: Outcome, rows: int) -> None:
 
     for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
         show_note(line)
-    show_undecoded(search.selection.where)
+    show_undecodable(search.selection.where)
     if not rows:
         if search.logs or not outcome.errors:
             show_note(f"nothing found in {counted(len(search.logs), 'partition')}")
-        outcome.fail_if(True)
+        outcome.answers_no()
 
 
 def _write_file(
-    found: Iterator[Found | Defect], to: str, limit: int | None, outcome: Outcome
+    found: Iterator[Found | Defect], to: str, form: str, limit: int | None, outcome: Outcome
 ) -> int:
-    """Write a Parquet file, unless it would be empty; return the number of its rows."""
+    """Write a file of columns, unless it would be empty; return the number of its rows."""
     from itertools import islice
 
     from kafkalog.io.jit.fast_path import require_arrow
     from kafkalog.io.storage import NewFile
 
     require_arrow()
-    from kafkalog.answers.search.table import write_parquet
+    from kafkalog.answers.search.table import write_columns
 
     def records() -> Iterator[Found]:
         for one in found:
@@ -280,7 +280,7 @@ def _write_file(
                 yield one
 
     with NewFile(to) as new:
-        rows = write_parquet(new.file, islice(records(), limit))
+        rows = write_columns(new.file, form, islice(records(), limit))
         if not rows:
             new.discard()
     return rows

@@ -5,92 +5,197 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from formats.late_classes import dataclass
+from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.io.wording import counted, some_of
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output import groups as show
-from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output import groups as view
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.output.sections import write_sections
+from kafkalog_cli.output.writer import Format
+from kafkalog_cli.session import moment_of, session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from kafkalog.files.log_dir import Target
+    from kafkalog.files.topics import PartitionNumbers, Topics
+    from kafkalog.node.state.coordinators import Coordinator
     from kafkalog.node.state.groups import EndOffsets
-    from kafkalog.node.state.model import Group, GroupOffset, Groups, OffsetLag
+    from kafkalog.node.state.model import Group, OffsetLag
+    from kafkalog_cli.output.sections import Section
 
 
 def groups(
     paths: opt.PathsArgument,
-    group: Annotated[list[str] | None, typer.Option(
-        "--group", metavar="ID",
-        help="Show only this group, with its members and offsets; repeatable.",
+    group: Annotated[list[str] | None, opt.option(
+        SELECT, "--group", metavar="ID",
+        help="Only this group, with coordinator, members and offsets; repeatable.",
     )] = None,
-    topic: opt.TopicsOption = None,
-    at: Annotated[str | None, typer.Option(
-        "--at", metavar="TIME|P@OFFSET",
-        help="Show the state at a time, or at an offset of partition P of __consumer_offsets.",
-    )] = None,
-    diff: Annotated[str | None, typer.Option(
-        "--diff", metavar="TIME|P@OFFSET", help="Show the offsets that have changed since then.",
-    )] = None,
-    lag: Annotated[bool, typer.Option(
-        "--lag/--no-lag", help="Compare with the high watermarks of the partitions in PATH.",
+    at: opt.AtOption = None,
+    since: opt.SinceOption = None,
+    lag: Annotated[bool, opt.option(
+        SHOW, "--lag/--no-lag",
+        help="Compare with the high watermarks of the partitions in PATH.",
     )] = True,
-    export: opt.ExportOption = None,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    now: opt.NowOption = None,
-    quiet: opt.QuietOption = False,
+    *,
+    partitions: opt.PartitionNames,
+    show: opt.ShowOffsets,
 ) -> int:  # fmt: skip
     """Show groups and their committed offsets, from __consumer_offsets.
 
     Give the log directories of all brokers: each coordinates some of the groups. Offsets count as
-    they do for a broker; those of open transactions are shown as pending. Nothing expires. The exit
-    status is 1 if a group or topic is unknown, or if partitions of __consumer_offsets are missing
-    or damaged; 3 if a lag is unknown because a partition in PATH cannot be read.
+    they do for a broker; those of open transactions are shown as pending. Nothing expires. --group
+    shows first which partition coordinates the group, even if it is unknown; with -t and -p also
+    which one coordinates those partitions of a share group.
 
     \b
     kafkalog groups /var/lib/kafka
     kafkalog groups /var/lib/kafka --group billing
-    kafkalog groups /var/lib/kafka --at 2026-11-22T00:00:00Z --export offsets.csv
-    kafkalog groups /var/lib/kafka --diff -2h
+    kafkalog groups /var/lib/kafka --at 2026-11-22T00:00:00Z -o reset-offsets
+    kafkalog groups /var/lib/kafka --since -2h
     """
     from kafkalog.node.state.groups import EndOffsets, read_groups
     from kafkalog.node.state.model import changed_offsets
 
-    zone = opt.parse_zone(tz)
-    style = Style(exact, zone)
-    moment, before = (
-        None if text is None else opt.parse_moment(text, now, zone) for text in (at, diff)
-    )
+    moment, before = moment_of(at), moment_of(since)
+    meant = _Meant(partitions.topics, partitions.numbers)
+    resets = show.resets
+    if resets and since is not None:
+        raise UsageError("-o reset-offsets does not go with --since.", hint="Give --at.")
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    with byte_progress(targets, enabled=not quiet) as progress:
-        read = partial(
-            read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.hear
-        )
-        found, then = read(at=moment), None if before is None else read(at=before)
+    coordinators = _coordinators(group or (), targets)
+    try:
+        with byte_progress(targets, enabled=not session().is_quiet) as progress:
+            read = partial(
+                read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.hear
+            )
+            found, then = read(at=moment), None if before is None else read(at=before)
+    except NotFoundError:
+        if coordinators and not resets:
+            _write([(view.coordinator_view(show.style()), coordinators)], show)
+        raise
     outcome.hear(found)
     if at is not None and not found.groups:
         show_note(f"There was no group at {at}.")
-    wanted = _wanted(found, then, group, outcome)
+    known = found.groups if then is None else {**then.groups, **found.groups}
+    chosen = _chosen(known, group, outcome)
+    _report_unknown(meant.topics, chosen, outcome)
     if then is not None:
-        changes = (one for one in changed_offsets(then, found) if one.group in wanted)
-        of_topics = (one for one in changes if not topic or one.topic in topic)
-        write_all(of_topics, show.change_view(style), form)
+        names = {one.name for one in chosen}
+        changes = (
+            one
+            for one in changed_offsets(then, found)
+            if one.group in names and meant(one.topic, one.partition)
+        )
+        _write([(view.change_view(show.style()), changes)], show)
         return outcome.status
     ends = EndOffsets(targets if lag else ())
-    chosen = [found.groups[name] for name in wanted if name in found.groups]
-    if export is not None:
-        _export(export, chosen, topic, ends)
-    _report_unknown(topic, chosen, outcome)
-    _write(chosen, topic, ends, form, style, details=bool(group))
+    if resets:
+        _write_reset_offsets(chosen, meant, ends, show.limit)
+    else:
+        shares = _share_coordinators(group or (), known, meant, targets)
+        listing = _Listing(chosen, meant, ends, show, is_named=group is not None)
+        listing.write([*coordinators, *shares])
     _report_ends(ends, outcome)
     return outcome.status
+
+
+def _write(sections: Sequence[Section], show: opt.ShowOffsets) -> None:
+    write_sections(sections, show.format, show.limit)
+
+
+def _coordinators(names: Sequence[str], targets: Sequence[Target]) -> list[Coordinator]:
+    """Return where groups are coordinated."""
+    from formats.topic_names import CONSUMER_OFFSETS
+    from kafkalog.node.state.coordinators import coordinators_of, internal_topic
+
+    return [*coordinators_of("group", names, internal_topic(CONSUMER_OFFSETS, targets))]
+
+
+def _share_coordinators(
+    names: Sequence[str], known: dict[str, Group], meant: _Meant, targets: Sequence[Target]
+) -> list[Coordinator]:
+    """Return where partitions are coordinated that share groups may read, if both are named."""
+    from formats.topic_names import SHARE_GROUP_STATE
+    from kafkalog.node.state.coordinators import coordinators_of, internal_topic, share_keys
+
+    topic = internal_topic(SHARE_GROUP_STATE, targets)
+    if meant.topics is None or meant.numbers is None:
+        return []
+    shares = (name for name in names if name not in known or known[name].kind == "share")
+    keys = [key for name in shares for key in share_keys(name, meant, targets)]
+    return [*coordinators_of("share-group", keys, topic)]
+
+
+@dataclass(frozen=True)
+class _Meant:
+    """Of which partitions offsets are meant."""
+
+    topics: Topics | None
+    numbers: PartitionNumbers | None
+
+    @property
+    def is_all(self) -> bool:
+        return self.topics is None and self.numbers is None
+
+    def __call__(self, topic: str, partition: int) -> bool:
+        is_number = self.numbers is None or partition in self.numbers
+        return is_number and (self.topics is None or topic in self.topics)
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """A row per group, or of named groups and topics per member and offset; objects have all."""
+
+    chosen: list[Group]
+    meant: _Meant
+    ends: EndOffsets
+    show: opt.ShowOffsets
+    is_named: bool
+
+    def write(self, coordinators: list[Coordinator]) -> None:
+        form, style = self.show.format, self.show.style()
+        has_offsets = self.is_named or not self.meant.is_all
+        groups = (view.group_view(style), self._groups())
+        members = (view.member_view(style), self._members())
+        offsets = (view.offset_view(style), self._offsets())
+        if form in (Format.NDJSON, Format.JSON):
+            sections: list[Section] = [groups, members, offsets]
+        elif form == Format.CSV:
+            sections = [offsets if has_offsets else groups]
+        elif self.is_named:
+            sections = [members, offsets]
+            self._note_empty()
+        else:
+            sections = [offsets if has_offsets else groups]
+        if form != Format.CSV:
+            sections.insert(0, (view.coordinator_view(style), coordinators))
+        _write(sections, self.show)
+
+    def _groups(self) -> Iterator[view.ShownGroup]:
+        for one in self.chosen:
+            is_meant = None if self.meant.is_all else self.meant
+            yield view.ShownGroup(one, one.offsets.lag(self.ends.of, is_meant))
+
+    def _members(self) -> Iterator[view.ShownMember]:
+        return (view.ShownMember(one.name, each) for one in self.chosen for each in one.members)
+
+    def _offsets(self) -> Iterator[OffsetLag]:
+        for one in self.chosen:
+            yield from _lags(one, self.meant, self.ends)
+
+    def _note_empty(self) -> None:
+        for one in self.chosen:
+            if not one.members and not one.offsets:
+                show_note(f"The group {one.name!r} has no members and no committed offsets.")
+
+
+def _lags(group: Group, meant: _Meant, ends: EndOffsets) -> Iterator[OffsetLag]:
+    return (ends.lag(one) for one in group.offsets if meant(one.topic, one.partition))
 
 
 def _report_ends(ends: EndOffsets, outcome: Outcome) -> None:
@@ -101,69 +206,27 @@ def _report_ends(ends: EndOffsets, outcome: Outcome) -> None:
     outcome.leaves_out(ends.cut, hint="")
 
 
-def _write(
-    chosen: list[Group],
-    topics: list[str] | None,
-    ends: EndOffsets,
-    form: Format,
-    style: Style,
-    *,
-    details: bool,
-) -> None:
-    """Write a row per group, or with details per member and offset; objects have all of them."""
-    if form == Format.TABLE and details:
-        _write_members(chosen, style)
-    if form == Format.CSV or (form == Format.TABLE and (details or topics)):
-        offsets = (offset for one in chosen for offset in _offsets(one, topics, ends))
-        write_all(offsets, show.offset_view(style), form)
-        return
-    with Writer(show.group_view(style), form) as writer:
-        for one in chosen:
-            writer.write(show.ShownGroup(one, one.offsets.lag(ends.of, topics)))
-            for member in one.members:
-                writer.write_object(show.MEMBER.row(show.ShownMember(one.name, member)))
-            for offset in _offsets(one, topics, ends):
-                writer.write_object(show.OFFSET.row(offset))
-
-
-def _write_members(chosen: list[Group], style: Style) -> None:
-    """Write a table of the members, if there are any; name groups that have nothing to show."""
-    members = [show.ShownMember(one.name, member) for one in chosen for member in one.members]
-    if members:
-        write_all(members, show.member_view(style), Format.TABLE)
-        if any(one.offsets for one in chosen):
-            typer.echo()
-    for one in chosen:
-        if not one.members and not one.offsets:
-            show_note(f"The group {one.name!r} has no members and no committed offsets.")
-
-
-def _offsets(group: Group, topics: list[str] | None, ends: EndOffsets) -> Iterator[OffsetLag]:
-    yield from map(ends.lag, _of_topics(group.offsets, topics))
-
-
-def _of_topics(offsets: Iterable[GroupOffset], topics: list[str] | None) -> Iterator[GroupOffset]:
-    return (one for one in offsets if not topics or one.topic in topics)
-
-
-def _wanted(
-    found: Groups, then: Groups | None, names: list[str] | None, outcome: Outcome
-) -> list[str]:
-    known = {**found.groups, **(then.groups if then is not None else {})}
+def _chosen(known: dict[str, Group], names: list[str] | None, outcome: Outcome) -> list[Group]:
     for name in names or ():
         if name not in known:
-            outcome.warn(f"There is no group {name!r}.")
-    return sorted(name for name in known if names is None or name in names)
+            outcome.miss(f"There is no group {name!r}.")
+    return [one for name, one in sorted(known.items()) if names is None or name in names]
 
 
-def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outcome) -> None:
+def _report_unknown(topics: Topics | None, chosen: list[Group], outcome: Outcome) -> None:
+    from kafkalog.files.topics import Topics
+
+    if not topics:
+        return
     known = {offset.topic for group in chosen for offset in group.offsets}
-    for name in topics or ():
-        if name not in known:
-            outcome.warn(f"There is no committed offset of the topic {name!r}.")
+    for name in topics:
+        if not any(topic in Topics([name]) for topic in known):
+            outcome.miss(f"There is no committed offset of the topic {name!r}.")
 
 
-def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndOffsets) -> None:
+def _write_reset_offsets(
+    chosen: list[Group], meant: _Meant, ends: EndOffsets, limit: int | None
+) -> None:
     """Write what `kafka-consumer-groups --reset-offsets --from-file` reads.
 
     That tool sets an offset outside the log to its nearest end, with a warning.
@@ -173,18 +236,19 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndO
     rows: list[Sequence[str | int | None]] = []
     left_out, outside = 0, list[str]()
     for group in chosen:
-        for one in _of_topics(group.offsets, topics):
+        for lag in _lags(group, meant, ends):
+            one = lag.commit
             if one.is_pending or one.offset is None or one.is_share:
                 left_out += 1
                 continue
-            if (lag := ends.lag(one)).outside is not None:
+            if lag.outside is not None:
                 outside.append(f"{one.topic}-{one.partition} {one.offset} is {lag.outside}")
             where = (one.topic, one.partition, one.offset)
             # With one `--group`, Kafka's tool expects no column for it.
             rows.append(where if len(chosen) == 1 else (one.group, *where))
-    write_reset_offsets(path, rows)
+    write_reset_offsets(rows[:limit])
     if left_out:
         why = "pending, not known, or a share group's"
-        show_note(f"{counted(left_out, 'offset')} left out of {path}: {why}.")
+        show_note(f"{counted(left_out, 'offset')} left out: {why}.")
     if outside:
-        show_note(f"offsets in {path} that Kafka's tool will change: {some_of(outside)}")
+        show_note(f"offsets that Kafka's tool will change: {some_of(outside)}")

@@ -62,7 +62,7 @@ def _parser(*, needs_files: bool = True) -> argparse.ArgumentParser:
         prog="kafkalog kafka-dump-log",
         allow_abbrev=False,
         description="The options of Kafka's kafka-dump-log.sh; the bytes on stdout are the "
-        "same. Exit status: 0 fine, 1 damage found, 2 usage, 3 unreadable.",
+        "same. Exit status: 0 fine, 8 damage found, 2 usage, 3 unreadable.",
     )
     add = parser.add_argument
     add("--version", action="store_true", help="print the version and exit")
@@ -137,6 +137,6 @@ def _width(decoder: str | None) -> int:
     if decoder not in _DECODERS:
         raise UnsupportedError(
             f"The decoder class {decoder} is Java and cannot be run here.",
-            hint="`kafkalog dump-segment --bytes hex --format ndjson` gives the bytes to decode.",
+            hint="`kafkalog dump-segment --value-format hex -o ndjson` gives the bytes.",
         )
     return _DECODERS[decoder]

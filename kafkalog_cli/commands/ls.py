@@ -43,7 +43,7 @@ def ls(
     files: Annotated[bool, typer.Option("--files", help="One row per file.")] = False,
     view: opt.ViewOption = LogView.RECOVERED,
     sort: Annotated[SortKey, opt.option(
-        SHOW, "--sort", help="Order of the rows.",
+        SHOW, "--sort", metavar="FIELD", help="Order of the rows.",
     )] = SortKey.NAME,
     *,
     partitions: opt.AllPartitions,
@@ -82,7 +82,9 @@ def ls(
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "modified_timestamp")
         rows = sorted(rows, key=fact, reverse=True)
     if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
-        columns = columns.preceded(Column("DIRECTORY", attrgetter("log_dir"), fold=True))
+        columns = columns.preceded(
+            Column("DIRECTORY", attrgetter("log_dir"), least=12, keeps_end=True)
+        )
     with Writer(columns, show.format) as writer:
         for log_dir in list_log_dirs(opened):
             writer.write_lines(listing.log_dir_heading(log_dir))

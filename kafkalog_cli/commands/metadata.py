@@ -2,91 +2,80 @@
 
 from __future__ import annotations
 
-import re
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
+from kafkalog.files.topics import Topics
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SELECT
 from kafkalog_cli.outcome import Outcome, show_note, show_warning
-from kafkalog_cli.output import metadata as show
-from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output import metadata as view
 from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.sections import write_sections
 from kafkalog_cli.output.text import time_text
-from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.output.writer import Format
+from kafkalog_cli.session import moment_of, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import tzinfo
 
     from kafkalog.node.state.metadata_model import Metadata, MetadataLeaf
     from kafkalog.node.state.model import Moment
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.sections import Section
 
 
 def metadata(
     path: Annotated[str, typer.Argument(
         metavar="PATH", help="Log directory, __cluster_metadata-0, or a snapshot in it.",
     )],
-    image_path: Annotated[str | None, typer.Argument(
-        metavar="[IMAGE_PATH]", help="A path in the tree: /image/topics/byName/orders.",
+    topic: opt.TopicsOption = None,
+    configs: Annotated[str | None, opt.option(
+        SELECT, "--configs", metavar="RESOURCE",
+        help="The configs of a topic, or of BROKER:1, BROKER (all), GROUP:billing.",
     )] = None,
-    topic: Annotated[list[str] | None, typer.Option(
-        "--topic", metavar="TOPIC", help="Show the partitions and configs of a topic; repeatable.",
+    match: Annotated[str | None, opt.option(
+        SELECT, "--match", metavar="TEXT", help="Leaves with this text in their path.",
     )] = None,
-    configs: Annotated[str | None, typer.Option(
-        "--configs", metavar="RESOURCE",
-        help="Show the configs of a topic, or of BROKER:1, BROKER (all), GROUP:billing.",
+    tree: Annotated[str | None, opt.option(
+        SELECT, "--tree", metavar="NODE",
+        help="A part of the tree, as kafka-metadata-shell shows it: / or /image/topics/byName.",
     )] = None,
-    find: Annotated[str | None, typer.Option(
-        "--find", metavar="NAME", help="Show the leaves with this text in a name on their path.",
+    cat: Annotated[str | None, opt.option(
+        SELECT, "--cat", metavar="NODE",
+        help="The text of a leaf: /image/features/metadataVersion.",
     )] = None,
-    tree: Annotated[bool, typer.Option(
-        "--tree", help="Show the tree as kafka-metadata-shell does.",
-    )] = False,
-    cat: Annotated[bool, typer.Option(
-        "--cat", help="Print the text of the leaf IMAGE_PATH.",
-    )] = False,
-    at: Annotated[str | None, typer.Option(
-        "--at", metavar="OFFSET|TIME",
-        help="Show the state at a time, or after the records below an offset.",
-    )] = None,
-    diff: Annotated[str | None, typer.Option(
-        "--diff", metavar="OFFSET|TIME", help="Show what has changed since then.",
-    )] = None,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    now: opt.NowOption = None,
-    quiet: opt.QuietOption = False,
+    at: opt.AtOption = None,
+    since: opt.SinceOption = None,
+    *,
+    show: opt.Show,
 ) -> int:  # fmt: skip
     """Show the metadata of a cluster: topics, configs, brokers, ACLs, quotas, credentials.
 
     The metadata is read from a snapshot of __cluster_metadata-0 and the log after it, on any
     controller or broker of the cluster. Records of metadata transactions count once the transaction
-    has ended. The exit status is 1 if a name is unknown or the log is damaged, and 5 if the log no
-    longer reaches back to the time or offset asked for.
+    has ended. The exit status is 5 if the log no longer reaches back to the moment asked for.
 
     \b
     kafkalog metadata /var/lib/kafka
     kafkalog metadata /var/lib/kafka --topic orders --at 2026-11-22T00:00:00Z
-    kafkalog metadata /var/lib/kafka --diff 2026-11-21T04:00:00Z
-    kafkalog metadata /var/lib/kafka /image/cluster
+    kafkalog metadata /var/lib/kafka --since 2026-11-21T04:00:00Z
+    kafkalog metadata /var/lib/kafka --tree /image/cluster
     """
     from formats.topic_names import CLUSTER_METADATA
     from kafkalog.node.choice import live_partitions
     from kafkalog.node.identity import newest_metadata
     from kafkalog.node.state.metadata import read_metadata
 
-    flat = (bool(topic), configs is not None, find is not None, diff is not None)
-    _require_one_mode(flat, image_path, tree=tree, cat=cat)
-    zone = opt.parse_zone(tz)
-    moment, since = (
-        None if text is None else _parse_moment(text, now, zone) for text in (at, diff)
-    )
+    if sum(map(bool, (topic, configs, match, tree, cat, since))) > 1:
+        raise UsageError("Give one of --topic, --configs, --match, --tree, --cat and --since.")
+    moment, before = _moment_of(at), _moment_of(since)
     outcome = Outcome()
     targets = outcome.open_all([path], topics=())
     if not targets:
@@ -94,96 +83,85 @@ def metadata(
     newest = newest_metadata(live_partitions(targets, CLUSTER_METADATA))
     places = [one for one in targets if newest is not None and one.path == newest.log_dir]
     target = (places or targets)[0]
-    with byte_progress([target], enabled=not quiet) as progress:
+    with byte_progress([target], enabled=not session().is_quiet) as progress:
         found = read_metadata(
             target,
             at=moment,
-            since=since,
+            since=before,
             defects=outcome.defect,
             progress=progress,
             shown=lambda partition: outcome.shown(partition, LogView.RECOVERED),
         )
-    _report_gaps(found, outcome, style := Style(exact, zone), says_when=moment is not None)
-    shown = _Show(found, form, style, outcome)
-    if since is not None:
-        write_all(found.changes, show.change_view(style), form)
-    elif tree or image_path is not None:
-        shown.tree(image_path or "/", only_leaf=cat)
+    _report_gaps(found, outcome, show.style(), says_when=moment is not None)
+    shown = _Shown(found, show, outcome)
+    if before is not None:
+        shown.write((view.change_view(show.style()), found.changes))
+    elif (node := tree or cat) is not None:
+        shown.tree(node, only_leaf=cat is not None)
+    elif topic:
+        shown.topics(Topics(topic))
+    elif configs is not None:
+        shown.configs(configs)
+    elif match is not None:
+        shown.match(match)
     else:
-        shown.flat(topic, configs, find)
+        shown.write((view.topic_view(show.style()), found.topics()))
     return outcome.status
 
 
-def _require_one_mode(
-    flat: tuple[bool, ...], image_path: str | None, *, tree: bool, cat: bool
-) -> None:
-    """Raise `UsageError` unless the options fit together; `flat` are those without a path."""
-    if sum((*flat, tree, cat)) > 1:
-        raise UsageError("Give one of --topic, --configs, --find, --tree, --cat and --diff.")
-    if image_path is not None and any(flat):
-        raise UsageError("An IMAGE_PATH goes with --tree or --cat.")
-    if cat and image_path is None:
-        raise UsageError("--cat needs an IMAGE_PATH.", hint="/image/features/metadataVersion")
-
-
-def _parse_moment(text: str, now: str | None, zone: tzinfo) -> Moment:
-    """Return the moment that an offset, the digits alone, or a time names."""
-    from kafkalog.node.state.model import Moment
-
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return Moment(partition=0, offset=int(text))
-    return Moment(opt.parse_time(text, now, zone))
+def _moment_of(text: str | None) -> Moment | None:
+    moment = moment_of(text)
+    if moment is not None and moment.partition > 0:
+        raise UsageError(f"{text!r}: the metadata log has one partition.", hint="Give 0@OFFSET.")
+    return moment
 
 
 @dataclass
-class _Show:
+class _Shown:
     """Writes parts of the metadata."""
 
     found: Metadata
-    form: Format
-    style: Style
+    show: opt.Show
     outcome: Outcome
 
-    def flat(self, topics: list[str] | None, configs: str | None, find: str | None) -> None:
-        """Write the part that an option names; without one a row per topic."""
-        if topics:
-            self.topics(topics)
-        elif configs is not None:
-            self.configs(configs)
-        elif find is not None:
-            self.find(find)
-        else:
-            write_all(self.found.topics(), show.topic_view(self.style), self.form)
+    def write(self, *sections: Section) -> None:
+        write_sections(sections, self.show.format, self.show.limit)
 
-    def topics(self, names: list[str]) -> None:
+    def topics(self, wanted: Topics) -> None:
         """Write partitions and configs of topics; CSV has only the partitions."""
-        chosen = [one for one in self.found.topics() if one.name in names]
-        for name in sorted({*names} - {one.name for one in chosen}):
-            self.outcome.warn(f"There is no topic {name!r}.")
-        values = [value for one in chosen for value in self.found.configs(f"TOPIC:{one.name}")]
-        with Writer(show.partition_view(self.style), self.form) as writer:
-            for one in chosen:
-                writer.write_object(show.TOPIC.row(one))
-                for partition in one.partitions:
-                    writer.write(partition)
-            for value in values:
-                writer.write_object(show.CONFIG.row(value))
-        if self.form == Format.TABLE and values:
-            typer.echo()
-            write_all(values, show.config_view(self.style), self.form)
+        chosen = [one for one in self.found.topics() if one.name in wanted]
+        for name in wanted:
+            if not any(one.name in Topics([name]) for one in chosen):
+                self.outcome.miss(f"There is no topic {name!r}.")
+        style = self.show.style()
+        topics = (view.topic_view(style), chosen)
+        partitions = (
+            view.partition_view(style),
+            (each for one in chosen for each in one.partitions),
+        )
+        configs = (
+            view.config_view(style),
+            (each for one in chosen for each in self.found.configs(f"TOPIC:{one.name}")),
+        )
+        if self.show.format == Format.CSV:
+            self.write(partitions)
+        elif self.show.format in (Format.NDJSON, Format.JSON):
+            self.write(topics, partitions, configs)
+        else:
+            self.write(partitions, configs)
 
     def configs(self, of: str) -> None:
         values = list(self.found.configs(of))
         if not values and of.removeprefix("TOPIC:") not in self.found.image.topics:
-            self.outcome.warn(
+            self.outcome.miss(
                 f"There is no topic {of!r}, and no other resource of that name has configs."
             )
-        write_all(values, show.config_view(self.style), self.form)
+        self.write((view.config_view(self.show.style()), values))
 
-    def find(self, name: str) -> None:
-        leaves = list(self.found.find(name))
+    def match(self, text: str) -> None:
+        leaves = list(self.found.find(text))
         if not leaves:
-            self.outcome.warn(f"No name in the tree has {name!r} in it.")
+            self.outcome.miss(f"No name in the tree has {text!r} in it.")
         self._leaves(leaves)
 
     def tree(self, path: str, *, only_leaf: bool) -> None:
@@ -191,17 +169,17 @@ class _Show:
 
         node = self.found.node(path)
         if node is None:
-            self.outcome.warn(f"There is no {path!r} in the tree.")
+            self.outcome.miss(f"There is no {path!r} in the tree.")
         elif only_leaf and not isinstance(node, Leaf):
             raise UsageError(f"{path} is not a leaf of the tree.", hint="Give --tree.")
-        elif self.form != Format.TABLE:
+        elif not self.show.format.is_screen:
             self._leaves(self.found.leaves(path))
         else:
-            for line in tree_lines(node):
+            for line in islice(tree_lines(node), self.show.limit):
                 typer.echo(printable(line))
 
     def _leaves(self, leaves: Iterable[MetadataLeaf]) -> None:
-        write_all(leaves, show.leaf_view(self.style), self.form)
+        self.write((view.leaf_view(self.show.style()), leaves))
 
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
@@ -224,4 +202,4 @@ def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: 
     if image.refused:
         more = f" (and {len(image.refused) - 1} more)" if len(image.refused) > 1 else ""
         show_warning(f"A record contradicts those before it: {image.refused[0]}{more}")
-    outcome.fail_if(bool(image.unknown or image.refused) or not image.is_whole)
+    outcome.lacks(bool(image.unknown or image.refused) or not image.is_whole)

@@ -3,87 +3,77 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
-from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
-from kafkalog_cli.standard_streams import put_work_first
+from kafkalog_cli.output.writer import Writer
+from kafkalog_cli.session import now_ms, session
 
 
 def rebuild_index(
     path: Annotated[str, typer.Argument(
         metavar="PATH", help="Log directory, partition directory or .log file.",
     )],
-    check: Annotated[bool, typer.Option(
-        "--check", help="Only compare, as without --in-place.",
-    )] = False,
-    in_place: opt.InPlaceOption = False,
-    yes: opt.YesOption = False,
-    backup: opt.BackupOption = None,
-    config: opt.ConfigOption = None,
-    properties: opt.PropertiesOption = None,
-    metadata_dir: opt.MetadataDirOption = None,
-    now: opt.NowOption = None,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    quiet: opt.QuietOption = False,
+    *,
+    partitions: opt.AllPartitions,
+    change: opt.Change,
+    configs: opt.Configs,
+    show: opt.Show,
 ) -> int:  # fmt: skip
     """Rebuild .index, .timeindex and .txnindex, as a broker does if one is missing.
 
-    Without --in-place the existing indexes are compared with those built from the log: `same`,
-    `padded` (followed by the zeros a killed broker leaves), `different`, `missing`. An index that
-    differs need not be wrong: a broker that appends writes other entries than one that scans, and
-    the density is a config. The log directory is locked. A damaged log is refused; use recover or
-    salvage. The exit status is 1 if an index is missing or differs and was not replaced.
+    The plan compares the indexes with those that the log gives: `same`, `padded` (followed by the
+    zeros that a killed broker leaves), `different`, `missing`. One that differs need not be wrong:
+    a broker that appends writes other entries than one that scans. A damaged log is refused: use
+    recover or salvage. The log directory is locked.
 
     \b
-    kafkalog rebuild-index orders-0 --check
-    kafkalog rebuild-index orders-0 --in-place --yes
+    kafkalog rebuild-index orders-0
+    kafkalog rebuild-index orders-0 --apply -y
     """
     from kafkalog.change.repair.rebuild import IndexRun
-    from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.output import repairs as show
+    from kafkalog_cli.maintenance import asks, consents_to, will_apply
+    from kafkalog_cli.output import repairs as out
 
-    require_consent(in_place=in_place, yes=yes, backup=backup)
-    if check and in_place:
-        raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
-    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
+    is_applied = will_apply(change, backup=change.backup)
+    style, quiet = show.style(), session().is_quiet
     outcome = Outcome()
     run = IndexRun(
         path,
-        sources,
-        now_ms=opt.parse_time(now if now is not None else "-0s"),
-        in_place=in_place,
-        backup=backup,
+        configs.sources(),
+        now_ms=now_ms(),
+        in_place=is_applied,
+        backup=change.backup if is_applied else None,
         arguments=sys.argv[1:],
         listener=outcome,
+        **partitions.chosen,
     )
-    if in_place:
-        put_work_first()
-    with run, Writer(show.index_view(Style(exact)), form) as out:
-        # One scan is enough if nobody looks at the plan.
+    # One scan is enough if nobody looks at the plan.
+    is_one_scan = is_applied and not asks(change)
+    with run, Writer(out.index_view(style), show.format) as writer:
         with byte_progress(run.wanted, enabled=not quiet) as progress:
-            results = run.apply(progress) if in_place and yes else run.plan(progress)
-        for one in results:
-            for index in one.indexes:
-                out.write(index)
-        out.flush()
-        if in_place and not yes and run.wanted:
-            question = f"Rebuild indexes of {counted(len(run.wanted), 'partition')} in {path}?"
-            if consents(question, yes=yes):
-                with byte_progress(run.wanted, enabled=not quiet) as progress:
-                    results = run.apply(progress)
-        summary = show.index_summary(results)
-        out.write_object(show.INDEX_SUMMARY.row(summary))
-    if form == Format.TABLE:
-        show.print_index_summary(summary, in_place=in_place)
-    outcome.fail_if(summary.to_write > summary.written)
-    return outcome.of_work(has_changed=run.has_changed, is_concerned=summary.to_write > 0)
+            results = run.apply(progress) if is_one_scan else run.plan(progress)
+        for index in islice((index for one in results for index in one.indexes), show.limit):
+            writer.write(index)
+        writer.end_rows()
+        is_asked = is_applied and not is_one_scan and bool(run.wanted)
+        if is_asked and consents_to(change, len(run.wanted), path):
+            with byte_progress(run.wanted, enabled=not quiet) as progress:
+                results = run.apply(progress)
+        summary = out.index_summary(results)
+        status = outcome.of_work(
+            has_changed=run.has_changed,
+            has_plan=not is_applied and bool(results),
+            check=change.check,
+            is_concerned=summary.to_write > 0,
+        )
+        writer.write_object(out.INDEX_SUMMARY.row(replace(summary, status=status)))
+    if show.format.is_screen:
+        out.print_index_summary(summary, is_plan=not is_applied)
+    return status

@@ -4,81 +4,72 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from kafkalog.model import Level, Severity
+from kafkalog.model import Level
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import CHECK, SHOW
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.output.progress import advancing, byte_progress
+from kafkalog_cli.output.writer import write_all
+from kafkalog_cli.session import now_ms, session
 
 
 def report(
-    paths: Annotated[list[str], typer.Argument(
-        metavar="PATH...", help="Log directory or partition directory.", show_default=False,
+    paths: opt.PathsArgument,
+    to: Annotated[str, opt.option(
+        SHOW, "--to", metavar="NEW", help="The page to write, such as report.html.",
     )],
-    to: Annotated[str, typer.Option(
-        "--to", metavar="FILE", help="The page to write, such as report.html.",
-    )],
-    level: Annotated[Level, typer.Option(
-        "--level", help="How much to check: headers, also checksums, or also all records.",
+    replace: opt.ReplaceOption = False,
+    level: Annotated[Level, opt.option(
+        CHECK, "--level", help="Headers and indexes; also checksums; or also every record.",
     )] = Level.STANDARD,
-    records: Annotated[bool, typer.Option(
-        "--records", help="Also read all records, for tombstones, distinct keys and hot keys.",
+    keys: Annotated[bool, opt.option(
+        CHECK, "--keys", help="Also read all records, for tombstones, distinct and hot keys.",
     )] = False,
-    hot_keys: Annotated[int, typer.Option(
-        "--hot-keys", metavar="N", min=0, help="With --records: most hot keys to show per topic.",
+    hot_keys: Annotated[int, opt.option(
+        SHOW, "--hot-keys", metavar="N", min=0, help="At most N hot keys per topic.",
     )] = 10,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace FILE if it exists.")] = False,
-    config: opt.ConfigOption = None,
-    properties: opt.PropertiesOption = None,
-    metadata_dir: opt.MetadataDirOption = None,
-    threads: Annotated[int | None, typer.Option(
-        "--threads", metavar="N", min=1,
-        help="Checking threads. Default: one per processor, at most 8.",
-    )] = None,
-    now: opt.NowOption = None,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    quiet: opt.QuietOption = False,
+    fail_on: opt.FailOnOption = opt.FailOn.NEVER,
+    *,
+    configs: opt.Configs,
+    reading: opt.Reading,
+    shown: opt.Form,
 ) -> int:  # fmt: skip
-    """Write a report about log directories as one HTML page.
+    """Write one HTML page about log directories.
 
     The page shows sizes, growth, findings with the commands that repair them, the next start of the
-    broker, retention, groups and lag, open transactions, compaction and batches. It is one file
-    that opens without a network. Give the log directories of all brokers. The exit status is 1 if a
-    finding is more severe than a note.
+    broker, retention, groups and lag, open transactions, compaction and batches, and what was not
+    read. It is one file that opens without a network. Give the log directories of all brokers.
 
     \b
     kafkalog report /var/lib/kafka --to report.html
-    kafkalog report /var/lib/kafka --to report.html --level deep --records
+    kafkalog report /var/lib/kafka --to report.html --level deep --keys
+    kafkalog report /var/lib/kafka --to report.html --replace --fail-on damage
     """
+    form = shown.format
     from kafkalog.answers.overview import report
     from kafkalog.answers.overview.page import require_libraries
     from kafkalog.io.storage import NewFile
-    from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.output.overviews import WrittenReport, view
 
     require_libraries()
-    sources = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
+    sources = configs.sources()
     outcome = Outcome()
     targets = outcome.open_all(paths)
     if not targets:
         return outcome.status
     # Before the work, in case FILE exists or cannot be written.
     with NewFile(to, replaces=replace) as new:
-        with byte_progress(targets, enabled=not quiet) as progress:
+        with byte_progress(targets, enabled=not session().is_quiet) as progress:
             found = report(
                 *targets,
                 level=level,
-                records=records,
+                records=keys,
                 hot_keys=hot_keys,
                 configs=sources,
-                now_ms=None if now is None else opt.parse_time(now),
-                threads=threads,
-                failed=outcome.hear,
-                progress=progress,
+                now=now_ms(),
+                threads=reading.threads,
+                on_event=advancing(progress, outcome.hear),
             )
         if not found.partitions and not found.log_dirs:
             new.discard()
@@ -86,6 +77,7 @@ def report(
         page = found.to_html().encode()
         new.file.write(page)
     defects = found.checked.defects
-    outcome.fail_if(any(defects[one] for one in Severity if one != Severity.NOTE))
-    write_all([WrittenReport(to, len(page), found)], view(Style(exact)), form)
+    outcome.answers_no(any(defects[one] for one in fail_on.severities))
+    style = Style(session().exact, session().zone)
+    write_all([WrittenReport(to, len(page), found)], view(style), form)
     return outcome.status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,13 +11,16 @@ import typer
 from formats.releases import releases
 from kafkalog.change.resurrection.model import Copy, Missing, Retention
 from kafkalog.errors import UsageError
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
+from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
-from kafkalog_cli.standard_streams import put_work_first
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
-    from kafkalog.change.resurrection import ResurrectOptions
+    from kafkalog.change.resurrection import ResurrectOptions, ResurrectSummary
+    from kafkalog_cli.output.resurrected import ResurrectWriter
 
 
 def resurrect(
@@ -25,19 +29,12 @@ def resurrect(
         help="Log directory, parent of several, result of salvage, or partition directory; also "
         "in s3://, gs:// or abfs://.",
     )],
-    to: Annotated[str | None, typer.Option(
-        "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
+    to: opt.NewDirectoryOption = None,
+    into: Annotated[str | None, opt.option(
+        opt.CHANGE, "--into", metavar="LOG_DIR",
+        help="Move partitions into this log directory of an existing cluster, whose broker is "
+        "down; with --apply.",
     )] = None,
-    into: Annotated[str | None, typer.Option(
-        "--into", metavar="LOG_DIR",
-        help="Move partitions into this log directory of an existing cluster; its broker must be "
-             "down.",
-    )] = None,
-    in_place: Annotated[bool, typer.Option(
-        "--in-place", help="Write only metadata, into PATH itself, a single log directory.",
-    )] = False,
-    yes: opt.YesOption = False,
-    backup: opt.BackupOption = None,
     node_id: Annotated[int, typer.Option(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
@@ -48,10 +45,7 @@ def resurrect(
     cluster_id: Annotated[str | None, typer.Option(
         "--cluster-id", metavar="ID|new", help="Id of the new cluster; random by default.",
     )] = None,
-    topic: Annotated[list[str] | None, typer.Option(
-        "--topic", metavar="TOPIC", help="Only this topic; repeatable. Groups are in "
-        "__consumer_offsets.",
-    )] = None,
+    topic: opt.TopicsOption = None,
     undelete: Annotated[bool, typer.Option(
         "--undelete",
         help="Also take -delete, -stray and -future directories; deleted topics get new ids.",
@@ -88,74 +82,55 @@ def resurrect(
     salvage: Annotated[bool, typer.Option(
         "--salvage", help="Salvage damaged partitions instead of refusing them.",
     )] = False,
-    from_tier: Annotated[list[str] | None, typer.Option(
-        "--from-tier", metavar="TIER",
-        help="Also copy what this tier has of the logs, as local segments; repeatable.",
-    )] = None,
+    from_tier: opt.FromTierOption = None,
     properties_out: Annotated[str | None, typer.Option(
         "--properties-out", metavar="FILE", help="Also write server.properties here.",
     )] = None,
-    dry_run: Annotated[bool, typer.Option(
-        "--dry-run", help="Only show the plan; write nothing.",
-    )] = False,
-    form: opt.FormatOption = Format.TABLE,
-    quiet: opt.QuietOption = False,
+    *,
+    change: opt.Change,
+    pace: opt.Pace,  # noqa: ARG001 # it holds around the command
+    shown: opt.Form,
 ) -> int:  # fmt: skip
-    """Make a new log directory that Kafka 4.4 or 4.3 can start from, using only what is on disk.
+    """Make a log directory that Kafka 4.4 or 4.3 can start from, using only what is on disk.
 
-    The sources are only read, and no broker may run on them: log directories of one or several
-    brokers, single partitions, results of salvage. Of several copies of a partition, the one with
-    the latest leader epoch is taken, then the longest; the others are listed. DIR/log gets the
-    logs, byte for byte, with rebuilt indexes, and the metadata as bootstrap.checkpoint. Where PATH
-    has a metadata log, topics keep ids and configs, and client groups, ACLs, SCRAM credentials,
-    quotas and tokens are kept. DIR/server.properties is for a node on this machine that is broker
-    and controller; DIR/manifest.ndjson states where everything comes from. DIR appears when all of
-    it is written and read back. The last line of the output starts Kafka.
-
-    Features keep the levels that the metadata log gives them, so that Kafka 4.4 starts on what 4.3
-    wrote; a downgrade is refused. Without a metadata log they are those of a new cluster.
-
-    A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
-    killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged, or if a
-    part of it was left in remote storage.
-
-    With --from-tier the logs begin with what is in remote storage, and partitions that only the
-    tier has are taken, too. The new topics are not tiered.
-
-    With --into, partitions are moved into an existing cluster. Its metadata log must have the
-    topics, and is not changed: a partition is refused unless topic id, replicas, leader epoch and
-    retention agree. A directory that is already there is replaced only if it has no record.
-
-    With --in-place nothing is copied: PATH, one log directory, becomes that of the new node. Its
-    metadata are replaced; --backup keeps the originals, and `kafkalog undo` restores them until a
-    broker has started. After a kill no broker starts on PATH until the same command, or undo, has
-    been run. A PATH that belongs to a cluster needs --cluster-id; stray and moving directories,
-    and files that would keep it from starting, are refused.
+    The sources are only read: log directories of one or several brokers, partitions, results of
+    salvage. Of several copies of a partition the one with the latest leader epoch is taken, then
+    the longest. Topics keep ids and configs; groups, ACLs, SCRAM credentials and quotas are kept.
+    --to makes a new directory at once. --apply changes PATH itself, with --backup, or moves
+    partitions into the cluster of --into. The last line starts Kafka.
 
     \b
-    kafkalog resurrect /var/lib/kafka --to revived
-    kafkalog resurrect orders-0 customers-0 --to revived --kafka 4.3 --dry-run
-    kafkalog resurrect /var/lib/kafka --in-place --cluster-id new --dry-run
+    kafkalog resurrect /var/lib/kafka
+    kafkalog resurrect orders-0 customers-0 --to revived --kafka 4.3
+    kafkalog resurrect /var/lib/kafka --cluster-id new --apply --backup before
     """
-    from kafkalog.change.resurrection import ResurrectOptions, resurrect_into
-    from kafkalog.change.resurrection import resurrect as run_resurrect
-    from kafkalog.change.resurrection.sources import open_sources
+    form = shown.format
+    from kafkalog.change.resurrection import ResurrectOptions
+    from kafkalog.files.topics import Topics
     from kafkalog.io.paths.uris import require_local
-    from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
+    from kafkalog_cli.maintenance import will_apply
 
-    place = to if into is None else into
-    if [to is None, into is None, not in_place].count(False) != 1:
-        raise UsageError("Give either --to DIR, --into LOG_DIR or --in-place.")
-    if from_tier and in_place:
-        raise UsageError("--in-place takes nothing from a tier.", hint="Use --to.")
-    if (yes or backup is not None) and not in_place:
-        raise UsageError("--yes and --backup are for --in-place.", hint="Leave them out.")
-    if place is not None:
+    is_applied = will_apply(change, to=to, backup=change.backup)
+    is_in_place = change.apply and into is None
+    if to is not None and into is not None:
+        raise UsageError("--to and --into exclude each other.", hint="Give one of them.")
+    if is_in_place and len(paths) != 1:
+        raise UsageError("--apply takes one PATH, or --into.", hint="Give one log directory.")
+    if from_tier and is_in_place:
+        raise UsageError("--apply takes nothing from a tier.", hint="Use --to.")
+    if change.backup is not None and not is_in_place:
+        raise UsageError("--backup is for --apply without --into.", hint="Leave it out.")
+    if is_applied and is_in_place and change.backup is None:
+        raise UsageError(
+            "--apply in place requires --backup.",
+            hint="With one, `kafkalog undo` can restore PATH.",
+        )
+    for place in filter(None, (to, into)):
         require_local(place)
     options = ResurrectOptions(
         node_id=node_id,
         cluster_id=cluster_id,
-        topics=tuple(topic) if topic else None,
+        topics=Topics(topic) if topic else None,
         undelete=undelete,
         rename=opt.parse_pairs(rename, "--rename", "OLD=NEW"),
         topic_ids=opt.parse_pairs(topic_id, "--topic-id", "TOPIC=ID"),
@@ -168,65 +143,72 @@ def resurrect(
         properties_out=properties_out,
         kafka=kafka,
     )
-    if place is None:
-        return _in_place(
-            paths, options, backup=backup, yes=yes, dry_run=dry_run, form=form, quiet=quiet
+    work = _Work(paths, options, to, into, tuple(from_tier or ()), change, form)
+    return work.run(is_applied=is_applied)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A resurrection, of which one pass plans and the next one, if any, does what was agreed to."""
+
+    paths: list[str]
+    options: ResurrectOptions
+    to: str | None
+    into: str | None
+    from_tier: tuple[str, ...]
+    change: opt.Change
+    form: Format
+
+    def run(self, *, is_applied: bool) -> int:
+        """Plan or work, and show it; return the exit status."""
+        from kafkalog_cli.maintenance import asks, consents
+        from kafkalog_cli.output.resurrected import ResurrectWriter, print_totals, show_notes
+
+        outcome = Outcome()
+        is_asked = is_applied and self.to is None and asks(self.change)
+        destination = "--apply" if self.change.apply or self.into else "--to NEW"
+        is_table = self.form.is_screen
+        writer = ResurrectWriter(self.form)
+        summary = self._pass(writer, dry_run=is_asked or not is_applied)
+        show_notes(summary)
+        if is_asked:
+            if is_table:
+                writer.write(summary, 0)
+            verb = "Write the metadata of" if self.into is None else "Move"
+            what = counted(summary.partitions, "partition")
+            if not consents(self.change, f"{verb} {what} in {summary.destination}?"):
+                return 0
+            writer = ResurrectWriter(self.form)
+            summary = self._pass(writer, dry_run=False)
+        outcome.lacks(
+            is_applied and bool(summary.salvaged_partitions or summary.shortened_partitions)
         )
-    if not dry_run:
-        put_work_first()
-    writer = ResurrectWriter(form)
-    targets = open_sources(paths, from_tier or (), options.topics)
-    with byte_progress(targets, enabled=not quiet) as progress:
-        work = run_resurrect if into is None else resurrect_into
-        summary = work(
-            targets, place, options, dry_run=dry_run, tell=writer.take, progress=progress
+        status = outcome.of_work(
+            has_changed=is_applied, has_plan=True, check=self.change.check, is_concerned=True
         )
-    show_notes(summary)
-    writer.write(summary)
-    return int(summary.salvaged_partitions > 0 or summary.shortened_partitions > 0)
+        if is_asked and is_table:
+            print_totals(summary)
+        else:
+            writer.write(summary, status, destination)
+        return status
 
+    def _pass(self, writer: ResurrectWriter, *, dry_run: bool) -> ResurrectSummary:
+        from kafkalog.change import resurrection as library
+        from kafkalog.change.resurrection.sources import open_sources
 
-def _in_place(
-    paths: list[str],
-    options: ResurrectOptions,
-    *,
-    backup: str | None,
-    yes: bool,
-    dry_run: bool,
-    form: Format,
-    quiet: bool,
-) -> int:
-    """Write metadata next to the partitions of one log directory, once the plan is agreed to."""
-    from kafkalog.change.resurrection import resurrect_in_place
-    from kafkalog.change.resurrection.sources import open_sources
-    from kafkalog_cli.maintenance import consents, require_consent
-    from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
-
-    if len(paths) != 1:
-        raise UsageError("--in-place takes one PATH.", hint="Give one log directory.")
-    if not dry_run:
-        require_consent(in_place=True, yes=yes, backup=backup)
-        put_work_first()
-        if backup is None:
-            raise UsageError(
-                "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
-            )
-    # With --yes nobody looks at the plan: one pass is enough.
-    for is_plan in [True] if dry_run else [False] if yes else [True, False]:
-        writer = ResurrectWriter(form)
-        with byte_progress(open_sources(paths), enabled=not quiet) as progress:
-            summary = resurrect_in_place(
-                paths[0],
-                options,
-                backup=None if is_plan else backup,
-                dry_run=is_plan,
-                tell=writer.take,
+        targets = open_sources(self.paths, self.from_tier, self.options.topics)
+        with byte_progress(targets, enabled=not session().is_quiet) as progress:
+            if self.into is not None:
+                return library.resurrect_into(
+                    targets, self.into, self.options, dry_run=dry_run, tell=writer.take,
+                    progress=progress,
+                )  # fmt: skip
+            if self.change.apply:
+                return library.resurrect_in_place(
+                    self.paths[0], self.options, backup=None if dry_run else self.change.backup,
+                    dry_run=dry_run, tell=writer.take, progress=progress, arguments=sys.argv[1:],
+                )  # fmt: skip
+            return library.resurrect(
+                targets, self.to, self.options, dry_run=dry_run, tell=writer.take,
                 progress=progress,
-                arguments=sys.argv[1:],
-            )
-        if is_plan or yes:
-            show_notes(summary)
-            writer.write(summary)
-        if is_plan and not dry_run and not consents("Write the metadata?", yes=yes):
-            return 0
-    return int(summary.shortened_partitions > 0)
+            )  # fmt: skip

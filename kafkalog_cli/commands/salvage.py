@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from kafkalog_cli.options import FormatOption, QuietOption
+from kafkalog.errors import UsageError
+from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.session import session
 from kafkalog_cli.standard_streams import put_work_first
 
 
@@ -17,70 +18,64 @@ def salvage(
     paths: Annotated[list[str], typer.Argument(
         metavar="PATH...", help="Log directory, partition directory or .log file.",
     )],
-    to: Annotated[str, typer.Option(
-        "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
-    )],
-    from_tier: Annotated[list[str] | None, typer.Option(
-        "--from-tier", metavar="TIER",
-        help="Also copy what this tier has of the logs, as local segments; repeatable.",
-    )] = None,
-    dry_run: Annotated[bool, typer.Option(
-        "--dry-run", help="Only show the plan; write nothing.",
-    )] = False,
-    form: FormatOption = Format.TABLE,
-    quiet: QuietOption = False,
+    to: opt.NewDirectoryOption = None,
+    from_tier: opt.FromTierOption = None,
+    dry_run: opt.DryRunOption = False,
+    *,
+    partitions: opt.AllPartitions,
+    pace: opt.Pace,  # noqa: ARG001 # it holds around the command
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Copy every sound batch, even past damage, into a new log, and account for the rest.
 
-    The source is only read, and no broker may run on it. DIR/log gets the partitions, with rebuilt
-    indexes, producer snapshots and leader epochs; DIR/lost+found gets all other bytes;
-    DIR/manifest.ndjson states where each byte went, and which offsets are lost. DIR appears when
-    all of it is written, read back and checked. The exit status is 1 if anything is lost.
-
-    A directory that awaits deletion is copied under a name that ends in -stray, which brokers leave
-    alone. If all segments of a partition are .deleted, they are copied; next to live segments they
-    are left out, and counted.
-
-    Batches are copied byte for byte. One is left out if it is damaged, or if more batches around it
-    contradict its offsets or leader epoch; a wrong header is corrected where its checksum or these
-    batches prove what is right. Of several copies of a partition, each batch comes from one where
-    it is sound. A partition that cannot be processed is left out, which the exit status shows. If
-    the disk is failing, image it first and salvage the image.
-
-    With --from-tier the result has the whole log of each partition, and of a log directory also
-    the partitions that only the tier has.
+    The source is only read; no broker may run on it. NEW/log gets the partitions, batches byte for
+    byte, with rebuilt indexes; NEW/lost+found gets all other bytes; NEW/manifest.ndjson says where
+    each byte went, and which offsets are lost. NEW appears when all of it is read back and checked.
+    Of several copies of a partition, each batch comes from one where it is sound. A partition that
+    cannot be read is left out, and named.
 
     \b
+    kafkalog salvage /var/lib/kafka
     kafkalog salvage /var/lib/kafka --to rescued
-    kafkalog salvage orders-0 --to rescued --dry-run
     """
+    form = shown.format
     from kafkalog.change.rescue import salvage as run_salvage
-    from kafkalog.files.log_dir import open_path
+    from kafkalog.files.log_dir import open_one
     from kafkalog.io.paths.uris import require_local
-    from kafkalog_cli.output import salvaged as show
+    from kafkalog.node.targets import require_topics, selected, topics_of
+    from kafkalog_cli.output import salvaged as out
 
     outcome = Outcome()
     for one in paths:
         require_local(one)
-    if not dry_run:
+    is_applied = to is not None and not dry_run
+    if is_applied:
         put_work_first()
-    targets = [open_path(path) for path in paths]
-    passes = 1 if dry_run else 2  # the copies are read back
-    with show.SalvageWriter(form) as writer:
-        with byte_progress(targets * passes, enabled=not quiet) as progress:
-            tell = writer.take if dry_run else None
+    targets = [open_one(path, partitions.topics) for path in paths]
+    require_topics(partitions.topics, topics_of(targets))
+    targets = selected(targets, **partitions.chosen)
+    if not targets:
+        raise UsageError("No partition of these is meant.", hint="Leave out -p or --no-internal.")
+    passes = 2 if is_applied else 1  # the copies are read back
+    with out.SalvageWriter(form) as writer:
+        with byte_progress(targets * passes, enabled=not session().is_quiet) as progress:
+            tell = None if is_applied else writer.take
             summary = run_salvage(
                 targets[0], to, dry_run=dry_run, tell=tell, failed=outcome.hear, progress=progress,
                 from_tier=from_tier or (), copies=targets[1:],
             )  # fmt: skip
-        if not dry_run and summary.partitions:
-            for row in show.read_manifest(to):
+        if to is not None and is_applied and summary.partitions:
+            for row in out.read_manifest(to):
                 writer.write(row)
+        outcome.lacks(is_applied and summary.has_losses)
+        status = outcome.of_work(
+            has_changed=is_applied and summary.partitions > 0,
+            has_plan=not is_applied and summary.partitions > 0,
+        )
+        writer.write_object(out.summary_row(summary, status))
     if summary.left_over_removed:
         show_note("leftovers of a killed run next to the new directory were removed")
-    if form == Format.TABLE:
-        show.print_totals(summary)
-        show.note_unfinished(writer.unfinished if summary.lost_ranges else ())
-    outcome.fail_if(summary.has_losses)
-    is_concerned = summary.partitions > 0
-    return outcome.of_work(has_changed=is_concerned and not dry_run, is_concerned=is_concerned)
+    if form.is_screen:
+        out.print_totals(summary)
+        out.note_unfinished(writer.unfinished if summary.lost_ranges else ())
+    return status

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import Annotated
 
 import typer
 
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.progress import advancing, byte_progress
+from kafkalog_cli.output.writer import Writer
+from kafkalog_cli.session import session
 
 
 def simulate_roll(
     partition_dir: opt.PartitionArgument,
-    config: opt.ConfigOption = None,
-    properties: opt.PropertiesOption = None,
-    metadata_dir: opt.MetadataDirOption = None,
     seed: Annotated[int, typer.Option(
         "--seed", metavar="N", help="Seed of the random segment.jitter.ms.",
     )] = 0,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    quiet: opt.QuietOption = False,
-    tz: opt.ZoneOption = "UTC",
+    *,
+    configs: opt.Configs,
+    show: opt.Show,
 ) -> int:  # fmt: skip
     """Replay a partition's batches to show where segments would end, why, and which files result.
 
@@ -37,31 +34,29 @@ def simulate_roll(
     """
     from kafkalog.change.roll.simulate import simulate_roll as simulate
     from kafkalog.files.log_dir import open_partition
-    from kafkalog.node.configs import ConfigSources
-    from kafkalog_cli.output import rolls as show
+    from kafkalog_cli.output import rolls as out
     from kafkalog_cli.output.writer import print_lines
 
-    style = Style(exact, opt.parse_zone(tz))
-    given = ConfigSources(opt.parse_configs(config), properties, metadata_dir=metadata_dir)
+    style = show.style()
     outcome = Outcome()
     partition = open_partition(partition_dir)
-    with byte_progress([partition], enabled=not quiet) as progress:
+    with byte_progress([partition], enabled=not session().is_quiet) as progress:
         trials = simulate(
             partition,
-            configs=given,
+            configs=configs.sources(),
             seed=seed,
-            progress=progress,
-            listener=outcome,
+            on_event=advancing(progress, outcome.hear),
         )
-    with Writer(show.segment_view(style), form) as writer:
+    with Writer(out.segment_view(style), show.format) as writer:
         for defect in trials[0].replay.defects:
             outcome.count(defect)
             writer.defect(defect)
+        segments = chain.from_iterable(map(out.trial_segments, trials))
+        for segment in islice(segments, show.limit):
+            writer.write(segment)
         for trial in trials:
-            for segment in show.trial_segments(trial):
-                writer.write(segment)
-            writer.write_object(show.ROLL_SUMMARY.row(trial))
-    if form == Format.TABLE:
+            writer.write_object(out.ROLL_SUMMARY.row(trial))
+    if show.format.is_screen:
         for trial in trials:
-            print_lines(show.trial_lines(trial, style))
+            print_lines(out.trial_lines(trial, style))
     return outcome.status

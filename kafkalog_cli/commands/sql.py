@@ -10,14 +10,13 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kafkalog.errors import UsageError
+from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import TableName
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import RUN, WHAT
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,112 +26,125 @@ if TYPE_CHECKING:
     from kafkalog.tables.model import Answer
     from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.schemas import Payload
 
 _QUERY_SIZE_MAX = 1 << 20
 
 
 def sql(
-    words: Annotated[list[str], typer.Argument(
-        metavar="[QUERY] PATH...", show_default=False,
-        help="A query, unless it is a path or the only argument; then log directories, "
-             "partition directories or files, also in s3://, gs:// or abfs://.",
-    )],
-    isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
-    replicas: opt.AnyReplicasOption = None,
-    internal: opt.InternalOption = False,
-    view: opt.ViewOption = LogView.RECOVERED,
-    text: Annotated[bool, typer.Option(
-        "--text", help="Return keys and values as text (UTF-8) instead of bytes.",
-    )] = False,
-    disorder: Annotated[str | None, typer.Option(
-        "--disorder", metavar="DURATION",
-        help="Assume that no record is older than the newest before it by more than this, so "
-             "that reading stops soon after a time range.",
+    paths: opt.PathsArgument,
+    command: Annotated[str | None, opt.option(
+        WHAT, "-c", "--command", metavar="QUERY",
+        help="Statements to run, separated by semicolons; without it a prompt, or those on stdin.",
     )] = None,
-    memory_limit: Annotated[str, typer.Option(
-        "--memory-limit", metavar="SIZE",
+    disorder: Annotated[str | None, opt.option(
+        RUN, "--disorder", metavar="DURATION",
+        help="Assume that no record is older than the newest before it by more than this, so that "
+             "reading stops soon after a time range.",
+    )] = None,
+    memory_limit: Annotated[str, opt.option(
+        RUN, "--memory-limit", metavar="SIZE",
         help="Memory that DuckDB may use before it spills to files.",
     )] = "1GiB",
-    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
-    bytes_form: opt.BytesOption = BytesFormat.AUTO,
-    quiet: opt.QuietOption = False,
+    view: opt.ViewOption = LogView.RECOVERED,
+    isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
+    replicas: opt.AnyReplicasOption = None,
     *,
+    partitions: opt.Partitions,
+    decode: opt.Decode,
+    show: opt.Show,
+    reading: opt.Reading,
     spark: opt.Spark,
 ) -> int:  # fmt: skip
     """Query records, batches, indexes, transactions, groups and damage with SQL.
 
-    Each table is a view: records, batches, offset_index, time_index, transactions, segments,
-    producers, defects, groups, commits, topics, configs; `describe batches` lists its columns.
-    Records have key, value, topic, partition, offset, timestamp, timestampType and headers, and if
-    the query names them timestamp_ms, sequence, producer_id, producer_epoch, leader_epoch,
-    is_transactional, compression, magic, batch_base_offset, batch_position, decoded, path, log_dir
-    and state.
-
-    Without a query, a terminal gets a prompt; otherwise the queries are read from stdin. DuckDB
-    runs them in this process; --engine spark runs one in Spark SQL, which has no table of state and
-    needs Java 17. A query reads PATH only, and nothing is written.
-
-    Filters on topic, partition, offset and timestamp skip what indexes show to be irrelevant.
-    Damaged batches are skipped and reported, and make the exit status 1; the view defects lists
-    them.
+    The tables are records, batches, offset_index, time_index, transactions, segments, producers,
+    defects, groups, commits, topics, configs; `describe batches` lists columns. key and value are
+    text, 0x and hexadecimal digits if they are no UTF-8; key_bytes and value_bytes have them as
+    they are. --value-format json, avro or protobuf gives values types. DuckDB runs the statements,
+    or Spark SQL with --spark. A query reads PATH only, and nothing is written.
 
     \b
-    kafkalog sql "select topic, count(*) from records group by 1" /var/lib/kafka
-    kafkalog sql --text "select key, value from records where offset = 4" orders-0
-    kafkalog sql --format ndjson "select * from defects" /var/lib/kafka
-    kafkalog sql "select topic, sum(lag) from commits group by 1" /var/lib/kafka
-    kafkalog sql --engine spark "select count(*) from records" /var/lib/kafka
+    kafkalog sql /var/lib/kafka -c "select count(*), max(offset) from records"
+    kafkalog sql orders-0 -c "select value->>'item' from records where offset < 4"
+    kafkalog sql /var/lib/kafka -o ndjson -c "select * from defects"
+    kafkalog sql orders-0 --spark 'local[4]' -c "select max(offset) from records"
     """
     from kafkalog.tables.datasets.model import Tables
 
-    query, paths = _query_and_paths(words)
     tables = Tables(
         tuple(paths),
-        isolation=isolation,
-        replicas=replicas, internal=internal, view=view, text=text,
+        topics=partitions.topics, partitions=partitions.numbers, internal=partitions.internal,
+        isolation=isolation, replicas=replicas, view=view, text=True,
         disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
+        threads=reading.threads,
     )  # fmt: skip
     choice = spark.choice()
-    if not choice.is_spark:
-        return _run_here(query, tables, opt.parse_size(memory_limit), form, bytes_form, quiet)
-    if query is None:
-        raise UsageError("--spark needs a query.", hint="kafkalog sql QUERY PATH")
-    return _run_in_spark(query, tables, choice, form, bytes_form)
+    if choice.is_spark:
+        if command is None:
+            raise UsageError(
+                "--spark needs a query.", hint="kafkalog sql PATH --spark URL -c QUERY"
+            )
+        _refuse_in_spark(partitions, decode)
+        return _run_in_spark(command, tables, choice, show)
+    return _run_here(command, tables, opt.parse_size(memory_limit), decode.payloads, show)
 
 
-def _query_and_paths(words: list[str]) -> tuple[str | None, list[str]]:
-    """Return the query, None if it is to be asked for, and the paths."""
-    from kafkalog.io.paths import file_system
-
-    if len(words) == 1 or file_system.exists(words[0]):
-        return None, words
-    return words[0], words[1:]
+def _refuse_in_spark(partitions: opt.Partitions, decode: opt.Decode) -> None:
+    """Raise `UsageError` for what only the query can say to Spark."""
+    if partitions.topic or partitions.partition:
+        raise UsageError(
+            "--topic and --partition do not work with --spark.", hint="… WHERE topic = 'orders'"
+        )
+    if not all(one.is_auto for one in decode.payloads):
+        raise UsageError(
+            "--key-format and --value-format do not work with --spark.",
+            hint="from_json(value, …) and from_avro(value_bytes, …) are functions of Spark.",
+        )
 
 
 def _run_here(
     query: str | None,
     tables: Tables,
     memory_size: int,
-    form: Format,
-    bytes_form: BytesFormat,
-    quiet: bool,
+    payloads: Sequence[Payload],
+    show: opt.Show,
 ) -> int:
     from kafkalog.tables.datasets.sql import Database
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.queries import Damage, run_queries
+    from kafkalog_cli.queries import Answers, Damage, ask, run_queries
 
     outcome = Outcome()
     _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
-    with Database(replace(tables, listener=damage), memory_size=memory_size) as database:
+    read = replace(
+        tables,
+        listener=damage,
+        undecoded=damage.undecoded,
+        typed=tuple(column for one in payloads for column in one.columns([*(tables.topics or ())])),
+    )
+    answers = Answers(show.format, show.limit)
+    with Database(read, memory_size=memory_size, shown=_shown(payloads)) as database:
         if query is None and sys.stdin.isatty():
-            from kafkalog_cli.queries import ask
-
-            ask(database, damage, form, bytes_form)
+            ask(database, damage, answers)
         else:
-            text = _from_stdin() if query is None else query
-            run_queries(database, text, damage, form, bytes_form, quiet=quiet)
+            run_queries(database, _from_stdin() if query is None else query, damage, answers)
     return outcome.status
+
+
+def _shown(payloads: Sequence[Payload]) -> dict[str, str]:
+    """Return the SQL of keys and values that are no plain text."""
+    found = {}
+    for one in payloads:
+        if one.typed is not None:
+            found[one.source] = f'"{one.source}_decoded"'
+            if one.typed == TypedForm.JSON and one.schema is None and one.registry is None:
+                found[one.source] += "::JSON"
+        elif one.form == BytesFormat.HEX:
+            found[one.source] = f"'0x' || lower(hex({one.source}_bytes))"
+        elif one.form == BytesFormat.BASE64:
+            found[one.source] = f"to_base64({one.source}_bytes)"
+    return found
 
 
 def _require_paths(paths: Sequence[str], outcome: Outcome) -> None:
@@ -145,7 +157,7 @@ def _require_paths(paths: Sequence[str], outcome: Outcome) -> None:
             look_at_targets([path], outcome.hear_note)
         except NotFoundError as error:
             if " " in path:
-                error.hint = "A query comes before the path: kafkalog sql QUERY PATH"
+                error.hint = "-c gives a query: kafkalog sql PATH -c QUERY"
             raise
 
 
@@ -156,21 +168,19 @@ def _from_stdin() -> str:
     return text
 
 
-def _run_in_spark(
-    query: str, tables: Tables, choice: EngineChoice, form: Format, bytes_form: BytesFormat
-) -> int:
+def _run_in_spark(query: str, tables: Tables, choice: EngineChoice, show: opt.Show) -> int:
     _use_utc()
     from kafkalog.io.paths.file_system import listings_held
     from kafkalog.node.targets import look_at_targets
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.queries import write_answer
+    from kafkalog_cli.queries import Answers
 
     outcome = Outcome()
     options = {
         "isolation": tables.isolation,
         "internal": str(tables.internal).lower(),
         "view": tables.view,
-        "decode": "text" if tables.text else "bytes",
+        "decode": "text",
     }
     if tables.replicas is not None:
         options["replicas"] = tables.replicas
@@ -188,7 +198,8 @@ def _run_in_spark(
         run = partial(run_query, opened, query, tables.paths)
         with scratch_directory() as scratch:
             answer = _answer_of(run, options, outcome, scratch, find)
-            write_answer(answer, form, bytes_form)
+            Answers(show.format, show.limit).write(answer)
+        outcome.answers()
     return outcome.status
 
 

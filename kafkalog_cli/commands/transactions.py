@@ -7,47 +7,49 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formats.late_classes import dataclass
+from kafkalog.errors import NotFoundError
 from kafkalog_cli import options as opt
+from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, report_gaps, show_note
-from kafkalog_cli.output import groups as show
-from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output import groups as view
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.output.sections import write_sections
+from kafkalog_cli.output.writer import Format
+from kafkalog_cli.session import moment_of, now_ms, session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.files.log_dir import Target
+    from kafkalog.node.state.coordinators import Coordinator
     from kafkalog.node.state.transactions import OpenData, TransactionalId, Transactions
+    from kafkalog_cli.output.sections import Section
 
 
 def transactions(
     paths: opt.PathsArgument,
-    transactional_id: Annotated[list[str] | None, typer.Option(
-        "--transactional-id", metavar="ID", help="Show only this transactional id; repeatable.",
+    transactional_id: Annotated[list[str] | None, opt.option(
+        SELECT, "--transactional-id", metavar="ID",
+        help="Only this transactional id, with its coordinator; repeatable.",
     )] = None,
-    producer_id: Annotated[list[int] | None, typer.Option(
-        "--producer-id", metavar="N", help="Show only this producer; repeatable.",
+    producer_id: Annotated[list[int] | None, opt.option(
+        SELECT, "--producer-id", metavar="N", help="Only what this producer wrote.",
     )] = None,
-    hanging: Annotated[bool, typer.Option(
-        "--hanging", help="Show only open transactions that their coordinator will not end.",
+    hanging: Annotated[bool, opt.option(
+        SELECT, "--hanging", help="Only open transactions that their coordinator will not end.",
     )] = False,
-    commands: Annotated[bool, typer.Option(
-        "--commands", help="Print the commands of Kafka's tool that abort hanging transactions.",
+    commands: Annotated[bool, opt.option(
+        SHOW, "--commands", help="The commands of Kafka's tool that abort what hangs.",
     )] = False,
-    at: Annotated[str | None, typer.Option(
-        "--at", metavar="TIME|P@OFFSET",
-        help="Show coordinators at a time, or at an offset of partition P of __transaction_state.",
-    )] = None,
-    form: opt.FormatOption = Format.TABLE,
-    exact: opt.ExactOption = False,
-    tz: opt.ZoneOption = "UTC",
-    now: opt.NowOption = None,
-    quiet: opt.QuietOption = False,
+    at: opt.AtOption = None,
+    *,
+    show: opt.Show,
 ) -> int:  # fmt: skip
     """Show transactional ids, and the transactions that are open in the data.
 
     Give the log directories of all brokers. A transaction is hanging if it is open in the data and
-    its coordinator will not end it; read_committed consumers of the partition stop there. The exit
-    status is 1 if a name is unknown, or if partitions of __transaction_state are missing or
-    damaged.
+    its coordinator will not end it; read_committed consumers of the partition stop there.
+    --transactional-id shows first which partition coordinates the id, even if it is unknown.
 
     \b
     kafkalog transactions /var/lib/kafka
@@ -56,19 +58,25 @@ def transactions(
     """
     from kafkalog.node.state.transactions import abort_commands, read_transactions
 
-    zone = opt.parse_zone(tz)
-    style = Style(exact, zone)
+    moment = moment_of(at)
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    with byte_progress(targets, enabled=not quiet) as progress:
-        found = read_transactions(
-            targets,
-            now_ms=opt.parse_time("-0s" if now is None else now),
-            at=None if at is None else opt.parse_moment(at, now, zone),
-            defects=outcome.defect,
-            progress=progress,
-            failed=outcome.hear,
-        )
+    coordinators = _coordinators(() if commands else transactional_id or (), targets)
+    sections: list[Section] = [(view.coordinator_view(show.style()), coordinators)]
+    try:
+        with byte_progress(targets, enabled=not session().is_quiet) as progress:
+            found = read_transactions(
+                targets,
+                now_ms=now_ms(),
+                at=moment,
+                defects=outcome.defect,
+                progress=progress,
+                failed=outcome.hear,
+            )
+    except NotFoundError:
+        if coordinators:
+            write_sections(sections, show.format, show.limit)
+        raise
     _report_gaps(found, outcome)
     if at is not None and not found.ids:
         show_note(f"There was no transactional id at {at}.")
@@ -76,15 +84,27 @@ def transactions(
     ids, opened = chosen.ids(found), chosen.opened(found)
     _report_unknown(transactional_id, producer_id, found, outcome)
     is_listing = not (hanging or commands)
-    outcome.fail_if(is_listing and bool(transactional_id or producer_id) and not (ids or opened))
+    outcome.answers_no(is_listing and bool(transactional_id or producer_id) and not (ids or opened))
     if commands:
-        for one in opened:
+        for one in opened[: show.limit]:
             # Text for a shell: tools before 2.8 do not know `--start-offset`.
             newer, older = abort_commands(one, "HOST:PORT")
             typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status
-    _write(ids, opened, form, style)
+    sections += [(view.id_view(show.style()), ids), (view.open_view(show.style()), opened)]
+    if show.format == Format.CSV:  # rows of one kind
+        sections = sections[-2:-1] if ids else sections[-1:]
+    write_sections(sections, show.format, show.limit)
     return outcome.status
+
+
+def _coordinators(names: Sequence[str], targets: Sequence[Target]) -> list[Coordinator]:
+    """Return where transactional ids are coordinated."""
+    from formats.topic_names import TRANSACTION_STATE
+    from kafkalog.node.state.coordinators import coordinators_of, internal_topic
+
+    topic = internal_topic(TRANSACTION_STATE, targets)
+    return [*coordinators_of("transactional-id", names, topic)]
 
 
 @dataclass(frozen=True)
@@ -114,24 +134,6 @@ class _Chosen:
         return is_named and (not self.producers or producer_id in self.producers)
 
 
-def _write(
-    ids: list[TransactionalId],
-    opened: list[OpenData],
-    form: Format,
-    style: Style,
-) -> None:
-    """Write transactional ids, then open transactions; CSV has rows of one kind."""
-    with Writer(show.id_view(style), form) as writer:
-        for one in ids:
-            writer.write(one)
-        for other in opened:
-            writer.write_object(show.OPEN_TRANSACTION.row(other))
-    if opened and (form == Format.TABLE or (form == Format.CSV and not ids)):
-        if ids:
-            typer.echo()
-        write_all(opened, show.open_view(style), form)
-
-
 def _report_unknown(
     names: list[str] | None, producers: list[int] | None, found: Transactions, outcome: Outcome
 ) -> None:
@@ -140,7 +142,7 @@ def _report_unknown(
     unknown = [f"transactional id {name!r}" for name in names or () if name not in found.ids]
     unknown += [f"producer {one}" for one in producers or () if one not in known]
     for one in unknown:
-        outcome.warn(f"There is no {one}.")
+        outcome.miss(f"There is no {one}.")
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:

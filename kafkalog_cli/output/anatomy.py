@@ -16,16 +16,17 @@ from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, Style
+from kafkalog_cli.output.table import terminal_width
 from kafkalog_cli.output.text import (
     BytesFormat,
     Tone,
     bytes_cell,
     bytes_value,
+    cell_width,
     coloured,
     painted,
     wrapped,
 )
-from kafkalog_cli.output.writer import cell_width, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _VALUE: Final = k.Kind(
     "integer, string, object or null",
-    to_json=lambda value, style: bytes_value(value, style.bytes_form)
+    to_json=lambda value, style: bytes_value(value, style.value_form)
     if isinstance(value, bytes) else value,
 )  # fmt: skip
 _LEVEL: Final = "0: bytes of the file; 1: of what a batch holds compressed"
@@ -119,7 +120,7 @@ def count_damage(item: Item | SegmentWrites, outcome: Outcome) -> None:
     """Record damage in the exit status; what is only worth a note is none."""
     if item.damage is not None:
         found = REFERENCES.get(item.damage)
-        outcome.fail_if(found is None or found.severity != Severity.NOTE)
+        outcome.lacks(found is None or found.severity != Severity.NOTE)
 
 
 def value_text(value: Any, width: int = _TEXT_MAX) -> str:

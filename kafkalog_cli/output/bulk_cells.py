@@ -54,7 +54,7 @@ class PlainCells(Restored):
 
     def _contents(self, rows: Rows, position: int, size: int) -> list[str]:
         """Return the cells of keys or values: slices of one text if they all are plain."""
-        form, arena = self._style.bytes_form, rows.arena
+        form, arena = self._style.value_form, rows.arena
         starts, sizes = rows.table[position], rows.table[size]
         places = list(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
         low, high = int(starts.min(initial=0)), int((starts + sizes).max(initial=0))

@@ -11,7 +11,14 @@ from kafkalog.change.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import final_path
 from kafkalog.io.wording import counted, some_of
-from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
+from kafkalog_cli.maintenance import (
+    CONFIGS,
+    MARKS,
+    WORK_DONE,
+    configs_text,
+    marks_text,
+    with_next_step,
+)
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
     MEANING_OF_CONFIGS,
@@ -39,6 +46,9 @@ class CompactionSummary:
 
     Attributes:
         is_done: whether anything may have been written.
+        status: exit status of the command.
+        judged: partitions that no error stopped.
+        changed: partitions that were compacted.
         given_up: the partitions on which a broker's cleaner fails, and why.
         resets: the partitions whose cleaning begins at the log start, and why.
         repeated: the partitions over which a broker needs several passes.
@@ -47,7 +57,10 @@ class CompactionSummary:
 
     now_ms: int
     is_done: bool
+    status: int = 0
     partitions: int = 0
+    judged: int = 0
+    changed: int = 0
     compacted: int = 0
     clean_enough: int = 0
     left_overs: int = 0
@@ -62,6 +75,8 @@ class CompactionSummary:
     def add(self, shown: CompactedPartition) -> None:
         self.partitions += 1
         found = shown.compaction
+        self.judged += shown.error is None
+        self.changed += found is not None and found.is_done
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
         if shown.skipped is None and found is not None:
             self.compacted += 1
@@ -166,7 +181,6 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "`compact`",
     "The last object: totals.",
     Field("now_timestamp", k.INT, "clock used", "now_ms"),
-    Field("performed", k.BOOL, "", "is_done"),
     Field("partitions", k.INT, "examined"),
     Field(
         "compacted_partitions", k.INT, "not skipped; the other numbers are about these", "compacted"
@@ -175,6 +189,7 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     Field("kept_records", k.INT, "as in `compaction`", "tally.kept_records"),
     Field("before_bytes", k.INT, "as in `compaction`"),
     Field("after_bytes", k.INT, "as in `compaction`"),
+    *WORK_DONE,
 )
 
 
@@ -183,7 +198,7 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
 
     def compacted(title: str, name: str) -> Column[CompactedPartition]:
         get = COMPACTION.fields[name].getter()
-        to_cell = COMPACTION.fields[name].kind.cell
+        to_cell = COMPACTION.fields[name].kind.cell_of
 
         def cell(shown: CompactedPartition) -> object:
             is_known = shown.cleanable is not None and not shown.skipped
@@ -196,7 +211,7 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
 
     return COMPACTION.view(
         style,
-        Column("PARTITION", lambda shown: _name(shown.partition), fold=True),
+        Column("PARTITION", lambda shown: _name(shown.partition), least=20, keeps_end=True),
         Column("DIRTY", "first_dirty_offset"),
         compacted("CLEAN TO", "next_dirty_offset"),
         Column("RATIO", ratio, right=True),
@@ -204,7 +219,7 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
         compacted("KEPT", "kept_records"),
         compacted("BEFORE", "before_bytes"),
         compacted("AFTER", "after_bytes"),
-        Column("SKIPPED", "skipped", fold=True, below=True),
+        Column("SKIPPED", "skipped", below=True),
     )
 
 
@@ -216,11 +231,11 @@ def print_candidate(candidate: Candidate) -> None:
     print_lines(lines)
 
 
-def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
+def print_compaction_summary(summary: CompactionSummary, style: Style, *, is_plan: bool) -> None:
     before = size_text(summary.before_bytes, style)
     after = size_text(summary.after_bytes, style)
     verb = "compacted" if summary.is_done else "would be compacted"
-    line = f"{counted(summary.compacted, 'partition')} {verb}"
+    line = f"{summary.compacted} of {counted(summary.partitions, 'partition')} {verb}"
     if summary.compacted:
         line += f", from {before} to {after}"
     dropped = [
@@ -228,9 +243,7 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_pla
         for why in Dropped
         if (count := summary.tally.dropped[why])
     ]
-    lines = [line]
-    if dropped:
-        lines.append(f"dropped: {', '.join(dropped)}")
+    lines = [f"dropped: {', '.join(dropped)}"] if dropped else []
     if summary.left_overs:
         lines.append(left_overs_text(summary.left_overs, is_done=summary.is_done))
     lines += [f"a broker's cleaner fails on this partition: {one}" for one in summary.given_up]
@@ -242,8 +255,7 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_pla
         lines.append(f"log.cleaner.io.max.bytes.per.second slows a broker to at least {duration}")
     if summary.clean_enough:
         lines.append(f"--all adds {summary.clean_enough} more that a broker would skip")
-    if summary.compacted and not in_place:
-        lines.append("nothing was changed; --in-place applies the plan")
+    lines.append(with_next_step(line, is_plan=is_plan and summary.compacted > 0))
     print_lines(lines)
 
 
@@ -263,7 +275,7 @@ AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     Field("path", k.TEXT, "the `.log` (the original's if a record is gone), or the directory"),
     Field("position", k.INT | None, "of the batch"),
     Field("offset", k.INT | None, "of the record, or base offset of the batch"),
-    Field("key", k.BYTES, ""),
+    Field("key", k.KEY, ""),
     Field("other_offset", k.INT | None, "later record with that key"),
     Field("detail", k.TEXT, ""),
 )  # fmt: skip
@@ -289,20 +301,22 @@ def finding_view(style: Style) -> View[Finding]:
     return AUDIT_FINDING.view(
         style,
         Column("OFFSET", "offset"),
-        Column("KEY", "key", fold=True),
+        Column("KEY", "key", least=12),
         Column("REASON", "reason"),
         Column("IN", lambda one: file_cell(one.path), below=True),
-        Column("WHY", "detail", fold=True, below=True),
+        Column("WHY", "detail", below=True),
     )
 
 
 def audit_view(style: Style) -> View[Audit]:
     return AUDIT.view(
         style,
-        Column("PARTITION", lambda one: os.path.basename(one.partition.path), fold=True),
+        Column(
+            "PARTITION", lambda one: os.path.basename(one.partition.path), least=12, keeps_end=True
+        ),
         Column("JUDGED TO", "cleaner_offset"),
         Column("KEYS", lambda one: "-" if one.findings else one.keys, right=True),
-        Column("RESULT", _result, fold=True),
+        Column("RESULT", _result, below=True),
     )
 
 

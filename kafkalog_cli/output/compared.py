@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _json(value: Any, style: Style) -> object:
     """Return a value of a field or a record for JSON: bytes in their form, headers as objects."""
     if isinstance(value, bytes):
-        return bytes_value(value, style.bytes_form)
+        return bytes_value(value, style.value_form)
     if isinstance(value, tuple | list):
         return [
             # A tuple inside of a list is a header.
@@ -122,7 +122,7 @@ def _span(side: Side | None) -> str:
 
 def _value(value: object, style: Style) -> str:
     if isinstance(value, bytes):
-        return bytes_cell(value, style.bytes_form)
+        return bytes_cell(value, style.value_form)
     if isinstance(value, tuple):
         return ", ".join(f"{_value(key, style)}={_value(one, style)}" for key, one in value) or "-"
     return "null" if value is None else str(value)
@@ -167,7 +167,7 @@ def _words(found: Comparison, style: Style) -> str:
 def comparison_view(style: Style) -> View[Comparison]:
     return COMPARISON.view(
         style,
-        Column("PARTITION", _name, fold=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("VERDICT", "verdict"),
         Column("LEFT", lambda one: _span(one.left)),
         Column("RIGHT", lambda one: _span(one.right)),
@@ -184,20 +184,20 @@ def record_view(style: Style) -> View[RecordDifference]:
         return f"{side}, above HW" if one.is_above_high_watermark else side
 
     def value(row: Mapping[str, Any] | None) -> str:
-        return "-" if row is None else bytes_cell(row["value"], style.bytes_form)
+        return "-" if row is None else bytes_cell(row["value"], style.value_form)
 
     def of_either(one: RecordDifference) -> Mapping[str, Any]:
         return one.left or one.right or {}
 
     return RECORD_DIFFERENCE.view(
         style,
-        Column("PARTITION", _name, fold=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("OFFSET", "offset"),
         Column("ONLY", where),
-        Column("TIME", lambda one: time_text(of_either(one)["timestamp"], style)),
-        Column("KEY", lambda one: bytes_cell(of_either(one)["key"], style.bytes_form), fold=True),
-        Column("LEFT VALUE", lambda one: value(one.left), fold=True),
-        Column("RIGHT VALUE", lambda one: value(one.right), fold=True),
+        Column("TIME", lambda one: of_either(one)["timestamp"], kind=k.RECORD_TIME),
+        Column("KEY", lambda one: bytes_cell(of_either(one)["key"], style.key_form), least=12),
+        Column("LEFT VALUE", lambda one: value(one.left), least=16),
+        Column("RIGHT VALUE", lambda one: value(one.right), least=16),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from formats import file_names
 from formats.file_names import FileKind, partition_of
 from formats.late_classes import dataclass
-from kafkalog.errors import GoneError, KafkaLogError, ShortageError
+from kafkalog.errors import GoneError, KafkaLogError, ShortageError, UsageError
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, one_log
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
@@ -52,12 +52,12 @@ LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 class DumpStyle:
     """The style of a dump.
 
-    `records` is None if format and file decide between records and batches. `labels` has the first
-    cells of the rows of each target, by path, if tables show several; `titles` is what they are.
+    `records` is whether records are shown rather than batches. `labels` has the first cells of the
+    rows of each target, by path, if tables show several; `titles` is what they are.
     """
 
     form: str
-    records: bool | None
+    records: bool
     shown: Style
     decode: bool
     progress: bool
@@ -66,7 +66,10 @@ class DumpStyle:
 
 
 class Dump:
-    """Shows targets one after another; use it as a context manager."""
+    """Shows targets one after another; use it as a context manager.
+
+    The limit of the selection is one for all of them.
+    """
 
     def __init__(self, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
         self.selection = selection
@@ -76,7 +79,7 @@ class Dump:
         self._writer: Writer[Any] | None = None
         self._view_name: tuple[str, ...] = ()
         self._label: tuple[str, ...] = ()
-        self._rows = 0  # of Kafka's text, for the limit
+        self._rows = 0
         self._below_start: list[str] = []
 
     def __enter__(self) -> Self:
@@ -90,6 +93,8 @@ class Dump:
 
     def show(self, target: Target) -> None:
         """Show one target; errors are reported, not raised."""
+        if self._is_full:
+            return
         try:
             target = self._wanted(one_log(target))
             self._label = self.style.labels.get(target.path, ())
@@ -122,7 +127,7 @@ class Dump:
     def _log(
         self, target: PartitionDir | FileEntry, what: PartitionView | FileEntry, progress: Progress
     ) -> None:
-        records = self._shows_records(target)
+        records = self.style.records
         name, view = self._view(target, records=records)
         self._open(name, self._labelled(view))  # even if nothing can be planned
         plan = plan_reading(what, self.selection)
@@ -141,7 +146,7 @@ class Dump:
         for value in (read_records if records else read_batches)(plan, progress=progress):
             if not isinstance(value, Defect):
                 count += 1
-                if count == self.selection.limit:
+                if count == plan.selection.limit:
                     end = value.offset if isinstance(value, Record) else value.base_offset
             yield value
         yield from self._missing(what, end)
@@ -170,9 +175,16 @@ class Dump:
             what = show(listed_again(what.partition), self.selection.view)
         return list(missing_offsets(what.partition, what.segments, *wanted))
 
-    def _shows_records(self, target: PartitionDir | FileEntry) -> bool:
-        table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
-        return not table_of_file if self.style.records is None else self.style.records
+    @property
+    def _is_full(self) -> bool:
+        """Whether the limit is reached, by rows: a limit of 0 shows what there is."""
+        return self.selection.limit == 0 and self._rows > 0
+
+    def _count(self, rows: int) -> None:
+        """Count rows that were shown: fewer are left to show."""
+        self._rows += rows
+        if (limit := self.selection.limit) is not None:
+            self.selection = replace(self.selection, limit=limit - rows)
 
     def _view(
         self, target: PartitionDir | FileEntry, *, records: bool, decodes: bool = True
@@ -184,7 +196,7 @@ class Dump:
         return "records", record_view(replace(shown, decoder=decoder))
 
     def show_by_time(self, targets: Sequence[PartitionDir | FileEntry]) -> None:
-        """Show logs together, in the order of their timestamps; `--limit` counts all rows.
+        """Show logs together, in the order of their timestamps.
 
         Raises:
             UsageError: a target is no log.
@@ -192,12 +204,65 @@ class Dump:
         """
         from kafkalog.log.batches.merged import in_time_order
 
+        self._show_together(targets, lambda logs: in_time_order(logs, self.outcome.hear))
+
+    def show_latest(self, targets: Sequence[Log], number: int) -> None:
+        """Show the records of all logs with the latest timestamps, in their order.
+
+        Raises:
+            UsageError: a target is no log.
+        """
+        from kafkalog.log.batches.merged import latest, one_by_one
+
+        def chosen(logs: Sequence[tuple[str, Iterator[Any]]]) -> Iterator[tuple[int, Any]]:
+            every = one_by_one(logs, self.outcome.hear)
+            return latest(
+                ((None if isinstance(one, Defect) else one.timestamp, (at, one))
+                 for at, one in every), number
+            )  # fmt: skip
+
+        self._show_together(targets, chosen)
+
+    def follow(self, targets: Sequence[Log]) -> None:
+        """Show the records of partitions, then new ones as they come, forever or up to the limit.
+
+        Raises:
+            UsageError: there is no partition.
+        """
+        from kafkalog.answers.search.following import follow
+        from kafkalog.answers.search.run import Search
+
+        views: dict[tuple[str, int | None], tuple[str, View[Any]]] = {}
+        for one in targets:
+            if isinstance(one, PartitionDir):
+                self._label = self.style.labels.get(one.path, ())
+                name, view = self._view(one, records=True)
+                views[one.topic, one.partition] = name, self._labelled(view)
+        if not views:
+            raise UsageError("Only partitions grow.", hint="Leave out --follow.")
+        wanted = replace(self.selection, limit=None)
+        for found in follow(Search(targets, wanted, listener=self.outcome)):
+            if isinstance(found, Defect):
+                self.outcome.hear(found)
+                continue
+            writer = self._open(*views[found.topic, found.partition])
+            writer.write(found.record)
+            writer.flush()
+            sys.stdout.flush()  # or a reader of a pipe would wait for whole blocks
+            self._count(1)
+            if self._is_full:
+                return
+
+    def _show_together(
+        self,
+        targets: Sequence[Log],
+        together: Callable[[list[tuple[str, Iterator[Any]]]], Iterator[tuple[int, Any]]],
+    ) -> None:
         if not targets:
             return
-        records = self._shows_records(targets[0])
         # One table has one set of columns.
         decoders = {str(self._decoder(target)) for target in targets}
-        decodes = self.style.form != Format.TABLE or len(decoders) == 1
+        decodes = not Format(self.style.form).is_screen or len(decoders) == 1
         logs: list[tuple[str, Iterator[Any]]] = []
         views: list[tuple[str, View[Any]]] = []
         read: list[PartitionView | FileEntry] = []
@@ -209,13 +274,13 @@ class Dump:
                     require_log(target)
                     what = self._in_view(target)
                     self._label = self.style.labels.get(target.path, ())
-                    name, view = self._view(target, records=records, decodes=decodes)
+                    name, view = self._view(target, records=self.style.records, decodes=decodes)
                     views.append((name, self._labelled(view)))
                     plan = plan_reading(what, self.selection)
-                    found = self._values(what, plan, progress, records=records)
+                    found = self._values(what, plan, progress, records=self.style.records)
                     logs.append((target.path, found))
                     read.append(what)
-            self._write_merged(in_time_order(logs, self.outcome.hear), views)
+            self._write_merged(together(logs), views)
         for what in read:
             self._has_read(what)
 
@@ -247,16 +312,15 @@ class Dump:
         self, found: Iterator[tuple[int, Any]], views: Sequence[tuple[str, View[Any]]]
     ) -> None:
         """Write values and defects, each in the view of its log, up to the limit."""
-        left = self.selection.limit
         for index, one in found:
-            if left == 0:
+            if self.selection.limit == 0:
                 return
             if isinstance(one, Defect):
                 self.outcome.count(one)
                 self._open(*views[index]).defect(one)
                 continue
             self._open(*views[index]).write(one)
-            left = None if left is None else left - 1
+            self._count(1)
 
     def _decoder(self, target: PartitionDir | FileEntry) -> PayloadKind | None:
         is_file = isinstance(target, FileEntry)
@@ -268,26 +332,24 @@ class Dump:
         from kafkalog_cli.output import kafka_text
 
         text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
-        batches = self.style.records is False
+        batches = not self.style.records
         walk = LivingWalk(plan_reading(what, self.selection))
         bulk = not sys.stdout.isatty() and is_bulk(walk.plan)
         every = what.segments if isinstance(what, PartitionView) else walk.plan.segments
         # Kafka's tool would dump all files: those that the selection passes over get a heading,
         # too.
         unread = [segment for segment in every if segment not in walk.plan.segments]
-        limit, self._rows = self.selection.limit, 0
-        while limit is None or self._rows < limit:
+        while self.selection.limit != 0:
             segment = walk.take()
             while unread and (segment is None or unread[0].base_offset < segment.base_offset):
                 _put_heading(unread.pop(0))
             if segment is None:
                 break
             _put_heading(segment)
-            left = None if limit is None else limit - self._rows
             one = replace(
                 walk.plan,
                 segments=(segment,),
-                selection=replace(walk.plan.selection, limit=left),
+                selection=replace(walk.plan.selection, limit=self.selection.limit),
                 again=None if walk.plan.again is None else _give_up,
                 reached=walk.check,
             )
@@ -314,9 +376,9 @@ class Dump:
                 continue
             if not isinstance(row, Batch | Record):
                 sys.stdout.buffer.write(row.view)
-                self._rows += row.rows
+                self._count(row.rows)
                 continue
-            self._rows += 1
+            self._count(1)
             batch = row if isinstance(row, Batch) else row.batch
             if batch != shown:
                 kafka_text.put_line(kafka_text.batch_line(batch))
@@ -338,12 +400,17 @@ class Dump:
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
         writer = self._open(name, self._labelled(view))
-        for value in values:
-            if isinstance(value, Defect):
-                self.outcome.count(value)
-                writer.defect(value)
-            else:
-                writer.write(value)
+        rows = 0
+        try:
+            for value in values:
+                if isinstance(value, Defect):
+                    self.outcome.count(value)
+                    writer.defect(value)
+                else:
+                    writer.write(value)
+                    rows += 1
+        finally:
+            self._count(rows)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
         from kafkalog_cli.output.bulk_cells import Cells
@@ -357,17 +424,22 @@ class Dump:
             elif isinstance(content, list):
                 for value in content:
                     writer.write(value)
+                self._count(len(content))
             elif isinstance(content, Cells):
                 for cells in content.rows:
                     writer.write_cells((*labels, *cells))
+                self._count(len(content.rows))
             else:
                 writer.write_text(content)
+                self._count(content.rows)
 
     def _labelled(self, view: View[Any]) -> View[Any]:
         """Return the view with the cells that name the target first."""
         cells = list(zip(self.style.titles, self._label, strict=False))
         for title, label in reversed(cells):
-            view = view.preceded(Column(title, partial(_constant, label), fold=True))
+            view = view.preceded(
+                Column(title, partial(_constant, label), least=12, keeps_end=True, weight=8)
+            )
         return view
 
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:

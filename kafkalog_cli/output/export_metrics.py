@@ -43,7 +43,7 @@ class ExportMetrics:
     """
 
     def __init__(self, path: str | None) -> None:
-        self._file = None if path is None else MetricsFile(path, "--metrics")
+        self._file = None if path is None else MetricsFile(path, "--metrics-file")
 
     @contextmanager
     def run(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from kafkalog.change.lake import ExportedPart, ExportSummary
     from kafkalog.change.lake.model import Gap
+    from kafkalog.change.lake.plan import Part, Plan
     from kafkalog_cli.output.objects import Style
 
 
@@ -37,8 +38,8 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     Field("crc32c", k.INT | None, "of the file"),
     Field("first_offset", k.INT | None, "of its rows, if records or batches"),
     Field("last_offset", k.INT | None, "of its rows, if records or batches"),
-    Field("undecoded_keys", k.INT, "that `--key` cannot decode"),
-    Field("undecoded_values", k.INT, "that `--value` cannot decode"),
+    Field("undecoded_keys", k.INT, "that `--key-format` cannot decode"),
+    Field("undecoded_values", k.INT, "that `--value-format` cannot decode"),
     Field("rejects", k.INT, "records with such a key or value",
           lambda one: 0 if one.rejects is None else one.rejects.rows),
     Field("rejects_file", k.TEXT | None,
@@ -47,9 +48,24 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     Field("defects", k.INT, "skipped damage and deletions: `defect` objects follow",
           "defect_count"),
 )  # fmt: skip
+EXPORT_PLAN: Final[ObjectType[Part]] = ObjectType(
+    "export_plan",
+    "`export` without `--to`",
+    "A file that would be written.",
+    Field("file", k.TEXT, "relative to the destination"),
+    Field("topic", k.TEXT, "", lambda one: one.splits[0].topic),
+    Field("partition", k.INT, "−1 if the directory's name has none",
+          lambda one: one.splits[0].partition),
+    Field("log_dir", k.TEXT, "", lambda one: one.splits[0].log_dir),
+    Field("from_offset", k.INT | None, "first offset that is wanted",
+          lambda one: one.splits[0].from_offset),
+    Field("to_offset", k.INT | None, "offset to stop before",
+          lambda one: one.splits[-1].to_offset),
+    Field("size", k.SIZE, "to read, in bytes", "size_bytes"),
+)  # fmt: skip
 EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
     "export_gap",
-    "`export --append --allow-gaps`",
+    "`export --append --accept gaps`",
     "Offsets that the table never gets, or has although the log was cut before them.",
     Field("topic", k.TEXT, ""),
     Field("partition", k.INT, "−1 if the directory's name has none"),
@@ -68,10 +84,11 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("destination", k.TEXT, "without credentials"),
     Field("files", k.INT, "", _files),
     Field("written_files", k.INT, "by this run"),
+    Field("changed", k.INT, "files written", "written_files"),
     Field("rows", k.INT, ""),
     Field("size_bytes", k.INT, ""),
-    Field("undecoded_keys", k.INT, "that `--key` cannot decode"),
-    Field("undecoded_values", k.INT, "that `--value` cannot decode"),
+    Field("undecoded_keys", k.INT, "that `--key-format` cannot decode"),
+    Field("undecoded_values", k.INT, "that `--value-format` cannot decode"),
     Field("rejects", k.INT, "in the table of rejects, not in `rows`"),
     Field("defects", k.INT, "skipped damage and deletions", "defect_count"),
     Field("without_watermark", k.ARRAY,
@@ -136,7 +153,7 @@ def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
 def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     several = len({(one.topic, one.partition) for one in totals}) < len(totals)
     columns: list[Column[PartitionTotal]] = [
-        Column("PARTITION", _partition, fold=True),
+        Column("PARTITION", _partition, least=20, keeps_end=True),
         Column("FILES", lambda one: one.files, right=True),
         Column("ROWS", lambda one: one.rows, right=True),
         Column("SIZE", lambda one: size_text(one.size_bytes, style), right=True),
@@ -144,8 +161,24 @@ def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
         Column("DEFECTS", lambda one: one.defects or "-", right=True),
     ]
     if several:
-        columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, fold=True, below=True))
+        columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, below=True))
     return View(tuple(columns), lambda _: {})
+
+
+def plan_view(style: Style) -> View[Part]:
+    return EXPORT_PLAN.view(
+        style,
+        Column("FILE", "file", least=20, keeps_end=True),
+        Column("FROM", "from_offset"),
+        Column("TO", "to_offset"),
+        Column("TO READ", "size"),
+    )
+
+
+def plan_lines(plan: Plan, style: Style) -> list[str]:
+    size = size_text(plan.size_bytes, style)
+    what = f"{counted(len(plan.parts), 'file')}, {size} to read"
+    return [f"{what}. Plan only: --to NEW writes it", *plan.left_out.lines(END_HINT)]
 
 
 class ExportWriter(Writer[PartitionTotal]):
@@ -160,13 +193,13 @@ class ExportWriter(Writer[PartitionTotal]):
         self._style = style
 
     def write_summary(self, summary: ExportSummary) -> None:
-        if self.form == Format.TABLE:
+        if self.form.is_screen:
             totals = partition_totals(summary.parts)
             self.view = _view(totals, self._style)
             for total in totals:
                 self.write(total)
         for part in summary.parts:
-            if self.form != Format.TABLE:
+            if self.form.has_objects:
                 self.write_row(EXPORT_PART.row(part))
             for defect in part.defects:
                 self.defect(defect)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import INDEX_KINDS
@@ -66,6 +66,8 @@ class FileDump:
         Raises:
             UsageError: it is of another kind than the first one.
         """
+        if self._selection.limit == 0:
+            return
         try:
             target = one_log(target)
             exporter = self._exporter_for(target)
@@ -84,18 +86,24 @@ class FileDump:
                         progress=progress,
                     ):
                         exporter.write(batch)
+                        self._count(batch.num_rows)
                 else:
                     assert isinstance(target, FileEntry), "only files are of other kinds"
                     entries = index_entries(target.path, target.name.kind)
                     wanted = selected_entries(entries, self._selection)
-                    exporter.write_entries(wanted, target.path)
+                    self._count(exporter.write_entries(wanted, target.path))
         except (UsageError, ShortageError):  # the other targets would fail the same way
             raise
         except KafkaLogError as error:
             self._outcome.hear(error)
 
+    def _count(self, rows: int) -> None:
+        """Count rows that were written: the limit is one for all targets."""
+        if (limit := self._selection.limit) is not None:
+            self._selection = replace(self._selection, limit=limit - rows)
+
     def _exporter_for(self, target: PartitionDir | FileEntry) -> Exporter:
-        kind = "batches" if self._style.records is False else "records"
+        kind = "records" if self._style.records else "batches"
         if isinstance(target, FileEntry) and target.name.kind not in LOGS:
             if target.name.kind not in INDEX_KINDS:
                 raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -23,18 +24,13 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
 
 
-def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -> None:
-    """Write rows of topic, partition and offset to a new file; of several groups, after the group.
+def write_reset_offsets(rows: Iterable[Sequence[str | int | None]]) -> None:
+    """Write rows of topic, partition and offset; of several groups, after the group.
 
     Kafka's tool reads a file without groups if it is called with one `--group`, else one with them.
-
-    Raises:
-        DestinationExistsError, UnwritableError: see `NewFile`.
     """
-    from kafkalog.io.storage import NewFile
-
-    with NewFile(path) as new:
-        new.file.write("".join(map(csv_line, rows)).encode())
+    for row in rows:
+        sys.stdout.buffer.write(csv_line(row).encode())
 
 
 def _query(one: PartitionLookup) -> object:
@@ -63,7 +59,7 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
     Field("batch_base_offset", k.INT | None, "", _of_batch("base_offset")),
     Field("batch_last_offset", k.INT | None, "", _of_batch("last_offset")),
     Field("offset", k.INT | None, "first record that answers", "lookup.offset"),
-    Field("timestamp", k.TIME | None, "−1 for `earliest` and `latest`", "lookup.timestamp"),
+    Field("timestamp", k.RECORD_TIME | None, "−1 for `earliest` and `latest`", "lookup.timestamp"),
     Field("leader_epoch", k.INT | None,
           "of the batch; of the log for `earliest` and `latest`",
           "lookup.leader_epoch"),
@@ -74,7 +70,7 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
 )  # fmt: skip
 STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
     "step",
-    "`lookup-offset --explain`",
+    "`lookup-offset --steps`",
     "A step of the preceding lookup.",
     Field("step", k.INT, "from 0", lambda one: one[0]),
     Field("action", k.TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
@@ -105,25 +101,33 @@ def lookup_view(style: Style, *, names: bool, directories: bool) -> View[Partiti
             return str(found.offset)
         return "none above" if found.found else "not found"
 
-    def place(one: PartitionLookup) -> str:
-        found = one.lookup
-        if found.segment is None:
-            return found.reason or ""
-        return found.segment.rpartition("/")[2]
+    def segment(one: PartitionLookup) -> str:
+        found = one.lookup.segment
+        name = "" if found is None else found.rpartition("/")[2].partition(".")[0]
+        return name.lstrip("0") or "0" if name.isdigit() else name or "-"
+
+    def batch(one: PartitionLookup) -> str:
+        found = one.lookup.batch
+        return "-" if found is None else f"{found.base_offset}-{found.last_offset}"
+
+    def reason(one: PartitionLookup) -> str | None:
+        return one.lookup.reason if one.lookup.segment is None else None
 
     columns: tuple[Column[PartitionLookup], ...] = (
-        Column("DIRECTORY", "log_dir", fold=True),
-        Column("PARTITION", _name, fold=True),
+        Column("DIRECTORY", "log_dir", least=12, keeps_end=True, weight=5),
+        Column("PARTITION", _name, least=12, keeps_end=True, weight=9),
     )
     return LOOKUP.view(
         style,
         *columns[0 if directories else 1 : 2 if names else 1],
-        Column("QUERY", query, fold=True),
-        Column("OFFSET", answer, right=True),
-        Column("TIME", "timestamp"),
-        Column("EPOCH", "leader_epoch"),
-        Column("POSITION", "position"),
-        Column("SEGMENT", place, fold=True),
+        Column("QUERY", query, weight=9),
+        Column("OFFSET", answer, right=True, weight=9),
+        Column("TIME", "timestamp", weight=9),
+        Column("SEGMENT", segment, right=True, weight=9),
+        Column("POSITION", "position", weight=9),
+        Column("BATCH", batch, weight=8),
+        Column("EPOCH", "leader_epoch", weight=7),
+        Column("WHY", reason, below=True),
     )
 
 
@@ -134,7 +138,7 @@ class LookupWriter(Writer[PartitionLookup]):
         outcome: fails where a scan found something else.
         explains: whether the steps of each lookup follow its row.
         shows_records: whether the record that was found follows its row.
-        keeps: whether answers are kept for `export`.
+        limit: how many answers are shown; None for all.
     """
 
     def __init__(
@@ -143,21 +147,23 @@ class LookupWriter(Writer[PartitionLookup]):
         style: Style,
         outcome: Outcome,
         *,
+        resets: bool,
         names: bool,
         directories: bool,
         explains: bool,
         shows_records: bool,
-        keeps: bool,
+        limit: int | None,
     ) -> None:
+        self._is_reset = resets
         super().__init__(lookup_view(style, names=names, directories=directories), form)
         self._style = style
         self._outcome = outcome
         self._explains = explains
         self._shows_records = shows_records
-        self._keeps = keeps
+        self._left = limit
         self._asked: set[int | str] = set()
         self._answered: set[int | str] = set()
-        self._resets: list[PartitionLookup] = []
+        self._unnamed = self._unmet = 0
 
     @property
     def is_complete(self) -> bool:
@@ -167,19 +173,16 @@ class LookupWriter(Writer[PartitionLookup]):
     def write(self, one: PartitionLookup) -> None:
         """Write an answer; a scan that found something else is a defect."""
         found = one.lookup
-        super().write(one)
         self._asked.add(found.query)
         if found.found:
             self._answered.add(found.query)
-        if self._keeps:
-            self._resets.append(one)
-        if self._explains:
-            self.write_lines(step_lines(found))
-            for step in enumerate(found.steps):
-                self.write_object(STEP.row(step))
-        if self._shows_records and found.record is not None:
-            self.write_lines(record_lines(found.record, self._style))
-            self.write_object(RECORD.row(found.record, self._style))
+        if self._left == 0:
+            return
+        self._left = None if self._left is None else self._left - 1
+        if self._is_reset:
+            self._write_reset(one)
+        else:
+            self._write_answer(one)
         if not one.agrees:
             assert one.control is not None, "there is something to disagree with"
             defect = make_defect(
@@ -188,22 +191,37 @@ class LookupWriter(Writer[PartitionLookup]):
                 f"With indexes {found.query} is at offset {found.offset}, by scanning at "
                 f"offset {one.control.offset}.",
             )
-            self._outcome.fail_if(True)
+            self._outcome.count(defect)
             self.defect(defect)
 
-    def export(self, path: str) -> None:
-        """Write where groups go on to a CSV for Kafka's tool; note what is no answer."""
-        numbered = [one for one in self._resets if one.partition.partition is not None]
-        write_reset_offsets(
-            path, [(one.partition.topic, one.partition.partition, one.reset_to) for one in numbered]
-        )
-        if others := len(self._resets) - len(numbered):
+    def _write_answer(self, one: PartitionLookup) -> None:
+        found = one.lookup
+        super().write(one)
+        if self._explains:
+            self.write_lines(step_lines(found))
+            for step in enumerate(found.steps):
+                self.write_object(STEP.row(step))
+        if self._shows_records and found.record is not None:
+            self.write_lines(record_lines(found.record, self._style))
+            self.write_object(RECORD.row(found.record, self._style))
+
+    def _write_reset(self, one: PartitionLookup) -> None:
+        """Write where a group goes on, for Kafka's tool."""
+        partition = one.partition
+        if partition.partition is None:
+            self._unnamed += 1
+            return
+        self._unmet += not one.lookup.found
+        write_reset_offsets([(partition.topic, partition.partition, one.reset_to)])
+
+    def note_resets(self) -> None:
+        """Note what has no offset, and which offsets are no answer."""
+        if self._unnamed:
+            what = counted(self._unnamed, "directory")
+            show_note(f"{what} left out: without a partition's name")
+        if self._unmet:
             show_note(
-                f"{counted(others, 'directory')} left out of {path}: without a partition's name"
-            )
-        if missing := sum(not one.lookup.found for one in numbered):
-            show_note(
-                f"{counted(missing, 'partition')} without such a record: the nearest offset, "
+                f"{counted(self._unmet, 'partition')} without such a record: the nearest offset, "
                 "such as the end, is written"
             )
 
@@ -230,7 +248,7 @@ def step_lines(found: Lookup) -> list[str]:
 
 
 def record_lines(record: Record, style: Style) -> list[str]:
-    form, time = style.bytes_form, time_cell(record.timestamp, style.zone)
+    form, time = style.value_form, time_cell(record.timestamp, style.zone)
     lines = [
         f"  offset {record.offset}, {time} {record.timestamp_type}",
         f"  key    {bytes_cell(record.key, form)}",

@@ -23,7 +23,7 @@ def _codec_objects(codecs: Any, _: Style) -> object:
 
 
 def _hot_key_objects(keys: Any, style: Style) -> object:
-    return [{**asdict(key), "key": bytes_value(key.key, style.bytes_form)} for key in keys]
+    return [{**asdict(key), "key": bytes_value(key.key, style.key_form)} for key in keys]
 
 
 PROFILE: Final[ObjectType[Profile]] = ObjectType(
@@ -78,7 +78,7 @@ def profile_view(style: Style) -> View[Profile]:
 
     def hot(one: Profile) -> str:
         keys = [
-            f"{bytes_cell(key.key, style.bytes_form)} {_between(key.at_least, key.at_most)}"
+            f"{bytes_cell(key.key, style.key_form)} {_between(key.at_least, key.at_most)}"
             for key in one.hot_keys[:_HOT_KEYS_SHOWN]
         ]
         return f"hot keys {', '.join(keys)}" if keys else "-"
@@ -91,7 +91,7 @@ def profile_view(style: Style) -> View[Profile]:
 
     return PROFILE.view(
         style,
-        Column("PARTITION", _name, fold=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("RECORDS", "records"),
         Column("SIZE", "size_bytes"),
         Column("DATA", lambda one: size_text(one.data_bytes, style), right=True),

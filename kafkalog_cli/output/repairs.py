@@ -11,7 +11,7 @@ from kafkalog.change.repair import Fate, FileChange, IndexComparison, RecoveryPl
 from kafkalog.io.wording import counted
 from kafkalog.node.recovery import NextStart, PredictedStart, Verdict
 from kafkalog.node.recovery.model import refusal_line, start_line
-from kafkalog_cli.maintenance import CONFIGS
+from kafkalog_cli.maintenance import CONFIGS, PLAN_ONLY, WORK_DONE, with_next_step
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.findings import (
@@ -46,21 +46,23 @@ class RecoverySummary:
 
     Attributes:
         nodes: the starts of the nodes of which whole log directories are recovered.
-        performed: partitions with changes that were made.
+        changed: partitions with changes that were made.
         scan_rate: assumed bytes per second.
-        in_place: whether the plans were to be performed.
+        is_plan: whether nothing was to be changed.
+        status: exit status of the command.
     """
 
     plans: tuple[RecoveryPlan, ...]
     nodes: tuple[NodeStart, ...]
     refused: int
-    performed: int
+    changed: int
     scan_rate: int
-    in_place: bool
+    is_plan: bool
+    status: int = 0
 
     @property
-    def changed(self) -> int:
-        """Number of partitions with a file that changes."""
+    def to_change(self) -> int:
+        """Number of partitions with a file that a recovery changes."""
         return sum(bool(plan.changes) for plan in self.plans)
 
     @property
@@ -100,7 +102,7 @@ class RecoverySummary:
     @property
     def strays(self) -> int:
         """Number of partitions that a start takes away from the broker."""
-        starts = [plan.predicted if self.in_place else plan for plan in self.plans]
+        starts = [plan if self.is_plan else plan.predicted for plan in self.plans]
         return sum(start.verdict == Verdict.STRAY for start in starts)
 
     @property
@@ -162,10 +164,8 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     "recovery_summary",
     "`recover`",
     "The last object: totals.",
-    Field("in_place", k.BOOL, ""),
     Field("partitions", k.INT, "", lambda one: len(one.plans)),
-    Field("changed_partitions", k.INT, "", "changed"),
-    Field("performed_partitions", k.INT, "", "performed"),
+    Field("partitions_to_change", k.INT, "", "to_change"),
     Field("untouched_partitions", k.INT, "left to the broker", "untouched"),
     Field("unloadable_partitions", k.INT, "the next start would fail", "unloadable"),
     Field("node_refusals", k.ARRAY, "why the node would not start on its log directories"),
@@ -182,18 +182,31 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     Field("scan_bytes", k.INT, ""),
     Field("scan_bytes_per_second", k.INT, "`--scan-rate`, bytes per second", "scan_rate"),
     Field("scan_ms", k.INT, "how long that takes"),
+    *WORK_DONE,
 )  # fmt: skip
 
 
 def recovery_view(style: Style) -> View[RecoveredPartition]:
     return RECOVERY.view(
         style,
-        Column("PARTITION", lambda one: os.path.basename(one.plan.partition.path), fold=True),
-        Column("START", "mode"),
-        Column("LOG END", "log_end_offset"),
-        Column("FILES", lambda one: len(one.plan.changes), right=True),
-        Column("TO SCAN", "scan_bytes"),
-        Column("AT NEXT START", "detail", fold=True, tone=_tone_of_start),
+        Column(
+            "PARTITION",
+            lambda one: os.path.basename(one.plan.partition.path),
+            least=20,
+            keeps_end=True,
+        ),
+        Column("START", "mode", weight=9),
+        Column("END", "log_end_offset", weight=9),
+        Column(
+            "LOST",
+            lambda one: one.plan.predicted.lost_records or None,
+            right=True,
+            weight=8,
+            tone=lambda _: Tone.BAD,
+        ),
+        Column("SCAN", "scan_bytes", weight=7),
+        Column("FILES", lambda one: len(one.plan.changes) or None, right=True, weight=7),
+        Column("AT THE NEXT START", "detail", below=True, tone=_tone_of_start),
     )
 
 
@@ -207,11 +220,11 @@ def print_going(plans: Sequence[RecoveryPlan], style: Style) -> None:
     going = [_Going(plan, change) for plan in plans for change in plan.going]
     view = View[_Going](
         (
-            Column("GOES", lambda one: one.name, fold=True),
-            Column("FATE", lambda one: one.change.fate, tone=lambda _: Tone.REMOVED),
+            Column("GOES", lambda one: one.name, least=12, keeps_end=True),
+            Column("FATE", lambda one: one.change.fate, tone=lambda _: Tone.DOUBTFUL),
             Column("SIZE", lambda one: size_text(one.change.removed_bytes, style), right=True),
             Column("RECORDS", lambda one: one.change.removed_records or "-", right=True),
-            Column("WHY", lambda one: one.change.reason, fold=True, below=True),
+            Column("WHY", lambda one: one.change.reason, below=True),
         ),
         lambda one: asdict(one.change),
     )
@@ -258,7 +271,7 @@ class _Going:
 def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     scan = size_text(summary.scan_bytes, style)
     rate = size_text(summary.scan_rate, style)
-    total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
+    total = f"{counted(len(summary.plans), 'partition')}, {summary.to_change} to change"
     if summary.untouched:
         total += f", {summary.untouched} left to the broker"
     if summary.refused:
@@ -288,29 +301,35 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     is_marked = any(plan.while_marked is not None for plan in summary.plans)
     when = "at an unclean start" if is_marked else "when it starts"
     lines.append(f"a broker scans {scan} {when}: {time} at an assumed {rate} per second")
-    if summary.in_place and summary.performed == summary.changed:
-        lines.append(f"{summary.performed} recovered")
-    elif summary.in_place:
-        rest = summary.changed - summary.performed
-        lines.append(f"{summary.performed} recovered, {rest} not")
-    elif summary.changed:
-        lines.append("nothing was changed; --in-place applies the plan")
+    if not summary.is_plan:
+        rest = summary.to_change - summary.changed
+        lines.append(f"{summary.changed} recovered" + (f", {rest} not" if rest else ""))
+    elif summary.to_change:
+        lines.append("Plan only: --apply would refuse it" if summary.refused else PLAN_ONLY)
     print_lines(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """The totals of all indexes: how many, how many are to be written, how many were."""
+    """The totals of all indexes: how many, how many are to be written, how many were.
+
+    Attributes:
+        changed: partitions with an index that was written.
+        status: exit status of the command.
+    """
 
     indexes: int
     to_write: int
     written: int
+    changed: int
+    status: int = 0
 
 
 def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
     indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
-    changed = [is_done for index, is_done in indexes if index.is_changed]
-    return IndexSummary(len(indexes), len(changed), sum(changed))
+    stale = [is_done for index, is_done in indexes if index.is_changed]
+    done = sum(one.is_done and one.is_changed for one in partitions)
+    return IndexSummary(len(indexes), len(stale), sum(stale), done)
 
 
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
@@ -330,23 +349,22 @@ INDEX_SUMMARY: Final = ObjectType[IndexSummary](
     Field("indexes", k.INT, ""),
     Field("stale_indexes", k.INT, "not `same`", "to_write"),
     Field("written_indexes", k.INT, "", "written"),
+    *WORK_DONE,
 )
 
 
 def index_view(style: Style) -> View[IndexComparison]:
     return INDEX_COMPARISON.view(
         style,
-        Column("INDEX", lambda index: file_cell(index.path), fold=True),
+        Column("INDEX", lambda index: file_cell(index.path), least=12, keeps_end=True),
         Column("SIZE", "size_bytes"),
         Column("FROM THE LOG", "new_size_bytes"),
         Column("RESULT", "result"),
     )
 
 
-def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
-    lines = [f"{counted(summary.indexes, 'index')}, {summary.to_write} missing or different"]
-    if summary.written:
-        lines.append(f"{summary.written} written")
-    elif summary.to_write and not in_place:
-        lines.append("nothing was changed; --in-place applies the plan")
-    print_lines(lines)
+def print_index_summary(summary: IndexSummary, *, is_plan: bool) -> None:
+    line = f"{counted(summary.indexes, 'index')}, {summary.to_write} missing or different"
+    if not is_plan:
+        line += f", {summary.written} written"
+    print_lines([with_next_step(line, is_plan=is_plan and summary.to_write > 0)])

@@ -10,6 +10,7 @@ from kafkalog.change.resurrection.model import (
     LeftOutDirectory,
     ResurrectedPartition,
     ResurrectedTopic,
+    ResurrectSummary,
     manifest_object,
 )
 from kafkalog.io.wording import counted, printable
@@ -19,7 +20,6 @@ from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from kafkalog.change.resurrection.model import ResurrectSummary
     from kafkalog.change.resurrection.model import Row as ManifestRow
 
 
@@ -36,18 +36,25 @@ class ResurrectWriter:
     def take(self, row: ManifestRow) -> None:
         self._rows.append(row)
 
-    def write(self, summary: ResurrectSummary) -> None:
-        """Write the rows, then what they add up to; the command that starts Kafka comes last."""
+    def write(self, summary: ResurrectSummary, status: int, destination: str | None = None) -> None:
+        """Write the rows, then what they add up to; the command that starts Kafka comes last.
+
+        Args:
+            destination: the option that carries out a plan; None if that is asked next.
+        """
         with Writer(_topic_view(), self._form) as writer:
             for row in self._rows:
-                if self._form in (Format.NDJSON, Format.JSON):
-                    writer.write_row(manifest_object(row))
-                elif isinstance(row, ResurrectedTopic):
+                if isinstance(row, ResurrectedTopic):
                     writer.write(row)
-        if self._form != Format.TABLE:
+                elif not isinstance(row, ResurrectSummary):
+                    writer.write_object(manifest_object(row))
+            changed = 0 if summary.dry_run else summary.partitions
+            last = {**manifest_object(summary), "status": status, "changed": changed}
+            writer.write_object(last)
+        if not self._form.is_screen:
             return
         self._print_others()
-        _print_totals(summary)
+        print_totals(summary, destination)
 
     def _print_others(self) -> None:
         for row in self._rows:
@@ -69,9 +76,9 @@ def _topic_view() -> View[ResurrectedTopic]:
             Column("SIZE", lambda one: size_cell(one.size_bytes, exact=False), right=True),
             Column("START", lambda one: one.log_start_offset, right=True),
             Column("END", lambda one: one.log_end_offset, right=True),
-            Column("FROM", lambda one: ", ".join(one.sources) or "-", fold=True, below=True),
-            Column("CONFIGS", _configs, fold=True, below=True),
-            Column("NOTES", _notes, fold=True, below=True),
+            Column("FROM", lambda one: ", ".join(one.sources) or "-", below=True),
+            Column("CONFIGS", _configs, below=True),
+            Column("NOTES", _notes, below=True),
         ),
         manifest_object,
     )
@@ -87,7 +94,7 @@ def _notes(one: ResurrectedTopic) -> str:
     return "; ".join([*renamed, *one.notes, *was]) or "-"
 
 
-def _print_totals(summary: ResurrectSummary) -> None:
+def print_totals(summary: ResurrectSummary, destination: str | None = None) -> None:
     is_in_place = bool(summary.log_dir) and summary.log_dir == os.path.realpath(summary.destination)
     verb = "would be written" if summary.dry_run else "written"
     what = f"{counted(summary.topics, 'topic')}, {counted(summary.partitions, 'partition')}"
@@ -101,10 +108,9 @@ def _print_totals(summary: ResurrectSummary) -> None:
         _print(f"{what}: {records}, {size}, {verb} to {where}")
     if summary.missing_partitions:
         _print(f"without a directory: {counted(summary.missing_partitions, 'partition')}")
-    if summary.dry_run:
-        how = "afterwards" if is_in_place else "without --dry-run"
-        follows = f"; {how}, this starts Kafka {summary.kafka} on it:" if is_new else ""
-        _print(f"nothing was written{follows}")
+    if summary.dry_run and destination is not None:
+        follows = f"; this then starts Kafka {summary.kafka} on it:" if is_new else ""
+        _print(f"Plan only: {destination} does it{follows}")
     if is_new:
         _print(summary.start_command)
 

@@ -1,4 +1,4 @@
-"""The output of `simulate-retention`: the verdict on each segment, and what is deleted when."""
+"""The output of `retention`: the verdict on each segment, and what is deleted when."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from formats.late_classes import dataclass
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import CONFIGS, MARKS, configs_text, marks_text
+from kafkalog_cli.maintenance import CONFIGS, MARKS, WORK_DONE, configs_text, marks_text
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
     MEANING_OF_CONFIGS,
@@ -17,7 +17,15 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, duration_text, size_text, time_text, with_durations
+from kafkalog_cli.output.text import (
+    Tone,
+    duration_text,
+    size_text,
+    time_column,
+    time_text,
+    with_durations,
+    zone_name,
+)
 from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
 
 if TYPE_CHECKING:
@@ -42,7 +50,13 @@ class Judged(NamedTuple):
 
 @dataclass
 class RetentionSummary:
-    """The totals of all partitions."""
+    """The totals of all partitions.
+
+    Attributes:
+        to_change: partitions of which `--apply` deletes something.
+        changed: partitions of which something was deleted.
+        status: exit status of the command.
+    """
 
     now_ms: int
     until_ms: int
@@ -55,6 +69,9 @@ class RetentionSummary:
     remote_segments: int = 0
     deleted_remote_segments: int = 0
     freed_remote_bytes: int = 0
+    to_change: int = 0
+    changed: int = 0
+    status: int = 0
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
@@ -108,7 +125,7 @@ def _remote(found: PartitionRetention) -> object:
 
 RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
     "retention_partition",
-    "`simulate-retention`, `apply-retention`",
+    "`retention`",
     "A partition, before its segments.",
     Field("path", k.TEXT, "", "partition.path"),
     *topic_and_partition("partition."),
@@ -131,7 +148,7 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
 )  # fmt: skip
 RETENTION: Final = ObjectType[Judged](
     "retention",
-    "`simulate-retention`, `apply-retention`",
+    "`retention`",
     "A segment and its fate.",
     *topic_and_partition("found.partition."),
     Field("storage", k.TEXT, "`local` or `remote`"),
@@ -177,7 +194,7 @@ RETENTION: Final = ObjectType[Judged](
 )  # fmt: skip
 RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     "retention_summary",
-    "`simulate-retention`, `apply-retention`",
+    "`retention`",
     "The last object: what is freed now, and later by time alone.",
     Field("now_timestamp", k.INT, "clock used", "now_ms"),
     Field("until_timestamp", k.INT, "end of the forecast", "until_ms"),
@@ -194,6 +211,8 @@ RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
           "local segments by 24 hours: `from_timestamp` (exclusive), `to_timestamp` (inclusive), "
           "`segments`, `freed_bytes`",
           _forecast),
+    Field("partitions_to_change", k.INT, "of which `--apply` deletes something", "to_change"),
+    *WORK_DONE,
 )  # fmt: skip
 
 
@@ -208,7 +227,7 @@ class Checked(NamedTuple):
 
 CHECK: Final = ObjectType[Checked](
     "retention_check",
-    "`simulate-retention --checks`",
+    "`retention --checks`",
     "A segment, and the check at which a broker that starts now deletes it.",
     *topic_and_partition("found.partition."),
     Field("check", k.INT, "since the start, from 1", "check.number"),
@@ -235,12 +254,19 @@ class RetentionWriter(Writer[Judged]):
     """
 
     def __init__(
-        self, summary: RetentionSummary, form: Format, style: Style, *, checks: bool = False
+        self,
+        summary: RetentionSummary,
+        form: Format,
+        style: Style,
+        *,
+        checks: bool = False,
+        limit: int | None = None,
     ) -> None:
         super().__init__(verdict_view(style), form)
         self._summary = summary
         self._style = style
         self._checks = checks
+        self._left = limit
 
     def write_partition(self, found: PartitionRetention) -> None:
         self._summary.add(found)
@@ -248,13 +274,18 @@ class RetentionWriter(Writer[Judged]):
         self.write_lines([marks, configs_text(found.configs)])
         self.write_object(RETENTION_PARTITION.row(found))
         for verdict in found.verdicts:
-            self.write(Judged(found, verdict))
+            self._judge(Judged(found, verdict))
         if found.remote is not None:
             self.write_lines([remote_heading(found.remote, self._style)])
             for verdict in found.remote.verdicts:
-                self.write(Judged(found, verdict, "remote"))
+                self._judge(Judged(found, verdict, "remote"))
         if self._checks and self.form != Format.CSV:
             self._write_checks(found)
+
+    def _judge(self, one: Judged) -> None:
+        if self._left is None or self._left > 0:
+            self._left = None if self._left is None else self._left - 1
+            self.write(one)
 
     def _write_checks(self, found: PartitionRetention) -> None:
         from kafkalog.change.retention.simulation import checks_of
@@ -272,25 +303,31 @@ class RetentionWriter(Writer[Judged]):
         for row in rows:
             self.write_object(CHECK.row(row))
         if rows and self.form == Format.TABLE:
+            self.flush()
             write_all(rows, check_view(self._style), Format.TABLE)
 
-    def end(self) -> None:
+    def end(self, status: int) -> None:
+        self._summary.status = status
         self.write_object(RETENTION_SUMMARY.row(self._summary))
 
 
 def verdict_view(style: Style) -> View[Judged]:
     return RETENTION.view(
         style,
-        Column("SEGMENT", "base_offset"),
-        Column("SIZE", "size_bytes"),
-        Column("LARGEST TIME", "max_timestamp"),
-        Column("FROM", "timestamp_source"),
+        Column("SEGMENT", "base_offset", weight=9),
+        Column("SIZE", "size_bytes", weight=9),
+        Column("LAST RECORD", "max_timestamp", weight=9),
+        Column("FROM", "timestamp_source", weight=4),
         Column(
-            "VERDICT", "verdict", tone=lambda one: Tone.REMOVED if one.verdict.is_deleted else None
+            "VERDICT",
+            "verdict",
+            weight=9,
+            tone=lambda one: Tone.DOUBTFUL if one.verdict.is_deleted else Tone.SOUND,
         ),
-        Column("REASON", "reason"),
-        Column("DELETABLE", "deletable_timestamp", below=True),
-        Column("WHY", partial(_why, style=style), fold=True, below=True),
+        Column("WHY", "reason", weight=9),
+        Column("WHEN", partial(_when, style=style), zone=zone_name(style.zone), weight=8),
+        Column("BLOCKED BY", "blocked_by", weight=8),
+        Column("DETAIL", partial(_why, style=style), weight=3),
     )
 
 
@@ -303,8 +340,15 @@ def check_view(style: Style) -> View[Checked]:
         Column("SIZE", "size_bytes"),
         Column("REASON", "reason"),
         Column("LATE MS" if style.exact else "LATE", partial(_late, style=style), right=True),
-        Column("FILES REMOVED", "removal_timestamp", below=True),
+        Column("FILES REMOVED", "removal_timestamp", weight=4),
     )
+
+
+def _when(one: Judged, style: Style) -> str | None:
+    if one.verdict.is_deleted:
+        return "now"
+    at = one.verdict.deletable_timestamp
+    return None if at is None else time_column(at, style)
 
 
 def _why(one: Judged, style: Style) -> str:

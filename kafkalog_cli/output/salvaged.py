@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.change.rescue import MANIFEST, Fate, SalvageSummary, manifest_object
 from kafkalog.io.wording import counted
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from kafkalog.change.rescue.model import Row as ManifestRow
 
 
+SUMMARY: Final = "salvage_summary"
+
+
+def summary_row(summary: SalvageSummary, status: int) -> dict[str, Any]:
+    changed = 0 if summary.dry_run else summary.partitions
+    return {**manifest_object(summary), "status": status, "changed": changed}
+
+
 def read_manifest(destination: str) -> Iterator[dict[str, Any]]:
     with open(os.path.join(destination, MANIFEST), encoding="ascii") as lines:
         yield from map(json.loads, lines)
@@ -27,12 +35,14 @@ def read_manifest(destination: str) -> Iterator[dict[str, Any]]:
 def _lost_view() -> View[dict[str, Any]]:
     return View(
         (
-            Column("LOST FROM", lambda row: file_cell(row["path"]), fold=True),
+            Column("LOST FROM", lambda row: file_cell(row["path"]), least=12, keeps_end=True),
             Column("POSITION", lambda row: row.get("position"), right=True),
             Column("BYTES", lambda row: row.get("size_bytes"), right=True),
             Column("OFFSETS", _offsets),
-            Column("REASON", lambda row: row.get("reason") or row.get("detail"), fold=True),
-            Column("KEPT AS", lambda row: row.get("file") or row.get("to"), fold=True),
+            Column("REASON", lambda row: row.get("reason") or row.get("detail")),
+            Column(
+                "KEPT AS", lambda row: row.get("file") or row.get("to"), least=12, keeps_end=True
+            ),
         ),
         lambda row: row,
     )
@@ -53,10 +63,12 @@ class SalvageWriter(Writer[dict[str, Any]]):
         self.write(manifest_object(row))
 
     def write(self, row: dict[str, Any]) -> None:
+        if row["type"] == SUMMARY:  # the command adds to it
+            return
         is_range = row["type"] == "lost_range" and not row["in_copies"]
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)
-        if self.form != Format.TABLE:
+        if self.form.has_objects:
             if is_range or self.form != Format.CSV:
                 self.write_row(row)
         elif is_range or row.get("fate") == Fate.LOST:
@@ -78,7 +90,8 @@ def print_totals(summary: SalvageSummary) -> None:
     size = size_cell(summary.copied_bytes + summary.from_copies_bytes, exact=False)
     what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
     where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
-    lines = [f"{where}: {what}, {verb} to {os.path.join(summary.destination, 'log')}"]
+    place = "" if summary.destination is None else f" to {os.path.join(summary.destination, 'log')}"
+    lines = [f"{where}: {what}, {verb}{place}"]
     if not summary.partitions:
         lines = ["nothing to do: no log found"]
     if summary.lost_ranges:
@@ -97,6 +110,8 @@ def print_totals(summary: SalvageSummary) -> None:
         records = counted(summary.skipped_records, "record")
         what = "file or directory" if skipped == 1 else "files or directories"
         lines.append(f"left out: {skipped} {what}, with {records}")
+    if summary.dry_run and summary.partitions:
+        lines.append("Plan only: --to NEW does it")
     print_lines(lines)
 
 

@@ -1,10 +1,11 @@
-"""The output of `apply-retention`: what is removed from partitions, and what is left."""
+"""The output of `retention` about what it deletes itself, and what is left."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.io.wording import counted
+from kafkalog_cli.maintenance import with_next_step
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.text import left_overs_text, size_text
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     "retention_applied",
-    "`apply-retention`",
+    "`retention`",
     "What is deleted from a partition, after its segments. The active segment stays, whatever "
     "its `retention` row says.",
     Field("path", k.TEXT, "", "plan.partition.path"),
@@ -43,17 +44,13 @@ RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
 )  # fmt: skip
 
 
-def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: bool) -> None:
-    lines = [] if trimmed else ["nothing to do: retention applies to no segment"]
+def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, is_plan: bool) -> None:
+    lines = []
     for one in trimmed:
         plan, name = one.plan, one.plan.partition.path
         if plan.active_stays:
-            lines.append(
-                f"{name}: everything but the active segment would be deleted; a broker "
-                f"rolls that first"
-            )
+            lines.append(f"{name}: the active segment stays: only a broker rolls it")
         if plan.is_empty:
-            lines.append(f"{name}: nothing to do, the log starts at {plan.log_start_offset}")
             continue
         verb = "removed" if one.is_done else "would be removed"
         files = sum(map(len, plan.files))
@@ -62,8 +59,12 @@ def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: 
         lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
         if plan.left_overs:
             lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=one.is_done)}")
-    if not in_place and any(not one.plan.is_empty for one in trimmed):
-        lines.append("nothing was changed; --in-place applies the plan")
-    elif trimmed and not any(one.is_done for one in trimmed):
-        lines.append("nothing was changed")
+    wanted = sum(not one.plan.is_empty for one in trimmed)
+    if not wanted:
+        lines.append("nothing to do")
+    elif is_plan:
+        lines.append(with_next_step(f"{counted(wanted, 'partition')} to change", is_plan=True))
+    else:
+        done = sum(one.is_done for one in trimmed)
+        lines.append(f"{done} of {counted(wanted, 'partition')} changed")
     print_lines(lines)

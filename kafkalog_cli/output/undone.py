@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.io.wording import counted
+from kafkalog_cli.maintenance import PLAN_ONLY
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.writer import print_lines
@@ -13,6 +14,14 @@ from kafkalog_cli.output.writer import print_lines
 if TYPE_CHECKING:
     from kafkalog.change.journal import PartitionUndo, RecordedRun, Undo
     from kafkalog_cli.output.objects import Style, View
+
+
+class UndoSummary(NamedTuple):
+    """An undo, how much of it was done, and the exit status of the command."""
+
+    undo: Undo
+    changed: int | None
+    status: int
 
 
 class Restored(NamedTuple):
@@ -47,6 +56,19 @@ UNDO: Final = ObjectType[Restored](
                             "`restored_to`; null: no entry", _changes),
 )  # fmt: skip
 
+UNDO_SUMMARY: Final = ObjectType[UndoSummary](
+    "undo_summary",
+    "`undo`",
+    "The last object: totals.",
+    Field("command", k.TEXT, "which is undone", "undo.command"),
+    Field("partitions", k.INT, "to restore", lambda one: len(one.undo.partitions)),
+    Field("files", k.INT, "at the top of the log directory, to restore",
+          lambda one: len(one.undo.files)),
+    Field("status", k.INT, "exit status of the command"),
+    Field("changed", k.INT | None,
+          "partitions and files that were restored; 0 in a plan; null if the work stopped"),
+)  # fmt: skip
+
 RECORDED_RUN: Final = ObjectType["RecordedRun"](
     "recorded_run",
     "`undo --list`",
@@ -74,39 +96,35 @@ def run_view(style: Style) -> View[RecordedRun]:
 
     return RECORDED_RUN.view(
         style,
-        Column("BACKUP", "backup", fold=True),
+        Column("BACKUP", "backup", least=12, keeps_end=True),
         Column("BEGUN", "start_timestamp"),
         Column("COMMAND", "command"),
-        Column("LOG DIRECTORY", "log_dir", fold=True),
+        Column("LOG DIRECTORY", "log_dir", least=12, keeps_end=True),
         Column("PARTITIONS", "partitions"),
-        Column("STATE", state, fold=True, below=True),
+        Column("STATE", state, below=True),
     )
 
 
 def undo_view(style: Style) -> View[Restored]:
     return UNDO.view(
         style,
-        Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
+        Column("PARTITION", lambda one: os.path.basename(one.undo.path), least=20, keeps_end=True),
         Column("RUN", "state"),
         Column("RESTORED", "restored_files"),
         Column("SIZE", "restored_bytes"),
         Column("REMOVED", "removed_files"),
         Column("SIZE", "removed_bytes"),
-        Column("OFFSETS", _offsets, fold=True),
+        Column("OFFSETS", _offsets, below=True),
     )
 
 
-def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
-    if not undo.partitions and not undo.files:
+def print_totals(undo: Undo, *, is_done: bool, is_plan: bool) -> None:
+    if undo.is_empty:
         print_lines(["nothing to undo: everything is already restored"])
         return
-    partitions = what_of(undo)
-    if is_done:
-        lines = [f"{partitions} restored to the state before `{undo.command}`"]
-    else:
-        lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
-        lines.append("nothing was changed" + ("" if in_place else ": --in-place applies the plan"))
-    print_lines(lines)
+    verb = "restored" if is_done else "would be restored"
+    total = f"{what_of(undo)} {verb} to the state before `{undo.command}`"
+    print_lines([total, PLAN_ONLY] if is_plan else [total])
 
 
 def what_of(undo: Undo) -> str:

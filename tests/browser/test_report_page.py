@@ -20,7 +20,6 @@ from tests.builders import batch, copy_tree, record, write_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.errors import KafkaLogError
 
 NOW_MS = 1_795_300_000_000
 MARKUP = "<img src=x onerror=window.owned=1>"
@@ -55,8 +54,7 @@ def log_dir(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page_file(log_dir: Path) -> Path:
-    errors: list[KafkaLogError] = []
-    facts = report(log_dir, records=True, now_ms=NOW_MS, failed=errors.append)
+    facts = report(log_dir, records=True, now=NOW_MS, on_event=lambda _: None)
     path = log_dir.parent / "page.html"
     path.write_text(facts.to_html(), encoding="utf-8")
     return path
@@ -200,7 +198,7 @@ def test_groups_and_transactions_are_those_of_the_commands(
 
 
 def test_records_are_those_of_profile(page: chromium.Page, log_dir: Path, kafkalog: Any) -> None:
-    given = rows(kafkalog, "profile", "--engine", "local", log_dir)
+    given = rows(kafkalog, "profile", log_dir)
     profiles = of_type(given, "profile")
     several = {row["topic"] for row in profiles if row["partition"] is None}
     topics = [row for row in profiles if row["partition"] is None or row["topic"] not in several]
@@ -215,7 +213,7 @@ def test_records_are_those_of_profile(page: chromium.Page, log_dir: Path, kafkal
 def test_what_retention_frees_is_that_of_simulate_retention(
     page: chromium.Page, log_dir: Path, kafkalog: Any
 ) -> None:
-    given = rows(kafkalog, "simulate-retention", log_dir, "--now", str(NOW_MS))
+    given = rows(kafkalog, "retention", log_dir, "--now", str(NOW_MS))
     freed = {
         Path(row["path"]).name: str(row["freed_bytes"])
         for row in of_type(given, "retention_partition")

@@ -194,7 +194,7 @@ def stopped_before(where: str) -> Callable[[Path], None]:
 def trim(root: Path, observe: Callable[[Step], None] | None = None) -> None:
     """Remove two segments from the front, and the part of a third that the log start hides."""
     path = str(root / "log")
-    with Run(path, observe, command="apply-retention", backup=str(root / "backup")) as run:
+    with Run(path, observe, command="retention", backup=str(root / "backup")) as run:
         partition = open_partition(str(root / "log" / PARTITION))
         if run.is_done(partition):
             return
@@ -370,8 +370,8 @@ RECOVERIES = {
 BACKED_UP = (("offset_overflow_split", True), ("crc_active_mid", False))
 """Recoveries that are taken back, and whether there is the mark of a clean shutdown before."""
 COMMANDS = [
-    Command("apply-retention", trim),
-    Command("undo-of-apply-retention", run_undo, trim),
+    Command("retention", trim),
+    Command("undo-of-retention", run_undo, trim),
     *(
         Command(
             f"compact-{name}",

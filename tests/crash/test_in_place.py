@@ -1,4 +1,4 @@
-"""`resurrect --in-place` that crashes, fails or is killed: the old log directory, the new or none.
+"""`resurrect --apply` that crashes, fails or is killed: the old log directory, the new or none.
 
 "None" means that no broker starts on it, since it lacks `meta.properties`. From there `undo`
 restores every byte, and the same command completes the run.
@@ -113,7 +113,7 @@ def test_after_a_crash_no_broker_starts_on_a_half(
     for _, tree in crashes(recorder, rng):
         content = {name: one for name, one in bytes_of(tree).items() if not name.endswith(".tmp")}
         found[kind_of(content, old, new)] += 1
-    tell(f"resurrect --in-place, seed {seed}: {len(recorder.steps)} steps, {dict(found)}")
+    tell(f"resurrect --apply, seed {seed}: {len(recorder.steps)} steps, {dict(found)}")
     assert found.keys() == {"old", "none", "new"}
 
 
@@ -158,7 +158,7 @@ def test_an_error_at_any_call_can_be_gone_back_or_on(
         assert (kind == "none") <= isinstance(error, PartlyDoneError), (seed, number, error)
         failed[f"{fault.failed}, {kind}, {'none' if error is None else error.exit_code}"] += 1
         shutil.rmtree(root)
-    tell(f"resurrect --in-place: {failed.total()} of {calls} calls failed, seed {seed}: "
+    tell(f"resurrect --apply: {failed.total()} of {calls} calls failed, seed {seed}: "
          f"{dict(failed)}")  # fmt: skip
     assert failed.total() >= FAULTS // 2
 
@@ -190,11 +190,11 @@ def test_a_killed_command_can_be_gone_back_or_on(
             process.kill()
         status = process.wait()
         found[f"{status}, {require_ended(root, old, new, by_undo=number % 2 == 0)}"] += 1
-    tell(f"kafkalog resurrect --in-place killed, seed {seed}: {dict(found)}")
+    tell(f"kafkalog resurrect --apply killed, seed {seed}: {dict(found)}")
 
 
 def start(root: Path) -> subprocess.Popen[bytes]:
-    line = [sys.executable, "-m", "kafkalog_cli", "resurrect", root / "d", "--in-place", "--yes"]
+    line = [sys.executable, "-m", "kafkalog_cli", "resurrect", root / "d", "--apply", "--yes"]
     line += ["--backup", root / "backup", "--cluster-id", OPTIONS.cluster_id]
     return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 KILLS = 4  # 12 where everything is tried
 CONFIG = ("--config", "index.interval.bytes=200", "--config", "segment.index.bytes=65536")
-IN_PLACE = ("--in-place", "--yes")
+IN_PLACE = ("--apply", "--yes")
 NOW = ("--now", str(NOW_MS))
 RETAINED = ("--log-start-offset", "45", "--high-watermark", "end")
 LINES = {
-    "recover-unclean-crc_active_mid": ("recover", *NOW, *CONFIG, "--force"),
+    "recover-unclean-crc_active_mid": ("recover", *NOW, *CONFIG, "--allow-loss"),
     "rebuild-index": ("rebuild-index", *NOW, *CONFIG),
     "compact-transactions-in-three-groups": (
         "compact", "--now", "1700003600000", "--high-watermark", "end", "--first-dirty-offset", "0",
         "--config", "cleanup.policy=compact", "--config", "segment.bytes=300",
         "--config", "delete.retention.ms=50000",
     ),
-    "apply-retention": ("apply-retention", "--now", "1700000000000", *RETAINED),
-    "undo-of-apply-retention": ("undo",),
+    "retention": ("retention", "--now", "1700000000000", *RETAINED),
+    "undo-of-retention": ("undo",),
     "resurrect-into": ("resurrect", "--into", "{root}/log", "--as-of-metadata", "{root}/meta"),
 }  # fmt: skip
 """The command of the harness that does the same, to its words."""
@@ -47,7 +47,7 @@ def start(name: str, root: Path) -> subprocess.Popen[bytes]:
         command, root / "log" / PARTITION
     )
     words = [word.format(root=root) for word in words]
-    words += () if command == "resurrect" else IN_PLACE
+    words += IN_PLACE
     line = [sys.executable, "-m", "kafkalog_cli", command, str(target), *words]
     return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

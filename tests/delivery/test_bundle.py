@@ -43,7 +43,7 @@ LINES = [
 ]
 WITH_EXTRAS = [
     "export {data}/log-dir --to {data}/lake --topic orders",
-    "sql 'SELECT count(*) FROM records' {data}/log-dir",
+    "sql -c 'SELECT count(*) FROM records' {data}/log-dir",
     "profile --engine local {data}/log-dir",
 ]
 

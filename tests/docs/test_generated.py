@@ -18,7 +18,6 @@ import kafkalog as library
 from docgen import commands, output
 from docgen.pages import BLOCKS, DOCS, ROOT, blocks_in, pages, with_blocks
 from docgen.spark import option_names
-from kafkalog.errors import NOTHING_TO_DO
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.spark.options import NAMES
 from kafkalog_cli.app import command_group
@@ -39,8 +38,8 @@ STAND_INS = {
 TIER = "/mnt/tier/kafka-tiered-storage"
 BARE_FILE = re.compile(r"(?<![/\w])0{20}\.log")
 RUN_TO_UNDO = (
-    *("apply-retention", "examples/log-dir/orders-0", "--config", "retention.ms=1000"),
-    *("--in-place", "--yes", "--backup", "before-compaction"),
+    *("retention", "examples/log-dir/orders-0", "--config", "retention.ms=1000"),
+    *("--apply", "--yes", "--backup", "before-compaction"),
 )
 VALUES = {
     "/backups/before-compaction": "before-compaction",
@@ -146,7 +145,7 @@ def test_examples_with_spark_run(
 
 def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    if "--in-place" in line or "undo" in line:
+    if "--apply" in line or "undo" in line:
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
         monkeypatch.chdir(tmp_path)
     if "undo" in line:
@@ -159,11 +158,9 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
         words.append("--dry-run")
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    places = {"--state", "--backup", "--export", "--html", "--groups", "--warehouse"}
-    if "--warehouse" not in words:  # beside it, --to names a table
+    places = {"--state", "--backup", "--groups", "--metrics-file"}
+    if "iceberg" not in words:  # then --to names a table
         places.add("--to")
-    if words[0] == "export":  # that of serve is an address
-        places.add("--metrics")
     for option in places & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
@@ -171,7 +168,7 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
         serve_until_told(words)
         return
     result = kafkalog(*words)
-    assert result.status in (0, NOTHING_TO_DO), (words, result.stderr)
+    assert result.status == 0, (words, result.stderr)
     assert not re.search("^error:", result.stderr, re.MULTILINE), words
 
 
@@ -282,8 +279,8 @@ def references_in(call: ast.Call) -> list[str]:
         ("verify examples/damaged --state README.md", 3, "not-a-kafka-file"),
         ("verify examples/damaged --state examples/nowhere/state", 4, "path-unwritable"),
         ("explain torn-tial", 2, "usage"),
-        ("apply-retention examples/log-dir --in-place", 2, "usage"),
-        ("apply-retention examples/log-dir/__cluster_metadata-0", 4, "refused"),
+        ("retention examples/log-dir --apply --check", 2, "usage"),
+        ("compact examples/log-dir/__cluster_metadata-0", 4, "refused"),
         ("verify --compaction examples/log-dir/customers-0", 9, ""),
         ("verify --compaction examples/log-dir/customers-0 --cleaner-offset 60", 1, ""),
         ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
@@ -294,7 +291,7 @@ def references_in(call: ast.Call) -> list[str]:
         ("ls examples/nowhere", 3, "path-not-found"),
         ("dump-segment README.md", 3, "not-a-kafka-file"),
         (
-            "dump-segment examples/log-dir/orders-0 --format arrow --to README.md",
+            "dump-segment examples/log-dir/orders-0 --to examples/order.schema.json",
             4,
             "destination-exists",
         ),

@@ -100,9 +100,9 @@ def test_the_records_are_those_of_a_consumer(
     """Keys, values and headers with null and empty apart, offsets, timestamps."""
     place = expected(recording) / "records-committed"
     for name, records in partitions(recording):
-        given = ("--read-committed",) if committed else ()
-        result = kafkalog("dump-segment", recording / name, "--records", "--format", "ndjson",
-                          "--decode", "none", *given)  # fmt: skip
+        given = ("--isolation", "read_committed") if committed else ()
+        result = kafkalog("dump-segment", recording / name, "--format", "ndjson",
+                          *given)  # fmt: skip
         rows = map(json.loads, result.stdout.splitlines())
         found = [as_a_consumer(row) for row in rows if not row["is_control"]]
         wanted = records

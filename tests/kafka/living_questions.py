@@ -57,7 +57,7 @@ def asked(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
     page.unlink()
     used = answered(kafkalog, "du", *dirs)
     assert {one.get("topic") for one in used} >= {*NUMBERED}
-    answered(kafkalog, "simulate-retention", *dirs, statuses=(0, 9))
+    answered(kafkalog, "retention", *dirs, statuses=(0, 9))
     compared(broker, kafkalog, place)
     served(broker)
 
@@ -80,7 +80,7 @@ def counted(broker: LivingBroker, kafkalog: Kafkalog) -> None:
     """Require that a count ends at a high watermark that was noted meanwhile."""
     words = "select count(*) n from records where topic = 'steady'"
     before = broker.watermark("steady")
-    [row] = answered(kafkalog, "sql", words, *broker.log_dirs)
+    [row] = answered(kafkalog, "sql", "-c", words, *broker.log_dirs)
     after = broker.watermark("steady")
     assert before is None or before <= row["n"]
     assert after is None or before is None or row["n"] <= after
@@ -89,7 +89,7 @@ def counted(broker: LivingBroker, kafkalog: Kafkalog) -> None:
 def moved(kafkalog: Kafkalog, dirs: list[Path]) -> None:
     """Require the records of the topic that moves, once and from the first on."""
     words = "select \"offset\" as o, value from records where topic = 'moving' order by 1"
-    offsets = [one["o"] for one in answered(kafkalog, "sql", words, *dirs)]
+    offsets = [one["o"] for one in answered(kafkalog, "sql", "-c", words, *dirs)]
     assert offsets == [*range(len(offsets))]
 
 

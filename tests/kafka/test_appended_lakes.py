@@ -59,10 +59,14 @@ class Table:
 
     def __init__(self, log_dir: Path, place: Path, form: str) -> None:
         self.place, self.form = place, form
-        to = ("--to", place) if form != "iceberg" else ("--to", TABLE, "--warehouse", place)
+        to = (
+            ("--to", place)
+            if form != "iceberg"
+            else ("--to", TABLE, "--as", "iceberg", "--set", f"warehouse={place}")
+        )
         self._words = [
             sys.executable, "-m", "kafkalog_cli", "export", log_dir, *to, "--append",
-            "--table-format", form, "--read-committed", "--engine", "local", "--format", "ndjson",
+            "--as", form, "--isolation", "read_committed", "--format", "ndjson",
         ]  # fmt: skip
         self.killed = 0
 
@@ -174,8 +178,8 @@ def parts_and_gaps(
         for gap in increment["gaps"]:
             gaps.append(gap)
             key = f"{gap['topic']}-{gap['partition']}@{gap['topic_id']}"
-            if gap["end_offset"] is not None:
-                missing[key] |= set(range(gap["first_offset"], gap["end_offset"]))
+            if gap["last_offset"] is not None:
+                missing[key] |= set(range(gap["first_offset"], gap["last_offset"] + 1))
     return rows, missing, gaps
 
 
@@ -240,7 +244,7 @@ def test_tables_beside_a_working_broker(
             time.sleep(chance.random() * 2)  # for the broker to go on: the runs are to differ
             kills = chance.random() < 0.5
             status = table.run(
-                *(["--allow-gaps"] if chance.random() < 0.7 else []),
+                *(["--accept", "gaps"] if chance.random() < 0.7 else []),
                 kill_after_s=0.4 + chance.random() * 2.5 if kills else None,
             )
             statuses[status] += 1
@@ -251,7 +255,7 @@ def test_tables_beside_a_working_broker(
             topic: broker.consumed(topic)
             for topic in ("steady", "ledger", "compacted", "retained", "trimmed")
         }
-    assert table.run("--allow-gaps") in (0, 1)
+    assert table.run("--accept", "gaps") in (0, 1)
     assert table.run() == 0, "nothing is new"
     require_complete(table, consumed)
     tell(f"appended to {form} beside a broker, seed {seed}: {len(table.commits())} commits by "

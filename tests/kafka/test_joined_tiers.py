@@ -76,7 +76,9 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
     offsets_at(kafkalog, told["times"], *paths, "--topic", topic)
     dumped = rows(kafkalog, "dump-segment", *paths, "--topic", topic)
     assert [row["offset"] for row in dumped if not row["is_control"]] == offsets
-    dumped = rows(kafkalog, "dump-segment", *paths, "--topic", topic, "--read-committed")
+    dumped = rows(
+        kafkalog, "dump-segment", *paths, "--topic", topic, "--isolation", "read_committed"
+    )
     assert [row["offset"] for row in dumped if not row["is_control"]] == told["committed"]
     found = rows(kafkalog, "find", *paths, "--topic", topic, "--key-regex", "(?s).*")
     assert [row["offset"] for row in found] == offsets
@@ -100,13 +102,13 @@ def test_local_retention_leaves_what_the_broker_left(
     shutil.copytree(revived / "log" / name, log_dir / name)
     whole = len(list((log_dir / name).glob("*.log")))
     assert whole > left
-    argv = ("simulate-retention", log_dir, tiered.tier)
+    argv = ("retention", log_dir, tiered.tier)
     place = str(log_dir / name)
     judged = [row for row in rows(kafkalog, *argv) if row.get("segment", "").startswith(place)]
     kept = [row["base_offset"] for row in judged if row["verdict"] == "keep"]
     assert kept == tiered.told[name]["local"]
     assert len(judged) == whole
-    alone = rows(kafkalog, "simulate-retention", log_dir)
+    alone = rows(kafkalog, "retention", log_dir)
     assert {row["verdict"] for row in alone if row["type"] == "retention"} == {"keep"}
 
 
@@ -138,7 +140,7 @@ def test_a_topic_that_is_tiered_in_the_cluster_gets_no_partition(
     """Its remote segments would belong to another log."""
     log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
     (log_dir / "plain-0").rename(tmp_path / "plain-0")
-    result = kafkalog("resurrect", tmp_path / "plain-0", "--into", log_dir)
+    result = kafkalog("resurrect", tmp_path / "plain-0", "--apply", "--into", log_dir)
     assert result.status == 4
     assert "has remote storage there" in result.stderr
     assert not (log_dir / "plain-0").exists()
@@ -226,13 +228,13 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, isolation: str
 ) -> None:
     """An export, SQL, and a replay of both paths have what a consumer got at that level."""
-    options = ["--read-committed"] if isolation == "committed" else []
+    options = ["--isolation", "read_committed"] if isolation == "committed" else []
     lake = tmp_path / "lake"
     paths = tiered.log_dir, tiered.tier
     assert kafkalog("export", *paths, "--to", lake, *options).status == 0
     exported = pq.read_table(lake, columns=["topic", "offset"]).to_pylist()
     query = 'select topic, "offset" from records'
-    queried = rows(kafkalog, "sql", query, *paths, *options)
+    queried = rows(kafkalog, "sql", "-c", query, *paths, *options)
     replayed = rows(kafkalog, "replay", *paths, "--dry-run", *options)
     counts = {f"{row['topic']}-{row['partition']}": row["records"] for row in replayed}
     for name in PARTITIONS:
@@ -256,10 +258,10 @@ def test_each_copy_of_a_log_has_its_tier(tiered: Tiered, kafkalog: Run, tmp_path
     )
     assert [row["offset"] for row in found] == [*told.values(), *told.values()]
     query = "select \"offset\", log_dir from records where topic = 'plain'"
-    queried = rows(kafkalog, "sql", query, *paths, "--replicas", "all")
+    queried = rows(kafkalog, "sql", "-c", query, *paths, "--replicas", "all")
     wanted = [row["offset"] for row in tiered.all_records("plain-0")]
     assert sorted(row["offset"] for row in queried) == sorted([*wanted, *wanted])
-    segments = rows(kafkalog, "sql", "select path, is_active from segments", *paths)
+    segments = rows(kafkalog, "sql", "-c", "select path, is_active from segments", *paths)
     files = {str(one) for path in paths for name in PARTITIONS for one in path.rglob("*.log")
              if one.parent.name.startswith(name)}  # fmt: skip
     assert {row["path"] for row in segments} <= files
@@ -309,7 +311,7 @@ def test_remote_retention_leaves_what_the_broker_left(
     paths = [before.log_dir / name, before.log_dir / "__remote_log_metadata-0", before.tier]
     found = [
         row
-        for row in rows(kafkalog, "simulate-retention", *paths, *options)
+        for row in rows(kafkalog, "retention", *paths, *options)
         if row.get("topic") == name.removesuffix("-0")
     ]
     [partition] = [row for row in found if row["type"] == "retention_partition"]

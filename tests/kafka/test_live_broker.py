@@ -163,10 +163,10 @@ def test_records_are_those_of_a_consumer(
     differences = []
     for partition in broker.partitions():
         start = broker.lookups[partition]["earliest"]["offset"]
-        argv = ("dump-segment", log_dir / partition, "--records", "--bytes", "hex")
+        argv = ("dump-segment", log_dir / partition, "--key-format", "hex", "--value-format", "hex")
         got = [
             row
-            for row in rows(kafkalog, *argv, "--decode", "none")
+            for row in rows(kafkalog, *argv)
             if row["type"] == "record" and not row["is_control"] and row["offset"] >= start
         ]
         wanted = list(broker.records(partition))
@@ -196,7 +196,7 @@ def test_read_committed_offsets_are_those_of_a_consumer(
     differences = []
     for partition in broker.partitions():
         start = broker.lookups[partition]["earliest"]["offset"]
-        argv = ("dump-segment", log_dir / partition, "--records", "--read-committed")
+        argv = ("dump-segment", log_dir / partition, "--isolation", "read_committed")
         got = [
             row["offset"]
             for row in rows(kafkalog, *argv)

@@ -146,8 +146,9 @@ def dumped(broker: LivingBroker, kafkalog: Kafkalog) -> None:
     for topic in NUMBERED:
         for option in ((), ("--key-regex", "^key-1")):
             found = rows(
-                kafkalog("dump-segment", broker.log_dir / f"{topic}-0", "--records",
-                         "--bytes", "utf8", "--format", "ndjson", *option)
+                kafkalog("dump-segment", broker.log_dir / f"{topic}-0",
+                         "--key-format", "text", "--value-format", "text", "--format", "ndjson",
+                         *option)
             )  # fmt: skip
             offsets, values = [r["offset"] for r in found], [r["value"] for r in found]
             require_numbered(offsets, values, topic, 0 if option else end)
@@ -157,7 +158,8 @@ def committed(broker: LivingBroker, kafkalog: Kafkalog) -> None:
     """Require that no aborted record is shown up to the last stable offset."""
     place = broker.log_dir / "transactional-0"
     found = rows(
-        kafkalog("dump-segment", place, "--records", "--read-committed", "--bytes", "utf8",
+        kafkalog("dump-segment", place, "--isolation", "read_committed", "--key-format", "text",
+                 "--value-format", "text",
                  "--format", "ndjson")
     )  # fmt: skip
     offsets = [row["offset"] for row in found]
@@ -192,7 +194,7 @@ def exported(
     """Export into Parquet and remove the files; return value by topic and offset."""
     place /= "export"
     words += tuple(word for topic in topics for word in ("--topic", topic))
-    words += ("--engine", "local", "--format", "ndjson")
+    words += ("--format", "ndjson")
     result = kafkalog("export", broker.log_dir, "--to", place, *words)
     found = {topic: parquet(place, topic) for topic in topics}
     shutil.rmtree(place)
@@ -210,7 +212,7 @@ def exported(
 def exported_to_the_end(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
     """Require that an export has everything that was acknowledged."""
     end = broker.steady_end()
-    found = exported(broker, kafkalog, place, NUMBERED, "--end", "log")
+    found = exported(broker, kafkalog, place, NUMBERED, "--isolation", "log")
     for topic, values in found.items():
         require_numbered(list(values), [one.decode() for one in values.values()], topic, end)
 
@@ -218,7 +220,7 @@ def exported_to_the_end(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -
 def exported_as_consumed(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> list[Seen]:
     """Compare an export with a consumer, up to the high watermark or last stable offset."""
     before = broker.watermark("steady")
-    found = exported(broker, kafkalog, place, ("steady", "ledger"), "--read-committed")
+    found = exported(broker, kafkalog, place, ("steady", "ledger"), "--isolation", "read_committed")
     require_end(len(found["steady"]), before, broker.watermark("steady"))
     return [(topic, max(values, default=-1), digest(values)) for topic, values in found.items()]
 
@@ -243,9 +245,9 @@ def records(profile: Result) -> int:
 def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
     """Run `profile` to the log end and to the high watermark."""
     place = broker.log_dir / "steady-0"
-    words = ("--engine", "local", "--format", "ndjson")
+    words = ("--format", "ndjson")
     end = broker.steady_end()
-    assert records(kafkalog("profile", place, *words, "--end", "log")) >= end
+    assert records(kafkalog("profile", place, *words, "--isolation", "log")) >= end
     before = broker.watermark("steady")
     found = records(kafkalog("profile", place, *words))
     require_end(found, before, broker.watermark("steady"))
@@ -324,7 +326,7 @@ def test_readers_beside_a_broker_that_moves_partitions(
                           for path in one.glob("moving-0/*.log")))  # fmt: skip
         over = time.monotonic() + MOVING_SECONDS
         while time.monotonic() < over or rounds < ROUNDS_MIN:
-            words = ("--topic", "moving", "--engine", "local", "--format", "ndjson")
+            words = ("--topic", "moving", "--format", "ndjson")
             place = tmp_path / "export"
             done = kafkalog("export", *broker.log_dirs, "--to", place, *words)
             assert done.status == 0, done

@@ -191,7 +191,8 @@ def test_a_consumer_gets_what_the_consumer_of_the_source_got(
     names, words = renamed(target, one)
     result = kafkalog(
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
-        "--progress", tmp_path / "run", "--keep-partitions", "--end", "log", "--format", "ndjson",
+        "--apply", "--progress", tmp_path / "run", "--keep-partitions", "--isolation", "log",
+        "--format", "ndjson",
     )  # fmt: skip
     zero_timestamps = records = 0
     for path in user_partitions(one):
@@ -220,7 +221,8 @@ def test_read_committed_leaves_aborted_records_out(
     names, words = renamed(target, one)
     result = kafkalog(
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
-        "--progress", tmp_path / "run", "--keep-partitions", "--read-committed",
+        "--apply", "--progress", tmp_path / "run", "--keep-partitions",
+        "--isolation", "read_committed",
     )  # fmt: skip
     assert result.status == 0, result.stderr
     for path in user_partitions(one):
@@ -265,7 +267,7 @@ def test_killed_at_random_moments_nothing_is_missing_or_there_twice(
     seconds = 0.5 * KILLS
     argv = [
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
-        "--progress", tmp_path / "run", "--keep-partitions", "--commit-offsets",
+        "--apply", "--progress", tmp_path / "run", "--keep-partitions", "--commit-offsets",
         "--rate-limit", int(size / seconds), "--format", "ndjson",
     ]  # fmt: skip
     killed = 0
@@ -302,7 +304,15 @@ EXAMPLE: Final = "examples/log-dir"
 @pytest.fixture
 def argv(target: Broker, tmp_path: Path) -> list[Any]:
     """Options of each run."""
-    return ["--bootstrap", target.bootstrap, "--progress", tmp_path / "run", "--format", "ndjson"]
+    return [
+        "--bootstrap",
+        target.bootstrap,
+        "--apply",
+        "--progress",
+        tmp_path / "run",
+        "--format",
+        "ndjson",
+    ]
 
 
 def test_keys_decide_as_for_kafkas_producer(
@@ -486,7 +496,7 @@ def test_a_cluster_that_does_not_answer(
 ) -> None:
     """The error comes within seconds, with the address."""
     monkeypatch.setattr(cluster, "ANSWER_S", 1.0)
-    words = ("--bootstrap", "127.0.0.1:1", "--progress", tmp_path / "run")
+    words = ("--bootstrap", "127.0.0.1:1", "--apply", "--progress", tmp_path / "run")
     result = kafkalog("replay", f"{EXAMPLE}/orders-0", *words)
     assert result.status == 3
     assert "127.0.0.1:1 does not answer" in result.stderr

@@ -1,4 +1,4 @@
-"""A real broker on what `apply-retention` left, and the lock that keeps brokers and us apart."""
+"""A real broker on what `retention` left, and the lock that keeps brokers and us apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.change.journal import Run
-from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ def retained(
     shutil.copytree(broker.log_dir("clean"), log_dir)
     rows = {}
     for name in user_partitions(broker):
-        result = kafkalog("apply-retention", log_dir / name, *RETENTION, "--in-place", "--yes",
+        result = kafkalog("retention", log_dir / name, *RETENTION, "--apply", "--yes",
                           "--format", "ndjson")  # fmt: skip
-        assert result.status in (0, NOTHING_TO_DO), result.stderr
+        assert result.status == 0, result.stderr
         rows[name] = applied(result)
     return rows
 
@@ -80,13 +79,13 @@ def test_a_broker_writes_on_and_keeps_us_off_while_it_runs(
         for name, row in rows.items():
             assert running.append(name) == row["log_end_offset"], name
         before = sorted(path.name for path in log_dir.glob("*/*"))
-        for words in ((), ("--in-place", "--yes")):
-            result = kafkalog("apply-retention", log_dir, *RETENTION, *words)
+        for words in ((), ("--apply", "--yes")):
+            result = kafkalog("retention", log_dir, *RETENTION, *words)
             assert result.status == 4
             assert "log-dir-in-use" in result.stderr
             assert result.stdout == b""
         assert sorted(path.name for path in log_dir.glob("*/*")) == before
-    assert kafkalog("apply-retention", log_dir, *RETENTION).status in (0, NOTHING_TO_DO)
+    assert kafkalog("retention", log_dir, *RETENTION).status == 0
 
 
 def test_no_broker_starts_while_we_have_the_lock(

@@ -63,7 +63,7 @@ def test_partitions_are_served_where_they_lie(
     staged = staged_sources(corpus_dir, tmp_path / "staged", 2)
     home = tmp_path / "home"
     shutil.copytree(staged.root, home / "log")  # the broker writes there
-    words = ("resurrect", home / "log", "--in-place", "--yes", "--kafka", RELEASE)
+    words = ("resurrect", home / "log", "--apply", "--yes", "--kafka", RELEASE)
     rest = ("--properties-out", home / "server.properties", "--format", "ndjson")
     assert kafkalog(*words, "--backup", tmp_path / "b", *rest).status == 0
     properties = home / "log" / "meta.properties"
@@ -78,7 +78,7 @@ def test_partitions_are_served_where_they_lie(
     with life(brokers, home, 3) as second:
         require_growth(second.observe({}), staged.truths)
     assert findings(kafkalog, home / "log") <= before
-    undone = kafkalog("undo", tmp_path / "b", "--in-place", "--yes")
+    undone = kafkalog("undo", tmp_path / "b", "--apply", "--yes")
     assert (undone.status, "since the run" in undone.stderr) == (4, True)
 
 
@@ -92,7 +92,7 @@ def test_partitions_come_into_the_log_directory_of_a_killed_broker(
     (home / "server.properties").write_text(NODE.format(log_dir=home / "log"))
     topics = sorted(name.rpartition("-")[0] for name in staged.truths)
     agreed = [word for topic in topics for word in ("--topic-id", f"{topic}=new")]
-    words = ("resurrect", staged.root, "--into", home / "log", *agreed, "--format", "ndjson")
+    words = ("resurrect", staged.root, "--apply", "--into", home / "log", *agreed, "-o", "ndjson")
     with Brokers(tmp_path) as killed:
         killed.ask("format", home / "server.properties", "MkU3OEVBNTcwNTJENDM2Qk")
         with life(killed, home):
@@ -142,7 +142,7 @@ def test_partitions_are_served_by_the_broker_they_are_put_into(
     brokers.ask("format", home / "server.properties", "MkU3OEVBNTcwNTJENDM2Qk")
     topics = sorted(name.rpartition("-")[0] for name in staged.truths)
     agreed = [word for topic in topics for word in ("--topic-id", f"{topic}=new")]
-    words = ("resurrect", staged.root, "--into", home / "log", *agreed, "--format", "ndjson")
+    words = ("resurrect", staged.root, "--apply", "--into", home / "log", *agreed, "-o", "ndjson")
     with life(brokers, home):
         brokers.ask("create", "node", topics)
     raise_epochs(brokers, kafkalog, home, words)

@@ -98,7 +98,7 @@ def test_a_tier_is_a_path_of_every_reader(tiered: Tiered, kafkalog: Run, tmp_pat
     assert kafkalog("export", tiered.tier, "--to", tmp_path / "lake").status == 0
     exported = pq.read_table(tmp_path / "lake", columns=["topic", "offset"]).to_pylist()
     query = 'select topic, "offset" from records'
-    queried = rows(kafkalog, "sql", query, tiered.tier)
+    queried = rows(kafkalog, "sql", "-c", query, tiered.tier)
     found = rows(kafkalog, "find", tiered.tier, "--key-regex", "(?s).*")
     dumped = rows(kafkalog, "dump-segment", tiered.tier)
     for name, offsets in wanted.items():
@@ -120,7 +120,7 @@ def test_single_files_of_a_tier_are_read(tiered: Tiered, kafkalog: Run) -> None:
     remote = tiered.remote("transactions-0")
     log = min(remote.glob("*.log"))
     end = sorted(remote.glob("*.log"))[1].name[:20]
-    records = rows(kafkalog, "dump-segment", log, "--records")
+    records = rows(kafkalog, "dump-segment", log)
     wanted = [one["offset"] for one in tiered.records("transactions-0") if one["offset"] < int(end)]
     assert [row["offset"] for row in records if not row["is_control"]] == wanted
     full = max(remote.glob("*.index"), key=lambda path: path.stat().st_size)
@@ -235,17 +235,15 @@ def test_damage_to_objects_has_its_finding(
     assert {name for name in others if not name.startswith("remote-")} == BY_THE_LOG[kind]
 
 
-@pytest.mark.parametrize(
-    "command", [["recover"], ["rebuild-index"], ["compact"], ["apply-retention"]]
-)
+@pytest.mark.parametrize("command", [["recover"], ["rebuild-index"], ["compact"], ["retention"]])
 def test_nothing_changes_a_tier(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, command: list[str]
 ) -> None:
-    """Commands that write refuse a tier, in dry runs and with --in-place."""
+    """Commands that write refuse a tier, in dry runs and with --apply."""
     remote = tiered.remote("plain-0")
     copy = shutil.copytree(remote, tmp_path / remote.name)
     before = broker_data.fingerprint(tmp_path)
-    for options in ([], ["--in-place", "--yes"]):
+    for options in ([], ["--apply", "--yes"]):
         result = kafkalog(*command, copy, *options)
         assert result.status == 2, result.stderr
         assert "remote storage" in result.stderr

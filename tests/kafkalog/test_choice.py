@@ -76,7 +76,7 @@ def test_a_deleted_topic_is_left_out(tmp_path: Path, kafkalog: Any) -> None:
     [here] = without_image(tmp_path)
     image(here, value_of("RemoveTopicRecord", topicId=LIVE["orders"]))
     other = node(tmp_path / "b", LIVE)
-    result = kafkalog("sql", "select count(*) from records", here, other)
+    result = kafkalog("sql", "-c", "select count(*) from records", here, other)
     assert result.stdout.split()[-1] == b"0"
     assert (
         f"the deleted topic orders with the id {LIVE['orders']} left out: {here}" in result.stderr
@@ -86,7 +86,7 @@ def test_a_deleted_topic_is_left_out(tmp_path: Path, kafkalog: Any) -> None:
 def test_single_logs_are_of_one_topic_too(tmp_path: Path, kafkalog: Any) -> None:
     """Only what shows bytes as they are takes files of several."""
     files = [one / ORDERS / SEGMENT for one in another(tmp_path)]
-    assert kafkalog("sql", "select * from records", *files).status == UsageError.exit_code
+    assert kafkalog("sql", "-c", "select * from records", *files).status == UsageError.exit_code
     assert kafkalog("find", *files, "--value-regex", ".").status == UsageError.exit_code
     assert kafkalog("dump-segment", *files).status == 0
 
@@ -98,7 +98,7 @@ def test_a_topic_of_a_tier_is_another_one(tmp_path: Path, kafkalog: Any) -> None
     (other / ORDERS / f"{4:020d}.snapshot").touch()
     tier = uploaded(other / ORDERS, tmp_path / "tier").parent
     for paths in ((here, tier), (tier, here)):
-        result = kafkalog("sql", "select count(*) from records", *paths)
+        result = kafkalog("sql", "-c", "select count(*) from records", *paths)
         assert (result.status, result.stdout.split()[-1]) == (0, b"3")
         assert f"left out: {tier}" in result.stderr
 
@@ -106,7 +106,7 @@ def test_a_topic_of_a_tier_is_another_one(tmp_path: Path, kafkalog: Any) -> None
 def test_leftovers_are_no_copies_of_the_live_log(tmp_path: Path, kafkalog: Any) -> None:
     """`--view all` shows both, as `find` does."""
     paths = [*with_image(tmp_path), node(tmp_path / "b", DEAD, suffix=f".{'ab' * 16}-delete")]
-    result = kafkalog("sql", "select count(*) from records", *paths, "--view", "all")
+    result = kafkalog("sql", "-c", "select count(*) from records", *paths, "--view", "all")
     assert (result.status, result.stdout.split()[-1]) == (0, b"7")
 
 
@@ -115,7 +115,9 @@ def test_the_metadata_of_several_nodes_are_the_newest(tmp_path: Path, kafkalog: 
     new, old = stale_image(tmp_path)
     (tmp_path / "a").rename(tmp_path / "c")
     for places in ((tmp_path,), (old, tmp_path / "c")):
-        found = kafkalog("sql", "select distinct topic_id from topics", *places).stdout.decode()
+        found = kafkalog(
+            "sql", "-c", "select distinct topic_id from topics", *places
+        ).stdout.decode()
         assert (LIVE["orders"] in found, DEAD["orders"] in found) == (True, False)
     found = kafkalog("metadata", tmp_path, "--topic", "orders", *NDJSON).stdout.decode()
     assert (LIVE["orders"] in found, DEAD["orders"] in found) == (True, False)

@@ -183,7 +183,7 @@ def test_a_system_without_advice_says_so(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     "words",
     [("dump-segment",), ("find", "--key", "k"), ("diff", "{log}"), ("profile",), ("verify",),
-     ("sql", "select max(value) from records"), ("export", "--to", "{out}")],
+     ("sql", "-c", "select max(value) from records"), ("export", "--to", "{out}")],
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_every_command_that_reads_long_spares_the_disk(
@@ -196,7 +196,7 @@ def test_every_command_that_reads_long_spares_the_disk(
     spent: list[int] = []
     monkeypatch.setattr(RateLimiter, "spend", lambda _, size_bytes: spent.append(size_bytes))
     rest = [word.format(log=log, out=tmp_path / "out") for word in words]
-    done = kafkalog("--rate-limit", "1GiB", "--no-cache", *rest, log)
+    done = kafkalog(*rest, log, "--rate-limit", "1GiB", "--no-cache")
     assert done.status in (0, 1), done.stderr
     assert sum(spent) >= size
     assert read_options() is AS_FAST_AS_IT_GOES

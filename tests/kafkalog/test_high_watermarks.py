@@ -175,14 +175,14 @@ def objects(result: Result, kind: str) -> list[dict[str, Any]]:
 
 
 def export(kafkalog: Run, paths: list[Path], to: Path) -> tuple[int, str]:
-    words = ("--engine", "local", "--topic", "orders", "--to", to)
+    words = ("--topic", "orders", "--to", to)
     told = kafkalog("export", *paths, *words)
     found = objects(kafkalog("export", *paths, *words, "--format", "ndjson"), "export_part")
     return max(one["last_offset"] for one in found) + 1, told.stdout.decode()
 
 
 def append(kafkalog: Run, paths: list[Path], to: Path) -> tuple[int, str]:
-    words = ("--engine", "local", "--topic", "orders", "--to", to, "--append")
+    words = ("--topic", "orders", "--to", to, "--append")
     told = kafkalog("export", *paths, *words)
     commits = sorted((to / "_kafkalog" / "commits").iterdir())
     [[end, _]] = json.loads(commits[0].read_text())["increment"]["end"].values()
@@ -191,13 +191,13 @@ def append(kafkalog: Run, paths: list[Path], to: Path) -> tuple[int, str]:
 
 def sql(kafkalog: Run, paths: list[Path], _: Path) -> tuple[int, str]:
     query = "select max(\"offset\") + 1 n from records where topic = 'orders'"
-    words = ("--engine", "local", "--replicas", "best", "--format", "ndjson")
-    found = kafkalog("sql", *words, query, *paths)
+    words = ("--replicas", "best", "--format", "ndjson")
+    found = kafkalog("sql", *words, "-c", query, *paths)
     return json.loads(found.stdout)["n"], found.stderr
 
 
 def profile(kafkalog: Run, paths: list[Path], _: Path) -> tuple[int, str]:
-    words = ("--engine", "local", "--replicas", "best", "--topic", "orders", "--format", "ndjson")
+    words = ("--replicas", "best", "--topic", "orders", "--format", "ndjson")
     found = kafkalog("profile", *paths, *words)
     [one] = objects(found, "profile")
     return one["last_offset"] + 1, found.stderr

@@ -147,7 +147,7 @@ def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
         resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
 
     done = subprocess.run(
-        [sys.executable, "-m", "kafkalog_cli", "dump-segment", path, "--records"],
+        [sys.executable, "-m", "kafkalog_cli", "dump-segment", path],
         capture_output=True, preexec_fn=confine, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 7, done

@@ -99,7 +99,7 @@ def test_a_plan_looks_at_the_ends_of_logs_only(store: CountedStore) -> None:
     "words",
     [
         ["find", "{}", "--key", "key-00", "--limit", "1"],
-        ["sql", 'SELECT max("offset") FROM records WHERE "offset" < 0', "{}"],
+        ["sql", "-c", 'SELECT max("offset") FROM records WHERE "offset" < 0', "{}"],
     ],
     ids=lambda words: words[0],
 )
@@ -120,9 +120,7 @@ def test_an_export_reads_each_object_once(
     store: CountedStore, tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> None:
     """The plan needs few requests; then each log is opened once and read in disjoint pieces."""
-    done = kafkalog(
-        "export", store.uri(PREFIX), "--to", tmp_path / "lake", "--engine", "local", "-q"
-    )
+    done = kafkalog("export", store.uri(PREFIX), "--to", tmp_path / "lake", "-q")
     assert done.status == 0, done.stderr
     logs = {name: kinds for name, kinds in asked_of_files(store).items() if name.endswith(".log")}
     assert len(logs) == PARTITIONS * SEGMENTS
@@ -196,9 +194,9 @@ def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tup
 @pytest.mark.parametrize(
     "words",
     [
-        ["export", "{}", "--to", "{to}", "--engine", "local", "--format", "json"],
-        ["sql", "SELECT count(*), max(value) FROM records", "{}", "--format", "csv"],
-        ["sql", "SELECT count(*) FROM records", "{}", "--format", "csv"],
+        ["export", "{}", "--to", "{to}", "--format", "json"],
+        ["sql", "-c", "SELECT count(*), max(value) FROM records", "{}", "--format", "csv"],
+        ["sql", "-c", "SELECT count(*) FROM records", "{}", "--format", "csv"],
         ["find", "{}", "--key", "key-07", "--format", "ndjson"],
     ],
     ids=["export", "sql", "counts", "find"],
@@ -233,7 +231,7 @@ def test_gaps_that_the_cleaner_left_are_none(
          for base, data in ((0, first), (10, second))},
     )  # fmt: skip
     done = kafkalog(
-        "export", store.uri(PREFIX), "--to", tmp_path / "lake", "--engine", "local",
+        "export", store.uri(PREFIX), "--to", tmp_path / "lake",
         "--format", "json",
     )  # fmt: skip
     assert "offsets-missing" not in done.stdout.decode() + done.stderr

@@ -95,34 +95,34 @@ COMMANDS = {
     "`kafka-dump-log`": ("kafka-dump-log", "--print-data-log", "--files", "{log}"),
     "`dump-segment` as table": ("dump-segment", "--format", "ndjson", "{partition}"),
     "`dump-segment --format parquet`": (
-        "dump-segment", "--format", "parquet", "--to", "{to}", "{partition}",
+        "dump-segment", "--to", "{to}.parquet", "{partition}",
     ),
     "`lookup-offset`": ("lookup-offset", "{partition}", "1", "--show"),
-    "`export`": ("export", "--engine", "local", "--to", "{to}", "{partition}"),
-    "`profile`": ("profile", "--engine", "local", "{partition}"),
+    "`export`": ("export", "--to", "{to}", "{partition}"),
+    "`profile`": ("profile", "{partition}"),
     "`compact`": (
         "compact", "--config", "cleanup.policy=compact", "--high-watermark", "end", "--to", "{to}",
         "{partition}",
     ),
-    "`simulate-retention`": ("simulate-retention", "--config", "retention.ms=1", "{partition}"),
+    "`retention`": ("retention", "--config", "retention.ms=1", "{partition}"),
     "`simulate-roll`": ("simulate-roll", "--config", "segment.bytes=1MiB", "{partition}"),
-    "`rebuild-index`": ("rebuild-index", "--in-place", "--yes", "{partition}"),
-    "`apply-retention`": (
-        "apply-retention", "--in-place", "--yes", "--config", "retention.ms=1",
+    "`rebuild-index`": ("rebuild-index", "--apply", "--yes", "{partition}"),
+    "`retention` in place": (
+        "retention", "--apply", "--yes", "--config", "retention.ms=1",
         "--high-watermark", "end", "{partition}",
     ),
     "`compact` in place": (
-        "compact", "--in-place", "--yes", "--config", "cleanup.policy=compact",
+        "compact", "--apply", "--yes", "--config", "cleanup.policy=compact",
         "--high-watermark", "end", "{partition}",
     ),
-    "`recover` in place": ("recover", "--in-place", "--yes", "--from", "start", "{partition}"),
+    "`recover` in place": ("recover", "--apply", "--yes", "--scan", "start", "{partition}"),
     "`explain`": ("explain", "limit-exceeded"),
     "`verify --compaction`": (
         "verify", "--compaction", "--cleaner-offset", "1", "--original", "{partition}",
         "{partition}",
     ),
     "`salvage`": ("salvage", "--to", "{to}", "{partition}"),
-    "`recover`": ("recover", "--from", "start", "{partition}"),
+    "`recover`": ("recover", "--scan", "start", "{partition}"),
 }  # fmt: skip
 
 
@@ -251,7 +251,7 @@ def test_what_is_compressed_is_limited_as_it_is_stored(tmp_path: Path) -> None:
         file.write((size - 12).to_bytes(4, "big"))
         file.seek(size)
         file.write(batch(1, [record(0, b"after")]))
-    status, peak = peak_of("dump-segment", path, "--format", "ndjson", "--records")
+    status, peak = peak_of("dump-segment", path, "--format", "ndjson")
     assert status == 7
     assert peak < bound("`dump-segment` as table", 0), peak >> 20
 
@@ -261,7 +261,16 @@ def test_values_of_odd_characters_keep_the_bound(tmp_path: Path) -> None:
     value = b"\x01" * (24 * MIB) + "\U0001f600".encode()
     partition = write_log(tmp_path / "t-0", batch(0, [record(0, b"k", value)])).parent
     for form in sampled(("ndjson", "csv", "json", "table"), 4):
-        words = ("dump-segment", partition, "--format", form, "--bytes", "utf8", "--records")
+        words = (
+            "dump-segment",
+            partition,
+            "--format",
+            form,
+            "--key-format",
+            "text",
+            "--value-format",
+            "text",
+        )
         status, peak = peak_of(*words)
         assert status == 0
         row = "`--bytes utf8` in a table" if form == "table" else "`dump-segment` as table"

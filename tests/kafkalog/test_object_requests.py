@@ -83,7 +83,7 @@ def test_manifests_are_read_side_by_side(tmp_path: Path) -> None:
 def test_requests_of_spark_are_neither_counted_nor_bounded(kafkalog: Any) -> None:
     """A bound is refused before Spark starts, and the note says whose requests it counts."""
     path = EXAMPLES / "log-dir" / "orders-0"
-    result = kafkalog("--max-requests", 9, "sql", "--engine", "spark", "select 1", path)
+    result = kafkalog("--max-requests", 9, "sql", "--spark", "local[*]", "-c", "select 1", path)
     assert result.status == 2
     assert "does not bound what tasks of Spark request" in result.stderr
     with requests_counted() as requests, redirect_stderr(StringIO()) as shown:

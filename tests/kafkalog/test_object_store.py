@@ -115,7 +115,7 @@ def test_exports_are_the_same(
 ) -> None:
     """Byte for byte, except for where the data came from; no secret is in the files."""
     for source, to in ((log_dir, "here"), (store.uri("codecs"), "there")):
-        done = kafkalog("export", source, "--to", tmp_path / to, "--engine", "local", "-q")
+        done = kafkalog("export", source, "--to", tmp_path / to, "-q")
         assert done.status == 0, done.stderr
     written = {
         to: {
@@ -144,7 +144,7 @@ def test_no_export_into_its_source(
 
 def test_profiles_are_the_same(log_dir: Path, store: Store, kafkalog: Callable[..., Any]) -> None:
     """Compares all counts."""
-    words = ["profile", "--engine", "local", "--format", "ndjson", "-q"]
+    words = ["profile", "--format", "ndjson", "-q"]
     here, there = kafkalog(*words, log_dir), kafkalog(*words, store.uri("codecs"))
     expected = here.stdout.decode().replace(str(log_dir), f"s3://{BUCKET}/codecs")
     assert there.stdout.decode() == expected
@@ -348,7 +348,7 @@ def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     "words",
     [
         ["compact", "{}"], ["compact", "{}", "--to", "copy"], ["rebuild-index", "{}"],
-        ["recover", "{}", "--in-place", "--yes"], ["apply-retention", "{}"], ["undo", "{}"],
+        ["recover", "{}", "--apply", "--yes"], ["retention", "{}", "--apply"], ["undo", "{}"],
         ["salvage", "{}", "--to", "rescued"],
     ],
     ids=lambda words: "-".join([words[0], *words[2:3]]),

@@ -46,7 +46,7 @@ SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>"
 )
 OF_DISKS = (
-    "apply-retention", "compact", "explain", "rebuild-index", "recover", "salvage",
+    "retention", "compact", "explain", "rebuild-index", "recover", "salvage",
 )  # fmt: skip
 """Commands that read no stores, or nothing."""
 OF_STORES = {
@@ -361,7 +361,7 @@ LITTLE_MEMORY = """
 import re, resource, sys
 from kafkalog_cli.main import run
 
-line = ["export", "--engine", "local", "--file-format", "ndjson", "--to"]
+line = ["export", "--file-format", "ndjson", "--to"]
 assert run([*line, sys.argv[1] + "-small", sys.argv[2]]) == 0  # loads all that it needs
 used = int(re.search(r"VmSize:\\s*(\\d+)", open("/proc/self/status").read())[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (used + (96 << 20),) * 2)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINES = {
-    "sql": "sql QUERY examples/log-dir",
-    "profile": "profile examples/log-dir --engine local",
-    "export": "export examples/log-dir --to {to} --engine local",
+    "sql": "sql -c QUERY examples/log-dir",
+    "profile": "profile examples/log-dir",
+    "export": "export examples/log-dir --to {to}",
     "report": "report examples/log-dir --to {to}",
 }
 QUERY = "select count(*) n from records"

@@ -63,7 +63,7 @@ Leaves = dict[tuple[str, ...], str]
 @pytest.fixture
 def leaves(node: State, kafkalog: Run) -> Leaves:
     """Return the texts of the metadata by their paths below `/image`."""
-    found = rows(kafkalog, "metadata", node.root, "/image")
+    found = rows(kafkalog, "metadata", node.root, "--tree", "/image")
     return {tuple(row["path"].split("/")[2:]): row["text"] for row in found}
 
 
@@ -140,10 +140,11 @@ def test_a_controller_that_was_unregistered_is_gone(
     """The quorum still lists it as an observer, whose record 29 has removed it from the image."""
     assert "ReplicaState(replicaId=2," in told["quorum"]
     paths = [
-        row["path"] for row in rows(kafkalog, "metadata", node.root, "/image/cluster/controllers")
+        row["path"]
+        for row in rows(kafkalog, "metadata", node.root, "--tree", "/image/cluster/controllers")
     ]
     assert paths == ["/image/cluster/controllers/1"]
-    before = rows(kafkalog, "metadata", node.root, "--diff", "119")
+    before = rows(kafkalog, "metadata", node.root, "--since", "0@119")
     gone = next(row for row in before if row["path"] == "/image/cluster/controllers/2")
     assert (gone["offset"], gone["after"]) == (119, None)
 

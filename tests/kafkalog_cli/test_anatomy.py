@@ -53,17 +53,17 @@ def test_lines_fit_the_terminal(
 @pytest.mark.parametrize(
     ("what", "status"),
     [
-        (DAMAGED, 1),
+        (DAMAGED, 8),
         (f"{ORDERS}/00000000000000000000.log", 0),
         (f"{ORDERS}/00000000000000000000.index", 0),
-        ("examples/nowhere", 3),
+        ("examples/nowhere", 2),
         (ORDERS, 0),
-        ("examples/damaged/orders-0", 1),
+        ("examples/damaged/orders-0", 8),
         ("examples/log-dir", 2),
     ],
 )
 def test_damage_is_a_status(what: str, status: int, kafkalog: Any) -> None:
-    """The status is 1 if damage is shown; errors have their own."""
+    """The status is 8 if damage is shown; errors have their own."""
     assert kafkalog("anatomy", what, "--limit", 40).status == status
 
 
@@ -81,7 +81,7 @@ def test_hostile_bytes_are_data(tmp_path: Path, kafkalog: Any) -> None:
         tmp_path / "<b>-0", builders.batch(0, [builders.record(0, MARKUP, HOSTILE)])
     )
     page = tmp_path / "page.html"
-    assert kafkalog("anatomy", path, "--html", page).status == 0
+    assert kafkalog("anatomy", path, "--to", page).status == 0
     text = page.read_text()
     assert "<script" not in text
     assert "\x1b" not in text
@@ -92,13 +92,13 @@ def test_hostile_bytes_are_data(tmp_path: Path, kafkalog: Any) -> None:
     shown = kafkalog("anatomy", path).stdout
     assert b"\x1b" not in shown
     assert "\u202e" not in shown.decode()
-    assert kafkalog("anatomy", path, "--html", page).status == 4
+    assert kafkalog("anatomy", path, "--to", page).status == 4
 
 
 def test_fields_on_the_page_are_those_of_the_objects(tmp_path: Path, kafkalog: Any) -> None:
     """There is one row per field and per structure."""
     page = tmp_path / "page.html"
-    assert kafkalog("anatomy", DAMAGED, "--html", page).status == 1
+    assert kafkalog("anatomy", DAMAGED, "--to", page).status == 8
     rows = kafkalog("anatomy", DAMAGED, "--format", "ndjson").stdout.splitlines()
     assert page.read_text().count("<tr class=") == len(rows)
 
@@ -121,7 +121,7 @@ def test_an_offset_in_a_batch_that_cannot_be_decoded(tmp_path: Path, kafkalog: A
     sound = builders.batch(0, [builders.record()])
     path = builders.write_log(tmp_path / "t-0", sound, lz4)
     found = kafkalog("anatomy", f"{path.parent}@6", "--format", "ndjson")
-    assert found.status == 1
+    assert found.status == 8
     rows = kafkalog("anatomy", f"{path}@{len(sound)}", "--format", "ndjson")
     assert found.stdout == rows.stdout
     assert b"decompression-failed" in found.stdout

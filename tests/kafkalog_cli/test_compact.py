@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pytest
 
 from docgen import output
 from docgen.pages import ROOT
-from kafkalog_cli.output import writer
+from kafkalog_cli.output import table
 from tests.conftest import Result
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.change.compaction.oracle import PARTITION, cleanings, segment_files
@@ -66,15 +67,15 @@ def test_a_plan_is_what_is_done(log_dir: Path, kafkalog: Run) -> None:
     words = ("compact", log_dir / "orders-0", *COMPACTED, "--format", "ndjson")
     plan, _ = rows(kafkalog(*words))
     assert fingerprint(log_dir) == before
-    result = kafkalog(*words, "--in-place", "--yes")
+    result = kafkalog(*words, "--apply", "--yes")
     assert result.status == 0, result.stderr
     done, summary = rows(result)
-    assert done.pop("is_done")
-    assert not plan.pop("is_done")
+    assert done.pop("performed")
+    assert not plan.pop("performed")
     assert done == plan
-    assert done["read_records"] == done["kept_records"] + sum(done["dropped"].values())
-    assert summary["compacted"] == 1
-    again, _ = rows(kafkalog(*words, "--in-place", "--yes"))
+    assert done["read_records"] == done["kept_records"] + sum(done["dropped_records"].values())
+    assert summary["compacted_partitions"] == 1
+    again, _ = rows(kafkalog(*words, "--apply", "--yes"))
     assert again["skipped"] == "nothing to clean"
     assert kafkalog("verify", log_dir, "--level", "deep").status == 0
     [entry] = [
@@ -90,8 +91,8 @@ def test_what_all_adds_is_counted(log_dir: Path, kafkalog: Run) -> None:
     words = ("compact", log_dir, *COMPACTED, "--config", "min.cleanable.dirty.ratio=1")
     broker = kafkalog(*words).stdout.decode()
     every = kafkalog(*words, "--all").stdout.decode()
-    assert "\n0 partitions would be compacted\n" in broker
-    assert "\n1 partition would be compacted, " in every
+    assert re.search(r"\n0 of \d partitions would be compacted\n", broker)
+    assert re.search(r"\n1 of \d partitions would be compacted, ", every)
     assert "--all adds 1 more that a broker would skip" in broker
     assert "--all adds" not in every
 
@@ -107,7 +108,7 @@ def test_a_copy_is_compacted(log_dir: Path, tmp_path: Path, kafkalog: Run) -> No
     assert places
     assert {os.path.dirname(place) for place in places} == {str(tmp_path / "new")}
     assert fingerprint(log_dir) == before
-    kafkalog("compact", log_dir, *COMPACTED, "--all", "--in-place", "--yes")
+    kafkalog("compact", log_dir, *COMPACTED, "--all", "--apply", "--yes")
     (log_dir / ".lock").unlink()
     names = {path.name for path in log_dir.iterdir()}
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
@@ -143,9 +144,9 @@ def test_the_filthiest_come_first(many: Path, kafkalog: Run) -> None:
     reasons = {row["partition"]: row["skipped"] for row in found if row["skipped"]}
     assert reasons[3] == "nothing to clean"
     assert set(reasons.values()) <= {"nothing to clean", "not above min.cleanable.dirty.ratio 0.5"}
-    *every, _ = rows(kafkalog(*words, "--all", "--in-place", "--yes"))
+    *every, _ = rows(kafkalog(*words, "--all", "--apply", "--yes"))
     assert [row["partition"] for row in every if row["skipped"] is None] == [0, 1, 2]
-    assert summary["compacted"] == len(taken) < 3
+    assert summary["compacted_partitions"] == len(taken) < 3
     ends = [row["next_dirty_offset"] for row in every if row["skipped"] is None]
     assert len(set(ends)) == 1
     noted = (many / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
@@ -166,7 +167,7 @@ def test_a_damaged_partition_does_not_stop_the_others(many: Path, kafkalog: Run)
     data[-5] ^= 1
     log.write_bytes(data)
     before = segment_files(many / "orders-1")
-    result = kafkalog("compact", many, *COMPACTED, "--all", "--in-place", "--yes",
+    result = kafkalog("compact", many, *COMPACTED, "--all", "--apply", "--yes",
                       "--format", "ndjson")  # fmt: skip
     assert result.status == 8
     found = {row.get("partition"): row for row in rows(result)}
@@ -179,8 +180,8 @@ def test_a_damaged_partition_does_not_stop_the_others(many: Path, kafkalog: Run)
     ("words", "status", "reference"),
     [
         (("{dir}/orders-0",), 4, "refused"),
-        (("{dir}/orders-0", *COMPACTED, "--in-place"), 2, "usage"),
-        (("{dir}/orders-0", *COMPACTED, "--in-place", "--to", "{new}"), 2, "usage"),
+        (("{dir}/orders-0", *COMPACTED, "--yes"), 2, "usage"),
+        (("{dir}/orders-0", *COMPACTED, "--apply", "--to", "{new}"), 2, "usage"),
         (("{dir}", "--up-to", "5"), 2, "usage"),
         (("{dir}", "--load-factor", "2"), 2, "usage"),
         (("{dir}/orders-0", *COMPACTED, "--map-memory", "10"), 2, "usage"),
@@ -215,14 +216,14 @@ def test_after_a_crash_recover_comes_first(log_dir: Path, kafkalog: Run) -> None
     result = kafkalog(*words)
     assert result.status == 6
     assert "kafkalog recover" in result.stderr
-    assert kafkalog("recover", log_dir, "--in-place", "--yes").status == 0
+    assert kafkalog("recover", log_dir, "--apply", "--yes").status == 0
     assert kafkalog(*words).status == 0
 
 
 def test_the_table_fits_80_columns(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "terminal_width", lambda: 80)
+    monkeypatch.setattr(table, "terminal_width", lambda: 80)
     lines = kafkalog("compact", log_dir, *COMPACTED, "--all").stdout.decode().splitlines()
     assert max(map(len, lines)) <= 80
     [orders] = [line for line in lines if line.startswith("orders-0")]

@@ -73,12 +73,12 @@ def test_a_wrong_transaction_index_is_rebuilt_then_compacted(
     expiration = "--config=producer.id.expiration.ms=86400000"
     at = ("--now", cleaning.facts["now"])
     words = ("compact", partition, *configs, expiration, *at, "--high-watermark", "end",
-             "--single-pass", "--in-place", "--yes")  # fmt: skip
+             "--single-pass", "--apply", "--yes")  # fmt: skip
     refused = kafkalog(*words)
     assert refused.status == 4, refused.stderr
     [hint] = re.findall(r"`kafkalog (.*?)`", refused.stderr)
     assert hint.startswith("rebuild-index ")
-    rebuilt = kafkalog(*shlex.split(hint), *configs, *at, "--in-place", "--yes")
+    rebuilt = kafkalog(*shlex.split(hint), *configs, *at, "--apply", "--yes")
     assert rebuilt.status == 0, rebuilt.stderr
     assert {path: path.read_bytes() for path, data in indexes.items() if data} == {
         path: data for path, data in indexes.items() if data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ PLANNED = {
     "recover": "kafkalog.change.repair.run.plan_recovery",
     "rebuild-index": "kafkalog.change.repair.rebuild.compare_indexes",
     "compact": "kafkalog.change.compaction.log_dirs.find_candidate",
-    "apply-retention": "kafkalog.change.retention.run.plan_trim",
+    "retention": "kafkalog.change.retention.run.plan_trim",
     "ls": "kafkalog.node.inventory._partition_row",
     "simulate-retention": "kafkalog.change.retention.simulation.judge_partition",
 }
@@ -32,9 +33,19 @@ PERFORMED = {
     "recover": "kafkalog.change.repair.run.perform_recovery",
     "rebuild-index": "kafkalog.change.repair.rebuild.rebuild_indexes",
     "compact": "kafkalog.change.compaction.compact.compact_partition",
-    "apply-retention": "kafkalog.change.retention.run.perform_trim",
+    "retention": "kafkalog.change.retention.run.perform_trim",
 }
-READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}
+READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["retention"]}
+
+
+def names(value: Any, partition: str, depth: int = 4) -> bool:
+    """Return whether a partition is in a value, or in what that has."""
+    if isinstance(value, str):
+        return partition in value
+    inner = list(value)[:1] if isinstance(value, tuple | list) else ()
+    if dataclasses.is_dataclass(value):
+        inner = [getattr(value, one.name) for one in dataclasses.fields(value)]
+    return depth > 0 and any(names(one, partition, depth - 1) for one in inner)
 
 
 def fail_in(patch: pytest.MonkeyPatch, name: str, partition: str) -> None:
@@ -43,7 +54,7 @@ def fail_in(patch: pytest.MonkeyPatch, name: str, partition: str) -> None:
     real = getattr(__import__(module, fromlist=[function]), function)
 
     def fails_in_one(*args: Any, **options: Any) -> Any:
-        if any(partition in repr(one)[:2000] for one in args):
+        if any(names(one, partition) for one in args):
             raise ZeroDivisionError("a bug of ours")
         return real(*args, **options)
 
@@ -59,7 +70,7 @@ def assert_told(done: Result, partition: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", PLANNED)
+@pytest.mark.parametrize("command", sorted(PLANNED.keys() - {"retention"}))
 def test_a_partition_that_cannot_be_planned_costs_itself(
     command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
@@ -111,7 +122,7 @@ def test_a_partition_that_cannot_be_counted_has_no_profile(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
     """Its topic has none either, as its counts would be incomplete; other rows are unchanged."""
-    words = ("profile", log_dir, "--engine", "local", "--internal", "--format", "ndjson")
+    words = ("profile", log_dir, "--internal", "--format", "ndjson")
     whole = [json.loads(line) for line in kafkalog(*words).stdout.splitlines()]
     fail_in(monkeypatch, "kafkalog.tables.profiles.part.read_split", "orders-0/")
     done = kafkalog(*words)
@@ -125,7 +136,7 @@ def test_an_export_goes_on_after_a_partition_that_fails(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
     """The export is incomplete and says so; given again, it writes the missing part."""
-    words = ("export", log_dir, "--engine", "local", "--file-format", "ndjson", "--to")
+    words = ("export", log_dir, "--file-format", "ndjson", "--to")
     assert kafkalog(*words, tmp_path / "whole").status == 0
     with monkeypatch.context() as patch:
         fail_in(patch, "kafkalog.change.lake.part.read_split", "orders-0/")
@@ -147,7 +158,7 @@ def test_a_salvage_goes_on_after_a_partition_that_fails(
     """The result has only a row for the failure; the other partitions are as without it."""
     words = ("salvage", log_dir, "--format", "ndjson", "--to")
     whole = kafkalog(*words, tmp_path / "whole")
-    assert whole.status in (0, 1)
+    assert whole.status == 8
     with monkeypatch.context() as patch:
         # its logs are copied by then
         fail_in(patch, "kafkalog.change.rescue.partition.rebuild", "orders-0")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_cli.output import writer
+from kafkalog_cli.output import table
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_tables_fit_the_terminal(
 ) -> None:
     from rich.cells import cell_len
 
-    monkeypatch.setattr(writer, "terminal_width", lambda: columns)
+    monkeypatch.setattr(table, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     text = kafkalog("diff", *sides, "--records").stdout.decode()
     assert max(map(cell_len, text.splitlines())) <= columns
@@ -106,8 +106,8 @@ def test_what_cannot_be_opened_or_compared(kafkalog: Run, tmp_path: Path) -> Non
     empty = tmp_path / "empty"
     shutil.copytree(LOG_DIR, empty, ignore=shutil.ignore_patterns("*-[0-9]"))
     nothing = kafkalog("diff", empty, empty)
-    assert (nothing.status, nothing.stderr) == (1, "note: no partition to compare\n")
-    assert kafkalog("diff", LOG_DIR, tmp_path / "nowhere").status == 3
+    assert (nothing.status, nothing.stderr) == (1, "warning: no partition to compare\n")
+    assert kafkalog("diff", LOG_DIR, tmp_path / "nowhere").status == 2
     assert kafkalog("diff", LOG_DIR, f"{LOG_DIR}/orders-0/{0:020d}.log").status == 2
 
 

@@ -26,7 +26,16 @@ def long_form(text: str | None) -> object:
 
 
 def records(kafkalog: Any, *arguments: object) -> list[dict[str, Any]]:
-    result = kafkalog("dump-segment", *arguments, "--format", "ndjson", "--bytes", "hex")
+    result = kafkalog(
+        "dump-segment",
+        *arguments,
+        "--format",
+        "ndjson",
+        "--key-format",
+        "hex",
+        "--value-format",
+        "hex",
+    )
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     return [row for row in rows if row["type"] == "record"]
 
@@ -87,7 +96,9 @@ def test_read_committed_holds_what_the_consumer_read(any_state: State, kafkalog:
         else:
             continue
         start = log_start(kafkalog, partition)
-        got = [row["offset"] for row in records(kafkalog, partition, "--read-committed")]
+        got = [
+            row["offset"] for row in records(kafkalog, partition, "--isolation", "read_committed")
+        ]
         assert [offset for offset in got if offset >= start] == wanted, partition
 
 
@@ -109,7 +120,7 @@ def test_batches_and_records_tell_the_same(corpus_dir: Path, kafkalog: Any) -> N
 def test_json_and_csv_hold_the_rows_of_ndjson(corpus_dir: Path, kafkalog: Any) -> None:
     """The same content in three formats."""
     log = corpus_dir / "kafka-4.3" / "txn" / "txn-0" / "00000000000000000000.log"
-    arguments = ("dump-segment", "--records", "--bytes", "hex", log, "--format")
+    arguments = ("dump-segment", "--key-format", "hex", "--value-format", "hex", log, "--format")
     rows = [json.loads(line) for line in kafkalog(*arguments, "ndjson").stdout.splitlines()]
     assert json.loads(kafkalog(*arguments, "json").stdout) == rows
     table = list(csv.DictReader(io.StringIO(kafkalog(*arguments, "csv").stdout.decode())))
@@ -136,7 +147,7 @@ def test_damage_is_shown_in_place_and_reading_goes_on(
     copy.write_bytes(broken)
     result = kafkalog("dump-segment", "--batches", copy, "--format", "ndjson")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert result.status == 1
+    assert result.status == 8
     [defect] = [row for row in rows if row["type"] == "defect"]
     assert defect["reference"] == "batch-length-invalid"
     assert (defect["position"], defect["size_bytes"]) == (position, batches[3]["size_bytes"])
@@ -178,8 +189,8 @@ def test_tables_of_several_logs_say_which(corpus_dir: Path, kafkalog: Any) -> No
         ([root / "txn" / "txn-0", root / "txn" / "txn-1"], ["txn-0", "txn-1"]),
         (orders, [str(one) for one in orders]),
     ):
-        lines = kafkalog("dump-segment", *logs, "--limit", "1").stdout.decode().splitlines()
+        lines = kafkalog("dump-segment", *logs).stdout.decode().splitlines()
         assert lines[0].startswith("LOG ")
-        assert [line.split()[0] for line in lines[1:]] == labels
+        assert sorted({line.split()[0] for line in lines[1:]}) == labels
     alone = kafkalog("dump-segment", root / "txn" / "txn-0", "--limit", "1").stdout
     assert alone.startswith(b"OFFSET")

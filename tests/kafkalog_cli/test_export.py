@@ -1,4 +1,4 @@
-"""`dump-segment --format parquet|arrow --to FILE` writes the rows of NDJSON to one whole file."""
+"""`dump-segment --to FILE.parquet`, or `.arrow`, writes the rows of NDJSON to one whole file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table_of(path: Path) -> Any:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of the file in the form of NDJSON with `--bytes base64`."""
+    """Return the rows of the file in the form of NDJSON with `--value-format base64`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, bytes):
@@ -48,7 +48,16 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 def objects(kafkalog: Any, *argv: object) -> list[dict[str, Any]]:
     """Return the rows of NDJSON without fields that only NDJSON has."""
-    out = kafkalog("dump-segment", *argv, "--format", "ndjson", "--bytes", "base64").stdout
+    out = kafkalog(
+        "dump-segment",
+        *argv,
+        "--format",
+        "ndjson",
+        "--key-format",
+        "base64",
+        "--value-format",
+        "base64",
+    ).stdout
     rows = [json.loads(line) for line in out.splitlines()]
     for row in rows:
         for name in ("key_size_bytes", "value_size_bytes", "control_type", "decoded"):
@@ -66,13 +75,13 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_records_and_batches_are_those_of_ndjson(any_state: State, tmp_path: Path, kafkalog: Any):
     """Whole log directories, and several PATHs into one file."""
     partitions = any_state.partitions()
-    for what in ("--records", "--batches"):
-        arguments = (what, *partitions[:12], "--from-offset", 1)
+    for what in ((), ("--batches",)):
+        arguments = (*what, *partitions[:12], "--from-offset", 1)
         status = kafkalog("dump-segment", *arguments, "--format", "ndjson").status
         rows = objects(kafkalog, *arguments)
         for form in ("parquet", "arrow"):
-            target = tmp_path / f"{what}.{form}"
-            words = ("dump-segment", *arguments, "--format", form, "--to", target)
+            target = tmp_path / f"{len(what)}.{form}"
+            words = ("dump-segment", *arguments, "--to", target)
             assert run([str(word) for word in words]) == status
             assert rows_of(target) == rows
 
@@ -88,21 +97,21 @@ def test_indexes_are_those_of_ndjson(
     assert paths
     target = tmp_path / f"x.{form}"
     chosen = (*paths, "--from-offset", 10, "--limit", 20)
-    assert run(["dump-segment", *map(str, chosen), "--format", form, "--to", str(target)]) == 0
+    assert run(["dump-segment", *map(str, chosen), "--to", str(target)]) == 0
     assert rows_of(target) == objects(kafkalog, *chosen)
 
 
 @pytest.mark.usefixtures("_either_way")
 def test_defects_go_to_stderr(tmp_path: Path, kafkalog: Any):
-    """The rows around the damage are in the file; the status is 1, as for CSV."""
+    """The rows around the damage are in the file; the status is 8, as for CSV."""
     sound = [batch(i, [record(0)]) for i in range(3)]
     path = write_log(tmp_path, sound[0], flip(sound[1], 8 * 17), sound[2])
     target = tmp_path / "x.parquet"
-    result = kafkalog("dump-segment", path, "--format", "parquet", "--to", target)
-    assert result.status == 1
+    result = kafkalog("dump-segment", path, "--to", target)
+    assert result.status == 8
     assert result.stdout == b""
     assert "batch-crc-mismatch" in result.stderr
-    assert result.stderr == kafkalog("dump-segment", path, "--records", "--format", "csv").stderr
+    assert result.stderr == kafkalog("dump-segment", path, "--format", "csv").stderr
     assert [row["offset"] for row in rows_of(target)] == [0, 1, 2]
 
 
@@ -114,7 +123,7 @@ def test_row_groups_are_bounded(tmp_path: Path, kafkalog: Any, monkeypatch: pyte
     made = [batch(i * 50, [record(n, b"k", bytes(90)) for n in range(50)]) for i in range(9)]
     path = write_log(tmp_path, *made)
     target = tmp_path / "x.parquet"
-    assert kafkalog("dump-segment", path, "--format", "parquet", "--to", target).status == 0
+    assert kafkalog("dump-segment", path, "--to", target).status == 0
     found = pq.ParquetFile(target)
     assert found.metadata.num_rows == 450
     groups = [found.metadata.row_group(i) for i in range(found.num_row_groups)]
@@ -128,7 +137,7 @@ def test_the_metadata_says_what_was_selected(tmp_path: Path, kafkalog: Any):
     for form in ("parquet", "arrow"):
         target = tmp_path / f"x.{form}"
         kafkalog("dump-segment", path, "--key", "k", "--key-regex", "k", "--header", "h", "--limit",
-                 5, "--format", form, "--to", target)  # fmt: skip
+                 5, "--to", target)  # fmt: skip
         facts = json.loads(table_of(target).schema.metadata[b"kafkalog"])
         assert facts["selection"] == {
             "limit": 5, "key": "k", "key_regex": "k", "header": ["h", None],
@@ -138,14 +147,16 @@ def test_the_metadata_says_what_was_selected(tmp_path: Path, kafkalog: Any):
 @pytest.mark.parametrize(
     ("arguments", "status", "reference"),
     [
-        (("--format", "parquet"), 2, "usage"),
-        (("--format", "parquet", "--to", "-"), 2, "usage"),
-        (("--format", "ndjson", "--to", "{new}"), 2, "usage"),
-        (("--format", "arrow", "--to", "{there}"), 4, "destination-exists"),
-        (("--format", "arrow", "--to", "{new}/x"), 4, "path-unwritable"),
-        (("{checkpoint}", "--format", "arrow", "--to", "{new}"), 2, "usage"),
-        (("{index}", "--format", "arrow", "--to", "{new}"), 2, "usage"),
-        (("{new}x", "--format", "arrow", "--to", "{new}"), 3, "path-not-found"),
+        (("--to", "-"), 2, "usage"),
+        (("--to", "{new}.txt"), 2, "usage"),
+        (("--format", "ndjson", "--to", "{new}.arrow"), 2, "usage"),
+        (("--follow", "--to", "{new}.arrow"), 2, "usage"),
+        (("--value-format", "json", "--to", "{new}.arrow"), 2, "usage"),
+        (("--to", "{there}"), 4, "destination-exists"),
+        (("--to", "{new}/x.csv"), 4, "path-unwritable"),
+        (("{checkpoint}", "--to", "{new}.arrow"), 2, "usage"),
+        (("{index}", "--to", "{new}.arrow"), 2, "usage"),
+        (("{new}x", "--to", "{new}.arrow"), 2, "path-not-found"),
     ],
 )
 def test_refusals_leave_no_file(
@@ -154,7 +165,7 @@ def test_refusals_leave_no_file(
 ):  # fmt: skip
     """The error gives the reason."""
     [partition] = list((corpus_dir / "lookup" / "transactions").rglob("orders-0"))[:1]
-    there = tmp_path / "there"
+    there = tmp_path / "there.arrow"
     there.touch()
     places = {
         "new": tmp_path / "new",
@@ -167,15 +178,15 @@ def test_refusals_leave_no_file(
     result = kafkalog("dump-segment", *first, *words)
     assert result.status == status, result.stderr
     assert result.stderr.startswith(f"error: {reference}\n")
-    assert os.listdir(tmp_path) == ["there"]
+    assert os.listdir(tmp_path) == ["there.arrow"]
 
 
 def test_a_bad_path_among_good_ones_is_told(tmp_path: Path, kafkalog: Any):
     """The others are in the file, and the gravest status counts."""
     path = write_log(tmp_path, batch(0, [record(0)]))
     target = tmp_path / "x.arrow"
-    result = kafkalog("dump-segment", tmp_path / "no", path, "--format", "arrow", "--to", target)
-    assert result.status == 3
+    result = kafkalog("dump-segment", tmp_path / "no", path, "--to", target)
+    assert result.status == 8
     assert len(rows_of(target)) == 1
 
 
@@ -190,7 +201,7 @@ def test_an_interrupt_leaves_no_file(
     path = write_log(tmp_path, batch(0, [record(0)]))
     monkeypatch.setattr(arrow_files.Exporter, "write", interrupt)
     target = tmp_path / "x.parquet"
-    assert kafkalog("dump-segment", path, "--format", "parquet", "--to", target).status == 130
+    assert kafkalog("dump-segment", path, "--to", target).status == 130
     assert os.listdir(tmp_path) == [path.name]
 
 
@@ -202,7 +213,7 @@ def test_a_missing_package_is_named(tmp_path: Path, kafkalog: Any, monkeypatch: 
         importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name)
     )
     target = tmp_path / "x.parquet"
-    result = kafkalog("dump-segment", path, "--format", "parquet", "--to", target)
+    result = kafkalog("dump-segment", path, "--to", target)
     assert result.status == 5
     assert "pyarrow" in result.stderr
     assert "pip install 'kafkalog[" in result.stderr

@@ -33,10 +33,10 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def test_report_of_machines_is_the_manifest(kafkalog: Run, tmp_path: Path) -> None:
-    """One row per part, its defects after it, then a summary; the status is 1 with defects."""
+    """One row per part, its defects after it, then a summary; the status is 8 with defects."""
     done = kafkalog("export", DAMAGED, "--to", tmp_path, "--format", "ndjson")
     found = rows(done)
-    assert done.status == 1
+    assert done.status == 8
     assert [row["type"] for row in found] == ["export_part", "defect", "defect", "export_summary"]
     manifest = json.loads((tmp_path / MANIFEST).read_text())
     [part] = manifest["parts"]
@@ -54,7 +54,7 @@ def test_table_has_a_row_a_partition(
 ) -> None:
     """Each row has its offsets; a second run reports that there was nothing to do."""
     monkeypatch.setenv("COLUMNS", "80")
-    words = ("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "local")
+    words = ("export", LOG_DIR, "--to", tmp_path / "to")
     first, second = kafkalog(*words).stdout.decode(), kafkalog(*words).stdout.decode()
     lines = first.splitlines()
     assert lines[0].split() == ["PARTITION", "FILES", "ROWS", "SIZE", "OFFSETS", "DEFECTS"]
@@ -68,11 +68,13 @@ def test_table_has_a_row_a_partition(
 
 def test_options_select(kafkalog: Run, tmp_path: Path) -> None:
     """Topics, partitions, offsets, times, columns, isolation."""
-    words = ["--topic", "payments", "--partition", "0", "--read-committed", "--from-offset", "10",
+    words = ["--topic", "payments", "--partition", "0", "--isolation", "read_committed",
+             "--from-offset", "10",
              "--to-time", "2024-01-01T00:00:20Z", "--columns", "offset, timestamp_ms"]  # fmt: skip
     assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", *words).status == 0
     shown = kafkalog(
-        "dump-segment", f"{LOG_DIR}/payments-0", "--read-committed", "--from-offset", 10,
+        "dump-segment", f"{LOG_DIR}/payments-0", "--isolation", "read_committed",
+        "--from-offset", 10,
         "--to-time", "2024-01-01T00:00:20Z", "--format", "ndjson",
     )  # fmt: skip
     expected = [{"offset": row["offset"], "timestamp_ms": row["timestamp"]} for row in rows(shown)]
@@ -88,14 +90,14 @@ def test_options_select(kafkalog: Run, tmp_path: Path) -> None:
         (["--columns", "topic,partition"], "no columns"),
         (["--table", "segments", "--from-offset", "1"], "Offsets select"),
         (["--table", "batches", "--from-time", "1ms"], "Times select"),
-        (["--file-format", "csv", "--codec", "snappy"], "not compressed with"),
-        (["--value", "json"], "needs a schema"),
-        (["--value-schema", "x"], "--value is missing"),
-        (["--value", "avro", "--value-schema", "README.md"], "not an Avro schema"),
-        (["--value", "json", "--value-schema", "examples/order.schema.json",
-          "--value-framing", "x"], "not a framing"),
-        (["--row-group-size", "0"], "at least one row"),
-        (["--split-size", "0"], "at least one byte"),
+        (["--file-format", "csv", "--set", "compression=snappy"], "not compressed with"),
+        (["--value-format", "avro"], "needs a schema"),
+        (["--value-schema", "x"], "has none"),
+        (["--value-format", "avro", "--value-schema", "README.md"], "not an Avro schema"),
+        (["--value-format", "json@x", "--value-schema", "examples/order.schema.json"],
+         "not a framing"),
+        (["--set", "row-group-size=0"], "at least one row"),
+        (["--set", "split-size=0"], "at least one byte"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_told(kafkalog: Run, tmp_path: Path, words: list[str], said: str) -> None:
@@ -111,7 +113,7 @@ def test_fail_fast_ends_with_6(kafkalog: Run, tmp_path: Path) -> None:
     done = kafkalog("export", DAMAGED, "--to", tmp_path / "to", "--fail-fast")
     assert (done.status, done.stdout) == (6, b"")
     assert done.stderr.startswith("error: batch-crc-mismatch")
-    assert kafkalog("export", DAMAGED, "--to", tmp_path / "to").status == 1
+    assert kafkalog("export", DAMAGED, "--to", tmp_path / "to").status == 8
     kafkalog("export", DAMAGED, "--to", tmp_path / "once")
     assert files_of(tmp_path / "to") == files_of(tmp_path / "once")
 
@@ -155,13 +157,13 @@ def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
     write_log(
         tmp_path / "a-0", batch(0, [record(i, b"k", value) for i, value in enumerate(values)])
     )
-    words = ("export", tmp_path / "a-0", "--to", tmp_path / "to", "--value", "json",
+    words = ("export", tmp_path / "a-0", "--to", tmp_path / "to", "--value-format", "json",
              "--value-schema", "examples/order.schema.json")  # fmt: skip
     refused = kafkalog(*words)
     assert refused.status == 4
     assert "a-0: the value at 1: " in refused.stderr
-    assert "--max-rejects N" in refused.stderr
-    done = kafkalog(*words, "--max-rejects", "1")
+    assert "--accept rejects=N" in refused.stderr
+    done = kafkalog(*words, "--accept", "rejects=1")
     assert done.status == 0
     told = " ".join(done.stdout.decode().split())
     assert f"1 record not decoded: in {tmp_path}/to/_rejects" in told
@@ -176,26 +178,27 @@ def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
 def test_spark_starts_only_on_request(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It starts for its name or for an option of its own, however many partitions there are."""
+    """It starts for its URL, however many partitions there are."""
     started = []
 
     def start(_: object) -> None:
         started.append(True)
         raise UnsupportedError("Spark is not started here.")
 
-    monkeypatch.setattr("kafkalog_cli.engines.SparkChoice.start", start)
+    monkeypatch.setattr("kafkalog_cli.engines.EngineChoice.start_spark", start)
     for words, is_spark in [
         ([LOG_DIR], False),
-        ([f"{LOG_DIR}/orders-0", "--engine", "spark"], True),
-        ([LOG_DIR, "--master", "local[2]"], True),
-        ([LOG_DIR, "--spark-conf", "a=b"], True),
-        ([LOG_DIR, "--master", "local[2]", "--engine", "local"], False),
+        ([f"{LOG_DIR}/orders-0", "--spark", "local[*]"], True),
+        ([LOG_DIR, "--spark", "local[2]"], True),
     ]:
         shutil.rmtree(tmp_path / "to", ignore_errors=True)
         assert kafkalog("export", *words, "--to", tmp_path / "to").status == (5 if is_spark else 0)
-    assert len(started) == 3
+    assert len(started) == 2
     # What is all there needs no Spark.
-    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "spark").status == 9
+    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to").status == 0
+    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--spark", "local[*]").status == 0
+    for conf in ("a=b", "kafkalog.x=1"):
+        assert kafkalog("export", LOG_DIR, "--spark-conf", conf).status == 2
 
 
 def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path) -> None:
@@ -205,8 +208,8 @@ def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path
     log = next((tmp_path / "logs" / "a-1").glob("*.log"))
     log.write_bytes(flip(log.read_bytes(), 8 * 100))
     sources = [tmp_path / "logs" / name for name in ("a-0", "a-1")]
-    done = kafkalog("export", *sources, "--to", tmp_path / "to", "--engine", "local")
-    assert done.status == 1
+    done = kafkalog("export", *sources, "--to", tmp_path / "to")
+    assert done.status == 8
     lines = [line.split() for line in done.stdout.decode().splitlines()[1:3]]
     assert [(line[0], line[2], line[-1]) for line in lines] == [
         ("a-0", "9", "-"),

@@ -44,7 +44,15 @@ def test_metrics_replace_no_file_of_something_else(
     file = tmp_path / "notes.txt"
     file.write_bytes(content)
     make_log(tmp_path / "log")
-    words = ("export", tmp_path / "log", "--to", tmp_path / "lake", "--append", "--metrics", file)
+    words = (
+        "export",
+        tmp_path / "log",
+        "--to",
+        tmp_path / "lake",
+        "--append",
+        "--metrics-file",
+        file,
+    )
     found = kafkalog(*words)
     assert found.status == 4, found
     assert "something else than metrics" in found.stderr
@@ -60,7 +68,7 @@ def test_metrics_of_runs(
     log, to, file = tmp_path / "log", tmp_path / "lake", tmp_path / "k.prom"
     partition = make_log(log)
     (log / "replication-offset-checkpoint").write_text("0\n1\norders 0 60\n")
-    words = ("export", log, "--to", to, "--append", "--metrics", file)
+    words = ("export", log, "--to", to, "--append", "--metrics-file", file)
     clock = SimpleNamespace(time=lambda: 1.7e9, monotonic=count(100, 7.5).__next__)
     monkeypatch.setattr(export_metrics, "time", clock)
     assert kafkalog(*words).status == 0
@@ -99,17 +107,18 @@ def test_metrics_of_rejects_and_failures(tmp_path: Path, kafkalog: Kafkalog) -> 
     write_log(log / "a-0", batch(0, [record(i, value=value) for i, value in enumerate(values)]))
     write_log(log / "b-0", batch(0, [record(0, value=b"-")]))
     (log / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    words = ("export", log, "--to", tmp_path / "lake", "--value", "json", "--value-schema", schema,
-             "--metrics")  # fmt: skip
+    words = ("export", log, "--to", tmp_path / "lake", "--value-format", "json",
+             "--value-schema", schema,
+             "--metrics-file")  # fmt: skip
     assert kafkalog(*words, file).status == 4
     names = {name for name, _ in metrics_of(file)}
     assert names == {"success", "duration_seconds", "last_run_timestamp_seconds"}
     assert metrics_of(file)["success", ""] == 0
-    assert kafkalog(*words, file, "--max-rejects", 4).status == 0
+    assert kafkalog(*words, file, "--accept", "rejects=4").status == 0
     found = metrics_of(file)
     assert (found["success", ""], found["rows", "a0"], found["rejects", "a0"]) == (1, 6, 3)
     assert (found["files", ""], found["rows", "b0"], found["rejects", "b0"]) == (1, 0, 1)
     assert ("lag_offsets", "a0") not in found, "nothing says where the next run begins"
     other = (*words[:3], tmp_path / "other", *words[4:])
-    assert kafkalog(*other, tmp_path / "nowhere" / "k.prom", "--max-rejects", 3).status == 4
+    assert kafkalog(*other, tmp_path / "nowhere" / "k.prom", "--accept", "rejects=3").status == 4
     assert not (tmp_path / "other").exists()

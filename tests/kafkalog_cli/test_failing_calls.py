@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import PARTLY_DONE, OutOfMemoryError, RefusedError
+from kafkalog.errors import INCOMPLETE, OutOfMemoryError, RefusedError
 from kafkalog.io.paths import retry
 from tests.command_lines import (
     IN_PLACE,
@@ -64,7 +64,7 @@ FAULTS = 6
 """Faults of each command where not everything is tried."""
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
-BY_PARTITION = ("ls", "verify", "simulate-retention", "recover", "rebuild-index", "apply-retention",
+BY_PARTITION = ("ls", "verify", "retention", "recover", "rebuild-index", "retention",
                 "compact")  # fmt: skip
 """Of these each partition's rows depend on its own files, and on those at the top."""
 WITHOUT_FILES = ("explain",)
@@ -180,9 +180,9 @@ def is_right(done: Result, fault: Fault, to: Path, *, is_writer: bool) -> bool:
 
     A writer does not wait for all that passes: it says that it must be run again.
     """
-    is_partly = done.status == PARTLY_DONE
+    is_partly = done.status == INCOMPLETE
     if fault.code == errno.ENOMEM:
-        return done.status in (OutOfMemoryError.exit_code, PARTLY_DONE)
+        return done.status in (OutOfMemoryError.exit_code, INCOMPLETE)
     if fault.code in TEMPORARY:
         is_uncertain = "It is unknown whether the catalog made the commit" in done.stderr
         is_temporary = done.status == 3 and TEMPORARY_WORDS in done.stderr
@@ -418,7 +418,7 @@ class Trials:
         if found == self._wanted:
             return "same", ""
         words = trouble(self._name, fault, self._made, self._whole, done)
-        if done.status != PARTLY_DONE and (half := self._half_done(found[-1])):
+        if done.status != INCOMPLETE and (half := self._half_done(found[-1])):
             words += f"; {done.status}, although {half} differ"
         if differing := self._after_a_second_run(fault, found[-1]):
             words += f"; {differing} differ after a second run"
@@ -459,7 +459,7 @@ def trouble(name: str, fault: Fault, made: Given, whole: Result, done: Result) -
     if fault.code in OF_FILES:
         lost = rows_lost(whole, done, fault.call[1]) if name in BY_PARTITION else ()
         return ", ".join(f"without {row!r}" for row in lost)
-    if made.kept is not None and done.status == PARTLY_DONE:
+    if made.kept is not None and done.status == INCOMPLETE:
         return ""  # what it prints is what it did
     more = lines_of(done) - lines_of(whole)
     return f"{done.status}: more lines, such as {min(more)!r}" if more else ""

@@ -1,4 +1,4 @@
-"""`groups` and `where`: what they show, and their statuses."""
+"""`groups`: what it shows, and its statuses."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_members_are_shown_with_what_they_own(log_dir: Path, kafkalog: Run) -> N
     moment = ("--at", "2026-11-21T03:19:36.2Z", "--group", "group-consumer")
     shown = kafkalog("groups", log_dir, *moment)
     assert shown.status == 0
-    heading, *lines = shown.stdout.decode().splitlines()
+    heading, *lines = shown.stdout.decode().splitlines()[3:]  # after its coordinator
     assert heading.split() == [
         "GROUP", "MEMBER", "INSTANCE", "CLIENT", "HOST", "EPOCH", "ASSIGNED",
     ]  # fmt: skip
@@ -116,22 +116,27 @@ def test_a_moment_before_all_groups_is_named(log_dir: Path, kafkalog: Run) -> No
         assert f"note: There was no {what} at @0.007." in result.stderr
 
 
-def test_an_export_is_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run, tmp_path: Path) -> None:
+def test_reset_offsets_are_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run) -> None:
     """Three columns for one group, four for several; pending offsets are left out and counted."""
-    one, all_of_them = tmp_path / "one.csv", tmp_path / "all.csv"
-    assert kafkalog("groups", log_dir, "--group", "group-classic", "--export", one).status == 0
-    assert one.read_text() == "events,0,5\nevents,1,6\nevents,2,9\n"
-    result = kafkalog("groups", log_dir, "--export", all_of_them)
-    assert all_of_them.read_text().splitlines()[0] == "group-admin,events,0,11"
-    assert len(all_of_them.read_text().splitlines()) == 9
-    assert "note: 4 offsets left out of" in result.stderr
-    assert kafkalog("groups", log_dir, "--export", all_of_them).status == 4, "it exists"
+    words = ("groups", log_dir, "-o", "reset-offsets")
+    one = kafkalog(*words, "--group", "group-classic")
+    assert (one.status, one.stdout) == (0, b"events,0,5\nevents,1,6\nevents,2,9\n")
+    result = kafkalog(*words)
+    assert result.stdout.splitlines()[0] == b"group-admin,events,0,11"
+    assert len(result.stdout.splitlines()) == 9
+    assert "note: 4 offsets left out: " in result.stderr
+    assert kafkalog(*words, "-n", 2).stdout == b"".join(result.stdout.splitlines(True)[:2])
+    assert kafkalog(*words, "--since", "-1h").status == 2, "a change is no offset"
 
 
 def test_a_group_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
-    """The result is empty, and a warning names the group."""
-    result = kafkalog("groups", log_dir, "--group", "nobody")
-    assert (result.status, result.stdout) == (1, b"")
+    """A warning names the group; its coordinator is shown all the same."""
+    result = kafkalog("groups", log_dir, "--group", "nobody", "--format", "ndjson")
+    assert result.status == 1
+    [row] = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (row["type"], row["key"], row["topic"]) == (
+        "coordinator", "nobody", "__consumer_offsets",
+    )  # fmt: skip
     assert "There is no group 'nobody'." in result.stderr
 
 
@@ -139,7 +144,7 @@ def test_a_partition_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
     """By its metadata the topic has two partitions, so the answer is incomplete."""
     shutil.rmtree(log_dir / "__consumer_offsets-1")
     result = kafkalog("groups", log_dir, "--format", "ndjson")
-    assert result.status == 1
+    assert result.status == 8
     assert "1 partition of __consumer_offsets not in PATH: 1." in result.stderr
     assert {row["group_id"] for row in rows(result, "group")} == {
         "group-classic", "group-consumer", "group-tx",
@@ -155,7 +160,7 @@ def test_a_damaged_partition(log_dir: Path, kafkalog: Run) -> None:
     result = kafkalog("groups", log_dir, "--format", "ndjson", "--view", "as-is")
     assert result.status == 2, "there is no such option"
     result = kafkalog("groups", log_dir, "--format", "ndjson")
-    assert result.status == 1
+    assert result.status == 8
     complete = {row["coordinator"]: row["complete"] for row in rows(result, "group_offset")}
     assert complete == {0: False, 1: True}
     assert "batch-crc-mismatch" in result.stderr
@@ -164,12 +169,10 @@ def test_a_damaged_partition(log_dir: Path, kafkalog: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        (["groups", "{empty}"], 3),
-        (["groups", "{log}", "--at", "yesterday"], 2),
+        (["groups", "{empty}"], 2),
+        (["groups", "{log}", "--at", "next week"], 2),
         (["groups", "{log}", "--at", "0@x"], 2),
-        (["where", "{log}"], 2),
-        (["where", "{log}", "--share-group", "g:x:0"], 2),
-        (["where", "{empty}", "--group", "g"], 3),
+        (["groups", "{empty}", "--group", "g"], 2),
     ],
 )
 def test_statuses(
@@ -218,7 +221,7 @@ def test_an_end_offset_that_cannot_be_read_says_why(
     lags = {row["partition"]: row["lag"] for row in rows(result, "group_offset")}
     assert lags[0] is None
     assert None not in {lag for partition, lag in lags.items() if partition}
-    assert (result.status, f"no lag: {unlucky}" in result.stderr) == (3, True)
+    assert (result.status, f"no lag: {unlucky}" in result.stderr) == (8, True)
     assert f"× Input/output error.\n╰─> {unlucky}" in result.stderr
 
 
@@ -230,29 +233,48 @@ def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
         for row in now
         if row["coordinator"] == 0 and not row["pending"] and row["group_id"] != "group-share"
     }
-    result = kafkalog("groups", log_dir, "--diff", "0@0", "--format", "ndjson")
+    result = kafkalog("groups", log_dir, "--since", "0@0", "--format", "ndjson")
     found = rows(result, "group_offset_change")
     assert {
         (row["group_id"], row["topic"], row["partition"]): row["after"] for row in found
     } == counted
     assert {(row["change"], row["before"]) for row in found} == {("added", None)}
-    assert kafkalog("groups", log_dir, "--diff", "0@1000000", "--format", "ndjson").stdout == b""
+    assert kafkalog("groups", log_dir, "--since", "0@1000000", "--format", "ndjson").stdout == b""
 
 
 def test_where_a_group_is_coordinated(log_dir: Path, kafkalog: Run) -> None:
     """The hash of its name gives the partition that really holds its records."""
     groups = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group")
     words = [word for row in groups for word in ("--group", row["group_id"])]
-    result = kafkalog("where", log_dir, *words, "--format", "ndjson")
+    result = kafkalog("groups", log_dir, *words, "--format", "ndjson")
     assert result.status == 0
     assert {row["key"]: row["partition"] for row in rows(result, "coordinator")} == {
         row["group_id"]: row["coordinator"] for row in groups
     }
     shutil.rmtree(log_dir / "__transaction_state-0")
     shutil.rmtree(log_dir / "__transaction_state-1")
-    result = kafkalog("where", log_dir, "--transactional-id", "tx", "--format", "ndjson")
+    result = kafkalog("transactions", log_dir, "--transactional-id", "tx", "--format", "ndjson")
     [row] = rows(result, "coordinator")
-    assert (result.status, row["partitions"], row["paths"]) == (1, 2, [])
+    assert (result.status, row["partitions"], row["paths"]) == (8, 2, [])
+
+
+def test_where_a_partition_of_a_share_group_is_coordinated(log_dir: Path, kafkalog: Run) -> None:
+    """Its key has the id of the topic; a group of another kind reads no share partitions."""
+
+    def coordinators(name: str) -> list[dict[str, Any]]:
+        words = ("groups", log_dir, "--group", name, "-t", "events", "-p", 1, "-o", "ndjson")
+        return rows(kafkalog(*words), "coordinator")
+
+    topics = rows(kafkalog("metadata", log_dir, "-o", "ndjson"), "metadata_topic")
+    [uid] = {row["topic_id"] for row in topics if row["topic"] == "events"}
+    share = coordinators("group-share")
+    assert [row["key"] for row in share] == ["group-share", f"group-share:{uid}:1"]
+    assert [row["topic"] for row in share] == ["__consumer_offsets", "__share_group_state"]
+    assert [row["key"] for row in coordinators("nobody")] == ["nobody", f"nobody:{uid}:1"]
+    assert [row["key"] for row in coordinators("group-classic")] == ["group-classic"]
+    shutil.rmtree(log_dir / "__cluster_metadata-0")
+    keys = [row["key"] for row in coordinators("group-share")]
+    assert keys == ["group-share", f"group-share:{uid}:1"], "by partition.metadata"
 
 
 def test_keys_of_version_0_are_the_same_keys(kafkalog: Run, tmp_path: Path) -> None:
@@ -290,20 +312,24 @@ def test_the_lag_of_a_group_is_the_sum_of_its_offsets(tmp_path: Path) -> None:
     groups = kafkalog_groups(tmp_path)
     ends = {("s", number): 10 * number for number in range(6)} | {("t", 0): (1 << 63) - 1}
     for known in (ends, {**ends, **{("t", number): 5 for number in range(1, 6)}, ("u", 0): 1}):
-        for topics in (None, ["s"], ["t"], ["s", "t"], ["u"], ["other"]):
+        for topics in (["s"], ["t"], ["s", "t"], ["s", "t", "u"], ["u"], ["other"]):
             for name, group in groups.items():
 
                 def end_of(topic: str, partition: int, known: Any = known) -> int | None:
                     found: int | None = known.get((topic, partition))
                     return found
 
-                chosen = [one for one in group.offsets if not topics or one.topic in topics]
+                chosen = [one for one in group.offsets if one.topic in topics]
                 assert {(name, one.topic, one.partition): one.offset for one in chosen} == {
                     key: offset for key, offset in offsets.items()
-                    if key[0] == name and (not topics or key[1] in topics)
+                    if key[0] == name and key[1] in topics
                 }  # fmt: skip
                 lags = [OffsetLag(one, end_of(one.topic, one.partition)) for one in chosen]
-                assert group.offsets.lag(end_of, topics) == total_lag(lags)
+
+                def is_meant(topic: str, _: int, wanted: list[str] = topics) -> bool:
+                    return topic in wanted
+
+                assert group.offsets.lag(end_of, is_meant) == total_lag(lags)
                 assert group.offsets.committed_count == len(group.offsets)
 
 
@@ -322,7 +348,7 @@ def test_two_keys_of_one_group(kafkalog: Run, tmp_path: Path) -> None:
 def test_a_partition_that_cannot_be_read_costs_only_itself(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other partitions are shown; the status is the error's."""
+    """The other partitions are shown; the status says that the answer is not complete."""
     read_at = source.Source._pread
 
     def fail(self: source.Source, position: int, size: int) -> bytes:
@@ -332,7 +358,7 @@ def test_a_partition_that_cannot_be_read_costs_only_itself(
 
     monkeypatch.setattr(source.Source, "_pread", fail)
     result = kafkalog("groups", log_dir, "--format", "ndjson")
-    assert result.status == UnreadableError.exit_code
+    assert result.status == 8
     assert {row["group_id"] for row in rows(result, "group")} == {
         "group-admin", "group-regex", "group-share",
     }  # fmt: skip

@@ -102,8 +102,8 @@ def lines_over(directory: Path) -> list[list[object]]:
         [directory.name], ["ls", f"--{directory.name}"], ["ls", "--sort", directory.name, log_dir],
         ["dump-segment", path, "--from-time", directory.name],
         ["dump-segment", path, "--key-regex", f"({directory.name}"],
-        ["dump-segment", path, "--format", "parquet", "--to", f"{missing}/{directory.name}/x"],
-        ["dump-segment", path, "--format", "parquet", "--to", path],
+        ["dump-segment", path, "--to", f"{missing}/{directory.name}/x.parquet"],
+        ["dump-segment", path, "--to", f"{path}.parquet"],
     ]  # fmt: skip
     for form in ("table", "ndjson", "json", "csv"):
         tail = ["--format", form]
@@ -113,9 +113,9 @@ def lines_over(directory: Path) -> list[list[object]]:
             ["ls", "--segments", log_dir, *tail],
             ["verify", log_dir, missing, *tail],
             ["verify", "--level", "deep", directory, *tail],
-            ["lookup-offset", directory, 0, 9, 99, "--show", "--explain", *tail],
+            ["lookup-offset", directory, 0, 9, 99, "--show", "--steps", *tail],
             ["lookup-offset", missing, 0, *tail],
-            ["dump-segment", "--records", path, *tail],
+            ["dump-segment", path, *tail],
             ["dump-segment", "--batches", path, directory, log_dir, *tail],
             *(["dump-segment", file, *tail] for file in files),
         ]
@@ -151,6 +151,6 @@ FORMULAS = (b"=1+1", b"+1", b"-1", b"@SUM(A1)", b'=HYPERLINK("x")', b"=cmd|' /C 
 def test_csv_holds_the_text_as_it_is(tmp_path: Path, kafkalog: Run):
     """A cell that a spreadsheet would compute is data: changed, it could not be read back."""
     path = write_log(tmp_path / "t-0", batch(0, [record(i, f) for i, f in enumerate(FORMULAS)]))
-    text = kafkalog("dump-segment", "--records", "--format", "csv", path).stdout.decode()
+    text = kafkalog("dump-segment", "--format", "csv", path).stdout.decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["key"].encode() for row in rows] == list(FORMULAS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_ASKED = {
     "a few records of a log": {"dump-segment", "lookup-offset"},
-    "the state in internal topics": {"groups", "transactions", "where", "sql of groups"},
+    "the state in internal topics": {"groups", "transactions", "sql of groups"},
 }
 """Commands that do not look where each topic is, by what they answer for."""
 ASKED = sorted({*COMMANDS} - set().union(*NOT_ASKED.values()))

@@ -73,10 +73,10 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
     lines = command_lines(partition, sorted(partition.glob("*.log"))[:1])
     lines += [["salvage", partition, "--to", tmp_path / "new"], ["recover", tmp_path],
               ["rebuild-index", partition], ["compact", partition],
-              ["profile", partition, "--engine", "local"],
+              ["profile", partition],
               ["verify", "--compaction", partition],
-              ["export", partition, "--to", tmp_path / "out", "--engine", "local"],
-              ["apply-retention", partition]]  # fmt: skip
+              ["export", partition, "--to", tmp_path / "out"],
+              ["retention", partition]]  # fmt: skip
     monkeypatch.setattr(file_system, "stat", fails(failure))
     monkeypatch.setattr(source.Source, "_open", fails(failure))
     for line in lines:
@@ -149,7 +149,7 @@ def test_debug_shows_what_ended_the_work(
     assert "IndexError: out of range" in result.stderr
     assert 'log_dir.py", line' in result.stderr
     result = kafkalog("--debug", "ls", tmp_path / "missing")
-    assert result.status == 3
+    assert result.status == 2
     assert "NotFoundError" in result.stderr
 
 
@@ -193,7 +193,7 @@ def test_without_kernels_the_answers_are_the_same(
         ["verify", "--compaction", partition, "--cleaner-offset", "20"],
         ["simulate-roll", partition, "--config", "segment.bytes=1000"],
         ["lookup-offset", partition, "--timestamp", "1700000000000"],
-        ["profile", partition, "--engine", "local", "--format", "ndjson"],
+        ["profile", partition, "--format", "ndjson"],
     ]  # fmt: skip
     wanted = [kafkalog(*line) for line in lines]
     said = request.getfixturevalue("without_kernels")

@@ -50,7 +50,7 @@ def test_files_that_go_away_are_listed_again(
 
     monkeypatch.setattr(kafka_text, "put_line", clean_before)
     words = [] if limit is None else ["--limit", limit]
-    found = kafkalog("dump-segment", partition, "--format", "kafka", "--records", *words)
+    found = kafkalog("dump-segment", partition, "--format", "kafka", *words)
     assert (found.status, found.stderr) == (0, "")
     offsets = re.findall(rb"^\| offset: (\d+) ", found.stdout, re.MULTILINE)
     assert [int(one) for one in offsets] == [*range(len(batches))][:limit]

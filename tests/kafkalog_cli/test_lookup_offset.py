@@ -275,9 +275,8 @@ def test_an_export_is_where_kafkas_tool_would_reset_to(tmp_path: Path, kafkalog:
         ("--special", "latest"): "orders,0,3\norders,1,6\norders,2,0\n",
     }
     for number, (words, text) in enumerate(wanted.items()):
-        export = tmp_path / f"{number}.csv"
-        result = kafkalog("lookup-offset", tmp_path / "logs", *words, "--export", export)
-        assert (result.status, export.read_text()) == (0, text)
+        result = kafkalog("lookup-offset", tmp_path / "logs", *words, "-o", "reset-offsets")
+        assert (result.status, result.stdout.decode()) == (0, text)
         assert ("2 partitions without such a record" in result.stderr) == (number < 2)
         assert "note: 1 internal partition left out" in result.stderr
     late = kafkalog("lookup-offset", tmp_path / "logs", "--timestamp", BASE_TIME + 99)
@@ -330,7 +329,7 @@ def test_a_number_whose_unit_is_open_is_refused(
         ("lookup-offset", PARTITION, f"--timestamp={text}"),
         ("dump-segment", PARTITION, f"--from-time={text}"),
         ("find", PARTITION, "--key", "user-1", f"--to-time={text}"),
-        ("simulate-retention", PARTITION, f"--now={text}", "--until", "+1d"),
+        ("retention", PARTITION, f"--now={text}", "--until", "+1d"),
         ("du", PARTITION, "--forecast", "--now", "1704067460000", f"--until={text}"),
         ("groups", "examples/log-dir", f"--at={text}"),
         ("transactions", "examples/log-dir", f"--at={text}"),

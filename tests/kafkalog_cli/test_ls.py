@@ -222,7 +222,7 @@ def test_the_directory_of_the_next_partition_is_marked(
 def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalog: Any) -> None:
     """Each log directory has its own lock and journal."""
     root = corpus_dir / "kafka-4.3" / "jbod-live"
-    for command in ("compact", "apply-retention", "rebuild-index"):
+    for command in ("compact", "retention", "rebuild-index"):
         result = kafkalog(command, root)
         assert result.status != 0
         assert "Name one of them: logs-a, logs-b." in result.stderr

@@ -94,7 +94,7 @@ def test_a_topic_as_of_last_tuesday(log_dir: Path, kafkalog: Run) -> None:
 
 def test_changes_have_the_record_that_made_them(log_dir: Path, kafkalog: Run) -> None:
     """Changes undone between the moments are left out; each other has its last record."""
-    result = kafkalog("metadata", log_dir, "--diff", "4", "--format", "ndjson")
+    result = kafkalog("metadata", log_dir, "--since", "0@4", "--format", "ndjson")
     assert result.status == 0
     prefix, topic = "/image/configs/TOPIC:orders", "/image/topics/byName/orders"
     found = rows(result, "metadata_change")
@@ -104,9 +104,9 @@ def test_changes_have_the_record_that_made_them(log_dir: Path, kafkalog: Run) ->
         ("changed", f"{topic}/0", 5, T0 + 5000),
     ]
     assert [(one["before"], one["after"]) for one in found[:2]] == [("1000", None), (None, "7")]
-    table = kafkalog("metadata", log_dir, "--diff", "4").stdout.decode()
+    table = kafkalog("metadata", log_dir, "--since", "0@4").stdout.decode()
     assert "isr: [1, 2] -> [1], partitionEpoch: 0 -> 1" in table
-    again = kafkalog("metadata", log_dir, "--diff", "6", "--at", "6", "--format", "ndjson")
+    again = kafkalog("metadata", log_dir, "--since", "0@6", "--at", "0@6", "--format", "ndjson")
     assert (again.status, again.stdout.decode()) == (0, "")
 
 
@@ -122,15 +122,15 @@ def test_a_controller_goes_when_it_is_unregistered(tmp_path: Path, kafkalog: Run
     gone, unknown = (value_of("UnregisterControllerRecord", controllerId=one) for one in (2, 9))
     root = write(tmp_path / "log", [controller(1), controller(2), gone, unknown])
     place = "/image/cluster/controllers"
-    result = kafkalog("metadata", root, place, "--format", "ndjson")
+    result = kafkalog("metadata", root, "--tree", place, "--format", "ndjson")
     assert result.status == 0
     assert [row["path"] for row in rows(result, "metadata_leaf")] == [f"{place}/1"]
     assert library.metadata(root).image.refused == []
-    changes = kafkalog("metadata", root, "--diff", "2", "--format", "ndjson")
+    changes = kafkalog("metadata", root, "--since", "0@2", "--format", "ndjson")
     assert [
         (one["change"], one["path"], one["offset"]) for one in rows(changes, "metadata_change")
     ] == [("removed", f"{place}/2", 2)]
-    before = kafkalog("metadata", root, place, "--at", "2", "--format", "ndjson")
+    before = kafkalog("metadata", root, "--tree", place, "--at", "0@2", "--format", "ndjson")
     assert len(rows(before, "metadata_leaf")) == 2
 
 
@@ -149,7 +149,7 @@ def test_levels_have_their_names(level: int, name: str, tmp_path: Path, kafkalog
     """One that no release here knows stays a number."""
     feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=level)
     root = write(tmp_path / "log", [feature])
-    result = kafkalog("metadata", root, "/image/features/metadataVersion", "--cat")
+    result = kafkalog("metadata", root, "--cat", "/image/features/metadataVersion")
     assert result.stdout.decode() == f"Optional[{name}]\n"
 
 
@@ -162,7 +162,7 @@ def test_a_new_topic_of_the_same_name_is_another_one(tmp_path: Path, kafkalog: R
     ])  # fmt: skip
     [topic] = rows(kafkalog("metadata", log_dir, "--format", "ndjson"), "metadata_topic")
     assert (topic["topic_id"], topic["topic_configs"], topic["offset"]) == (other, {}, 3)
-    changes = kafkalog("metadata", log_dir, "--diff", "2", "--format", "ndjson")
+    changes = kafkalog("metadata", log_dir, "--since", "0@2", "--format", "ndjson")
     assert [(one["change"], one["path"]) for one in rows(changes, "metadata_change")] == [
         ("removed", "/image/configs/TOPIC:orders/retention.ms"),
         ("changed", "/image/topics/byName/orders/id"),
@@ -172,7 +172,7 @@ def test_a_new_topic_of_the_same_name_is_another_one(tmp_path: Path, kafkalog: R
 def test_a_metadata_transaction_counts_from_its_end_on(tmp_path: Path, kafkalog: Run) -> None:
     """Its records are held back and counted until then; a second BEGIN changes nothing."""
     log_dir = write(tmp_path, [ORDERS, BEGIN, config("1"), BEGIN, config("2", "segment.ms"), END])
-    open_now = kafkalog("metadata", log_dir, "--configs", "orders", "--at", "5")
+    open_now = kafkalog("metadata", log_dir, "--configs", "orders", "--at", "0@5")
     assert (open_now.status, open_now.stdout) == (0, b"")
     assert "2 records of an open metadata transaction left out" in open_now.stderr
     ended = kafkalog("metadata", log_dir, "--configs", "orders", "--format", "ndjson")
@@ -184,15 +184,15 @@ def test_the_past_begins_with_the_oldest_snapshot(tmp_path: Path, kafkalog: Run)
     write(tmp_path, [ORDERS, config("5")], snapshot=20)
     write(tmp_path, [ORDERS, config("6")], snapshot=30)
     log_dir = write(tmp_path, [config("8"), *[config("9")] * 19], first=15)
-    for at in ("19", "10", "2023-11-14T22:13:30Z"):
+    for at in ("0@19", "0@10", "2023-11-14T22:13:30Z"):
         result = kafkalog("metadata", log_dir, "--configs", "orders", "--at", at)
         assert result.status == 5
         assert "The earliest offset is 20." in result.stderr
     values = {}
-    for at in ("20", "21", "30", "31"):
+    for at in ("0@20", "0@21", "0@30", "0@31"):
         shown = kafkalog("metadata", log_dir, "--configs", "orders", "--at", at)
         values[at] = shown.stdout.decode().split()[6]
-    assert values == {"20": "5", "21": "9", "30": "6", "31": "9"}
+    assert values == {"0@20": "5", "0@21": "9", "0@30": "6", "0@31": "9"}
     with pytest.raises(UnsupportedDataError):
         library.metadata(log_dir, at=Moment(partition=0, offset=3))
     since = library.metadata(log_dir, since=Moment(partition=0, offset=20))
@@ -209,7 +209,7 @@ def test_the_snapshot_of_formatting_comes_before_all_records(tmp_path: Path, kaf
     level = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=33)
     snapshot = root / "__cluster_metadata-0" / f"{0:020}-{0:010}.checkpoint"
     snapshot.write_bytes(header + batch(1, [record(0, None, level)]))
-    result = kafkalog("metadata", root, "/image", "--at", "0", "--format", "ndjson")
+    result = kafkalog("metadata", root, "--tree", "/image", "--at", "0@0", "--format", "ndjson")
     assert {row["path"]: row["text"] for row in rows(result, "metadata_leaf")}.items() >= {
         "/image/features/metadataVersion": "Optional[4.4-IV2]",
         "/image/provenance": "offset -1, epoch 0, time 2023-11-14T22:13:20Z[UTC]",
@@ -228,24 +228,24 @@ def test_before_its_first_record_the_metadata_are_empty(log_dir: Path, kafkalog:
 
 
 def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, kafkalog: Run) -> None:
-    """An older one and the log give the same; the damage is reported, with status 1."""
+    """An older one and the log give the same; the damage is reported, with status 8."""
     write(tmp_path, [ORDERS, config("5")], snapshot=1)
     write(tmp_path, [ORDERS, config("6")], snapshot=3)
     log_dir = write(tmp_path, [ORDERS, *[config("6")] * 3])
     newest = log_dir / "__cluster_metadata-0" / f"{3:020}-0000000001.checkpoint"
     newest.write_bytes(flip(newest.read_bytes(), 8 * 70))
     result = kafkalog("metadata", log_dir, "--configs", "orders")
-    assert result.status == 1
+    assert result.status == 8
     assert "batch-crc-mismatch" in result.stderr
     assert result.stdout.decode().split()[6] == "6"
 
 
 def test_contradictions_and_the_unknown_are_reported(tmp_path: Path, kafkalog: Run) -> None:
-    """A partition without a topic and a record of an unknown version give status 1."""
+    """A partition without a topic and a record of an unknown version give status 8."""
     unknown = b"\x01\x04\x09" + config("1")[3:]
     log_dir = write(tmp_path, [partition(0, [1]), unknown, ORDERS])
     result = kafkalog("metadata", log_dir)
-    assert result.status == 1
+    assert result.status == 8
     assert "1 record of the metadata could not be decoded" in result.stderr
     assert "PARTITION_RECORD at offset 0: no topic has the id" in result.stderr
     assert "orders" in result.stdout.decode()
@@ -255,15 +255,15 @@ def test_the_tree_is_that_of_the_shell(corpus_dir: Path, kafkalog: Run) -> None:
     """Parts by path, a single leaf, leaves by name; tests/kafka compares them with the shell."""
     [log_dir] = state(corpus_dir, "kafka-4.3", "internal-topics").log_dirs
     assert (
-        kafkalog("metadata", log_dir, "--tree")
+        kafkalog("metadata", log_dir, "--tree", "/")
         .stdout.decode()
         .startswith("image:\n  acls:\n    byId:\n")
     )
-    part = kafkalog("metadata", log_dir, "/image/topics/byName/events/id/")
+    part = kafkalog("metadata", log_dir, "--tree", "/image/topics/byName/events/id/")
     leaf = kafkalog("metadata", log_dir, "--cat", "/image/topics/byName/events/id")
     assert part.stdout.decode() == leaf.stdout.decode() == "ADXe-tX5TiSTlOLSEajCDg\n"
     assert not leaf.stderr, "the only voter has committed everything"
-    found = kafkalog("metadata", log_dir, "--find", "alice", "--format", "ndjson")
+    found = kafkalog("metadata", log_dir, "--match", "alice", "--format", "ndjson")
     [scram] = rows(found, "metadata_leaf")
     assert scram["path"] == "/image/scram/SCRAM-SHA-256/alice"
     snapshot = max(log_dir.glob("__cluster_metadata-0/*.checkpoint"))
@@ -288,7 +288,12 @@ def test_names_with_slashes_are_found(tmp_path: Path, kafkalog: Run) -> None:
 def test_hostile_names_stay_on_their_line(tmp_path: Path, kafkalog: Run) -> None:
     """No value can act on the terminal."""
     log_dir = write(tmp_path, [ORDERS, config("\x1b[2J\nimage:", "retention.ms")])
-    for options in (("--tree",), ("--find", "retention"), ("--diff", "0"), ("--topic", "orders")):
+    for options in (
+        ("--tree", "/"),
+        ("--match", "retention"),
+        ("--since", "0@0"),
+        ("--topic", "orders"),
+    ):
         shown = kafkalog("metadata", log_dir, *options).stdout.decode()
         assert "\x1b" not in shown
         assert "\nimage:\n" not in shown.removeprefix("image:\n")
@@ -297,10 +302,11 @@ def test_hostile_names_stay_on_their_line(tmp_path: Path, kafkalog: Run) -> None
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        (("--topic", "nope"), 1), (("--configs", "nope"), 1), (("--find", "nope"), 1),
-        (("/image/nope",), 1), (("--at", "9"), 2), (("--at", "yesterday"), 2), (("--cat",), 2),
-        (("--cat", "/image/topics"), 2), (("--diff", "5", "--at", "4"), 2),
-        (("--tree", "--find", "x"), 2), (("/image", "--find", "x"), 2), (("--at", "8"), 0),
+        (("--topic", "nope"), 1), (("--configs", "nope"), 1), (("--match", "nope"), 1),
+        (("--tree", "/image/nope"), 1), (("--at", "0@9"), 2), (("--at", "1@0"), 2),
+        (("--at", "next week"), 2), (("--cat",), 2),
+        (("--cat", "/image/topics"), 2), (("--since", "0@5", "--at", "0@4"), 2),
+        (("--tree", "/", "--match", "x"), 2), (("--at", "8"), 2), (("--at", "0@8"), 0),
     ],
 )  # fmt: skip
 def test_statuses(words: tuple[str, ...], status: int, log_dir: Path, kafkalog: Run) -> None:
@@ -319,8 +325,8 @@ def test_other_places_have_no_metadata(
     empty = tmp_path / "empty" / "__cluster_metadata-0"
     empty.mkdir(parents=True)
     segment = log_dir / "__cluster_metadata-0" / f"{0:020}.log"
-    for path, status in ((other, 3), (next(other.glob("*-0")), 3), (empty, 3), (segment, 2),
-                         (tmp_path / "nowhere", 3)):  # fmt: skip
+    for path, status in ((other, 2), (next(other.glob("*-0")), 2), (empty, 2), (segment, 2),
+                         (tmp_path / "nowhere", 2)):  # fmt: skip
         assert kafkalog("metadata", path).status == status, path
 
 
@@ -347,5 +353,5 @@ def test_metadata_is_shown_as_a_start_leaves_it(tmp_path: Path, kafkalog: Run) -
     log.write_bytes(flip(log.read_bytes(), 800))
     after = kafkalog("metadata", root, "--configs", "orders", "--format", "ndjson")
     assert b"retention.ms" not in after.stdout
-    assert after.status == 1
+    assert after.status == 8
     assert "the next start would truncate the log at offset 1 and drop 7 records" in after.stderr

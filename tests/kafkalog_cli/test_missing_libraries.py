@@ -52,16 +52,16 @@ def outcomes(lines: list[list[str]], place: Path) -> list[tuple[list[str], int, 
     ((), "arrow"),
     (("--file-format", "ndjson"), "arrow"),
     (("--append",), "arrow"),
-    (("--append", "--table-format", "delta"), "delta"),
-    (("--append", "--warehouse", "w"), "iceberg"),
-    (("--value", "avro"), "avro"),
-    (("--append", "--table-format", "delta", "--value", "protobuf"), "delta,protobuf"),
+    (("--append", "--as", "delta"), "delta"),
+    (("--append", "--as", "iceberg", "--set", "warehouse=w"), "iceberg"),
+    (("--value-format", "avro"), "avro"),
+    (("--append", "--as", "delta", "--value-format", "protobuf"), "delta,protobuf"),
 ])  # fmt: skip
 def test_an_export_names_its_extras(tmp_path: Path, words: tuple[str, ...], extra: str) -> None:
     """Nothing is written, and the hint names what to install."""
     [(_, status, said)] = outcomes([["export", str(EXAMPLE), "--to", "lake", *words]], tmp_path)
     assert (status, f"pip install 'kafkalog[{extra}]'" in said) == (5, True), said
-    assert "dump-segment PATH --format ndjson" in said
+    assert "dump-segment PATH -o ndjson" in said
     assert not (tmp_path / "lake").exists()
 
 
@@ -85,13 +85,13 @@ def test_an_import_that_nobody_guards(
 
 
 NEEDY = [
-    ["sql", "select 1", EXAMPLE],
-    ["sql", "--engine", "spark", "select 1", EXAMPLE],
+    ["sql", "-c", "select 1", EXAMPLE],
+    ["sql", "--spark", "local[*]", "-c", "select 1", EXAMPLE],
     ["profile", EXAMPLE],
-    ["verify", "--engine", "spark", EXAMPLE],
+    ["verify", "--spark", "local[*]", EXAMPLE],
     ["replay", EXAMPLE, "--bootstrap", "127.0.0.1:1"],
-    ["serve", EXAMPLE, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
-    ["dump-segment", EXAMPLE / "orders-0", "--format", "parquet", "--to", "a.parquet"],
+    ["serve", EXAMPLE, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"],
+    ["dump-segment", EXAMPLE / "orders-0", "--to", "a.parquet"],
     ["ls", "s3://bucket/log"],
     ["report", EXAMPLE, "--to", "a.html", "--records", "10"],
 ]

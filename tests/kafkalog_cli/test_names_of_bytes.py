@@ -27,21 +27,21 @@ LINES: tuple[tuple[str, ...], ...] = (
       for form in ("table", "ndjson", "json", "csv")),
     *(("verify", "{dir}", "--format", form)
       for form in ("table", "ndjson", "csv", "prometheus")),
-    ("lookup-offset", "{one}", "17", "--explain"),
+    ("lookup-offset", "{one}", "17", "--steps"),
     ("lookup-offset", "{one}", "17", "--format", "ndjson"),
-    ("profile", "{dir}", "--engine", "local", "--format", "ndjson"),
-    ("simulate-retention", "{dir}", "--format", "ndjson"), ("simulate-roll", "{one}"),
-    ("apply-retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
+    ("profile", "{dir}", "--format", "ndjson"),
+    ("retention", "{dir}", "--format", "ndjson"), ("simulate-roll", "{one}"),
+    ("retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
     ("recover", "{dir}"),
     ("recover", "{dir}", "--format", "ndjson"), ("rebuild-index", "{dir}", "--format", "ndjson"),
     ("verify", "--compaction", "{one}", "--cleaner-offset", "20", "--format", "ndjson"),
     ("compact", "{dir}", *COMPACTED, "--format", "ndjson"),
     ("compact", "{dir}", *COMPACTED, "--to", "{to}-compacted"),
     ("salvage", "{dir}", "--to", "{to}-salvaged", "--format", "ndjson"),
-    ("export", "{dir}", "--to", "{to}-exported", "--engine", "local", "--format", "ndjson"),
-    ("export", "{dir}", "--to", "{to}-lines", "--engine", "local", "--file-format", "ndjson"),
-    ("export", "{dir}", "--to", "{plain}", "--engine", "local", "--table-format", "delta"),
-    ("rebuild-index", "{dir}", "--config", "index.interval.bytes=100", "--in-place", "--yes"),
+    ("export", "{dir}", "--to", "{to}-exported", "--format", "ndjson"),
+    ("export", "{dir}", "--to", "{to}-lines", "--file-format", "ndjson"),
+    ("export", "{dir}", "--to", "{plain}", "--as", "delta"),
+    ("rebuild-index", "{dir}", "--config", "index.interval.bytes=100", "--apply", "--yes"),
 )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_every_command_takes_and_shows_them(log_dir: Path, tmp_path: Path, kafka
         if "ndjson" in line[:-1] and "--file-format" not in line:
             rows = [json.loads(row) for row in text.splitlines()]
             assert rows or done.status == 9
-    done = kafkalog("export", log_dir, "--to", to, "--engine", "local", "--table-format", "delta")
+    done = kafkalog("export", log_dir, "--to", to, "--as", "delta")
     assert done.status == 5  # deltalake cannot name it
     names = {os.fsencode(path.name) for path in tmp_path.rglob("*")}
     assert {b"t\xfco-exported", b"topic=ord%FDers", b"t\xfco-compacted"} <= names

@@ -51,10 +51,10 @@ def test_every_read_command_comes_to_an_end(
     is_closed = not kind.findings and kind.name != "in-mid-swap"
     allowed = {0, 1, 4, 9} if is_closed else {0, 1, 3, 4, 6, 8, 9}
     for words in (
-        ("ls", root), ("recover", root), ("rebuild-index", root), ("simulate-retention", root),
-        ("profile", root, "--engine", "local"),
-        ("compact", root, "--config", "cleanup.policy=compact", "--engine", "local"),
-        ("export", root, "--to", tmp_path / "exported", "--engine", "local"),
+        ("ls", root), ("recover", root), ("rebuild-index", root), ("retention", root),
+        ("profile", root),
+        ("compact", root, "--config", "cleanup.policy=compact"),
+        ("export", root, "--to", tmp_path / "exported"),
         ("salvage", root, "--to", tmp_path / "salvaged"),
     ):  # fmt: skip
         result = kafkalog(*words)

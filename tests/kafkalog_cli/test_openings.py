@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
 ONCE = (
     "ls", "dump-ndjson", "lookup-offset", "verify", "find", "groups", "transactions", "metadata",
-    "report", "profile", "simulate-retention", "simulate-roll", "audit-compaction", "anatomy",
-    "salvage-plan", "replay", "du", "where",
+    "report", "profile", "retention", "simulate-roll", "audit-compaction", "anatomy",
+    "salvage-plan", "replay", "du", "groups-of",
 )  # fmt: skip
 AGAIN = {
     "count": 2,  # a wrong path is an error before a query is asked for
     "du-forecast": 2,  # files are counted first, for as long as that takes
-    "apply-retention": 2,  # again behind the lock
-    "rebuild-index": 2,  # likewise
+    "rebuild-index": 2,  # again behind the lock
     "compact": 3,  # likewise; and what is around each partition, while it is checked
     "recover": 3,  # likewise; and first, which log directories there are
     "export-append": 2,  # to find the end, then the splits

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Run = Callable[..., Result]
 
 MARK = ".kafka_cleanshutdown"
-IN_PLACE = ("--in-place", "--yes")
+IN_PLACE = ("--apply", "--yes")
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def test_the_mark_says_what_is_scanned(node: Path, kafkalog: Run) -> None:
 
     clean = {"orders-0": "clean", "orders-1": "clean", "payments-0": "clean", METADATA: "full"}
     assert modes() == clean
-    assert modes("--from", "checkpoint") == dict.fromkeys(clean, "unclean") | {METADATA: "full"}
-    assert modes("--from", "start") == dict.fromkeys(clean, "full")
+    assert modes("--scan", "checkpoint") == dict.fromkeys(clean, "unclean") | {METADATA: "full"}
+    assert modes("--scan", "start") == dict.fromkeys(clean, "full")
     (node / "d2" / MARK).unlink()
     assert modes() == clean | {"orders-1": "unclean", "payments-0": "unclean"}
-    assert modes("--assume-clean") == clean
+    assert modes("--scan", "none") == clean
 
 
 def test_the_paths_of_a_node_are_its_parent_s(node: Path, kafkalog: Run) -> None:
@@ -67,25 +67,28 @@ def test_the_paths_of_a_node_are_its_parent_s(node: Path, kafkalog: Run) -> None
     assert "has no __cluster_metadata-0" not in told.stderr
 
 
-def test_a_plan_with_nothing_to_lose_has_status_0(node: Path, kafkalog: Run) -> None:
-    """Of a node, a directory and a partition alike: missing indexes are only rebuilt."""
+def test_a_plan_says_what_is_lost(node: Path, kafkalog: Run) -> None:
+    """Of a node, a directory and a partition alike; its status is 0, unless it is a check."""
     for path in (node, node / "d1", node / "d2" / "orders-1", node / "d1" / METADATA):
-        assert kafkalog("recover", path).status == 0, path
+        plan = kafkalog("recover", path)
+        assert (plan.status, b"no record is lost" in plan.stdout) == (0, True), path
     (node / "d2" / MARK).unlink()
     torn(node)
     for path in (node, node / "d2", node / "d2" / "orders-1"):
-        assert kafkalog("recover", path).status == 1, path
-    assert kafkalog("recover", node / "d1").status == 0
+        plan = kafkalog("recover", path)
+        assert (plan.status, b"1 must not be recovered" in plan.stdout) == (0, True), path
+        assert kafkalog("recover", path, "--check").status == 1, path
+    assert b"no record is lost" in kafkalog("recover", node / "d1").stdout
 
 
 def test_both_directories_are_recovered_in_place(node: Path, kafkalog: Run) -> None:
     (node / "d2" / MARK).unlink()
     torn(node)
-    result = kafkalog("recover", node / "d1", node / "d2", *IN_PLACE, "--force")
+    result = kafkalog("recover", node / "d1", node / "d2", *IN_PLACE, "--allow-loss")
     assert (result.status, b"truncate to offset 1" in result.stdout) == (0, True), result.stderr
     assert (node / "d1" / "orders-0" / f"{0:020}.index").exists()
     again = kafkalog("recover", node, *IN_PLACE)
-    assert again.status == 9, again.stderr
+    assert again.status == 0, again.stderr
 
 
 def test_one_that_must_not_be_recovered_stops_the_other_directory(
@@ -112,9 +115,9 @@ def test_paths_that_one_lock_guards_are_refused(node: Path, kafkalog: Run) -> No
 def test_the_node_id_of_the_properties_file_counts(node: Path, kafkalog: Run) -> None:
     """Kafka exits if it is not the one in meta.properties."""
     properties = node.with_name("server.properties")
-    for node_id, status in ((1, 0), (2, 1)):
+    for node_id, status in ((1, 1), (2, 1)):
         properties.write_text(f"node.id={node_id}\n")
-        result = kafkalog("recover", node, "--properties", properties)
+        result = kafkalog("recover", node, "--properties", properties, "--check")
         assert result.status == status, result.stderr
         words = "Stored node id 1 doesn't match previous node id 2"
         assert (words in " ".join(result.stderr.split())) == (node_id == 2)
@@ -156,8 +159,8 @@ def test_the_id_of_a_topic_is_written_again(node: Path, kafkalog: Run) -> None:
     plan = kafkalog("recover", node, "--format", "ndjson")
     [row] = [one for one in rows(plan) if str(one.get("path")).endswith("orders-1")]
     written = {"name": path.name, "fate": "written", "size_bytes": len(whole)}
-    assert (plan.status, row["verdict"]) == (1, "stray")
-    assert [one for one in row["files"] if one["name"] == path.name] == [
+    assert (plan.status, row["verdict"]) == (0, "stray")
+    assert [one for one in row["file_changes"] if one["name"] == path.name] == [
         written | {"removed_bytes": 0, "removed_records": 0, "reason": None}
     ]
     assert not path.exists()

@@ -40,8 +40,8 @@ def served(*arguments: str) -> Iterator[Address]:
 
 
 @pytest.mark.parametrize("options", [
-    ["--tls-cert", "cert.pem"], ["--tls-key", "key.pem"], ["--groups", "f", "--read-only-groups"],
-    ["--metrics", "9100"], ["--groups", str(EXAMPLE / "offsets")],
+    ["--tls-cert", "cert.pem"], ["--tls-key", "key.pem"], ["--commits", "f", "--read-only-commits"],
+    ["--metrics-listen", "9100"], ["--commits", str(EXAMPLE / "offsets")],
 ])  # fmt: skip
 def test_options_that_make_no_sense(kafkalog: Callable[..., Result], options: list[str]) -> None:
     result = kafkalog("serve", EXAMPLE, "--listen", "127.0.0.1:0", *options)
@@ -54,11 +54,11 @@ def test_files_that_are_none(kafkalog: Callable[..., Result], tmp_path: Path) ->
     certificate, key = write_certificate(tmp_path)
     (tmp_path / "other").write_text("no such file\n")
     for status, options in (
-        (3, ["--sasl-plain", str(tmp_path / "none")]),
+        (2, ["--sasl-plain", str(tmp_path / "none")]),
         (2, ["--sasl-plain", str(tmp_path / "other")]),
         (2, ["--tls-cert", str(key), "--tls-key", str(certificate)]),
-        (6, ["--groups", str(tmp_path / "other")]),
-        (4, ["--groups", str(tmp_path / "none" / "offsets")]),
+        (6, ["--commits", str(tmp_path / "other")]),
+        (4, ["--commits", str(tmp_path / "none" / "offsets")]),
     ):
         result = kafkalog("serve", EXAMPLE, "--listen", "127.0.0.1:0", *options)
         assert (result.status, result.stdout) == (status, b""), options
@@ -68,7 +68,7 @@ def test_files_that_are_none(kafkalog: Callable[..., Result], tmp_path: Path) ->
 def test_offsets_outlive_the_server(tmp_path: Path) -> None:
     path = tmp_path / "offsets.ndjson"
     for offset in 411, 412:
-        with served("--groups", str(path)) as address, Wire(address) as wire:
+        with served("--commits", str(path)) as address, Wire(address) as wire:
             asked = [{"groupId": "billing", "topics": None}]
             topics = wire.tell("OffsetFetch", 9, groups=asked)["groups"][0]["topics"]
             assert topics[0]["partitions"][0]["committedOffset"] == (400 if offset == 411 else 411)

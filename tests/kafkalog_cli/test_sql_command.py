@@ -23,9 +23,8 @@ from kafkalog.tables.datasets.model import Tables
 from kafkalog.tables.datasets.sql import Database
 from kafkalog_cli import queries
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
-from kafkalog_cli.queries import Damage, ask, completer, is_complete
+from kafkalog_cli.queries import Answers, Damage, ask, completer, is_complete
 from tests.builders import batch, flip, record, write_log
 from tests.conftest import state
 from tests.waiting import HANG_S, cpu_seconds, until
@@ -55,7 +54,8 @@ def test_counts_by_topic_are_those_of_consumers(kafkalog: Any, corpus_dir: Path)
     one = state(corpus_dir, "kafka-4.3", "codecs")
     query = "select topic, count(*) n, count(distinct key) k from records group by topic"
     found = {
-        row["topic"]: row for row in rows_of(kafkalog("sql", "--format", "ndjson", query, one.root))
+        row["topic"]: row
+        for row in rows_of(kafkalog("sql", "--format", "ndjson", "-c", query, one.root))
     }
     for path in sorted((one.expected / "records").glob("codec-*.ndjson")):
         keys = [json.loads(line)["key"] for line in path.read_text().splitlines()]
@@ -73,7 +73,16 @@ def test_only_committed_records_are_counted_on_request(kafkalog: Any, corpus_dir
     )
     for path in noted:
         name = path.name.partition(".")[0]
-        words = ("sql", "--read-committed", "--format", "ndjson", COUNT, one.root / name)
+        words = (
+            "sql",
+            "--isolation",
+            "read_committed",
+            "--format",
+            "ndjson",
+            "-c",
+            COUNT,
+            one.root / name,
+        )
         found = json.loads(kafkalog(*words).stdout)
         assert found == {"n": len(path.read_text().splitlines())}, name
 
@@ -83,28 +92,30 @@ def test_records_that_are_left_out_are_told(kafkalog: Any, tmp_path: Path) -> No
     write_log(tmp_path / "orders-0", *(batch(n, [record(0, b"a")]) for n in range(9)))
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 7\n")
-    found = kafkalog("sql", "--format", "ndjson", COUNT, tmp_path)
+    found = kafkalog("sql", "--format", "ndjson", "-c", COUNT, tmp_path)
     assert (found.status, found.stdout) == (0, b'{"n":7}\n')
-    left_out = "records above the high watermark left out (--end log includes them)"
+    left_out = "records above the high watermark left out (--isolation log includes them)"
     why = "the checkpoint counts: no metadata log in PATH says which copies are in sync"
     assert found.stderr == f"note: {left_out}: orders-0 from 7, 2 records; {why}\n"
     query = "select count(*) n from batches"
-    assert rows_of(kafkalog("sql", "--format", "ndjson", query, tmp_path)) == [{"n": 9}]
-    query = ("sql", "--end", "log", "--format", "ndjson", COUNT, tmp_path)
+    assert rows_of(kafkalog("sql", "--format", "ndjson", "-c", query, tmp_path)) == [{"n": 9}]
+    query = ("sql", "--isolation", "log", "--format", "ndjson", "-c", COUNT, tmp_path)
     assert rows_of(kafkalog(*query)) == [{"n": 9}]
 
 
 def test_values_of_every_kind(kafkalog: Any, log: Path) -> None:
     """Bytes, text, times, null, structs and large sums, in each format."""
     query = (
-        "select key, value, timestamp, headers, {'x': 1.5::double, 'y': 'nan'::double} s, "
+        "select key, value, value_bytes, timestamp, headers, "
+        "{'x': 1.5::double, 'y': 'nan'::double} s, "
         "map {'k': 1} m, 1.10::decimal(4, 2) d, date '2024-02-29' t, sum(offset) over () n, "
         "timestamp 'infinity' i from records order by offset"
     )
-    first, second = rows_of(kafkalog("sql", "--format", "ndjson", query, log))
+    first, second = rows_of(kafkalog("sql", "--format", "ndjson", "-c", query, log))
     assert first == {
         "key": "a",
-        "value": {"base64": "/w=="},
+        "value": "0xff",
+        "value_bytes": {"base64": "/w=="},
         "timestamp": "2023-11-14T22:13:20.123000Z",
         "headers": [{"key": "h", "value": None}],
         "s": {"x": 1.5, "y": "nan"},
@@ -115,11 +126,11 @@ def test_values_of_every_kind(kafkalog: Any, log: Path) -> None:
         "i": first["i"],
     }
     assert (second["key"], second["value"]) == (None, "ok")
-    as_csv = kafkalog("sql", "--format", "csv", "select key, value from records", log)
+    as_csv = kafkalog("sql", "--format", "csv", "-c", "select key, value from records", log)
     assert list(csv.reader(io.StringIO(as_csv.stdout.decode()))) == [
-        ["key", "value"], ["a", '{"base64":"/w=="}'], ["", "ok"],
+        ["key", "value"], ["a", "0xff"], ["", "ok"],
     ]  # fmt: skip
-    table = kafkalog("sql", "select offset, value from records order by 1", log)
+    table = kafkalog("sql", "-c", "select offset, value from records order by 1", log)
     assert table.stdout.decode().splitlines() == ["offset  value", "     0  0xff", "     1  ok"]
 
 
@@ -134,7 +145,7 @@ def test_the_word_offset_needs_no_quotes(kafkalog: Any, corpus_dir: Path) -> Non
         ("select 'ä' a, max(offset) m from records", [{"a": "ä", "m": 1999}]),
         ('select "offset" from records where "offset" = 5', [{"offset": 5}]),
     ):
-        found = rows_of(kafkalog(*ask_for, query, log))
+        found = rows_of(kafkalog(*ask_for, "-c", query, log))
         assert wanted is None or found == wanted
 
 
@@ -142,14 +153,14 @@ def test_columns_are_there_where_a_query_names_them(kafkalog: Any, corpus_dir: P
     """`*` has the columns of Spark's own Kafka source, and any column that is also named."""
     log = state(corpus_dir, "kafka-4.3", "codecs").root / "codec-lz4-0"
     ask_for = ("sql", "--format", "ndjson")
-    (row,) = rows_of(kafkalog(*ask_for, "select * from records where offset = 5", log))
+    (row,) = rows_of(kafkalog(*ask_for, "-c", "select * from records where offset = 5", log))
     assert list(row) == [
         "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
     ]  # fmt: skip
     query = "select compression, count(*) n from records group by compression"
-    assert rows_of(kafkalog(*ask_for, query, log)) == [{"compression": "lz4", "n": 2000}]
+    assert rows_of(kafkalog(*ask_for, "-c", query, log)) == [{"compression": "lz4", "n": 2000}]
     query = "select count(*) n from batches where not crc_valid"
-    assert rows_of(kafkalog(*ask_for, query, log)) == [{"n": 0}]
+    assert rows_of(kafkalog(*ask_for, "-c", query, log)) == [{"n": 0}]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +172,10 @@ def test_columns_are_there_where_a_query_names_them(kafkalog: Any, corpus_dir: P
         (("select 1 a, 2 a", "LOG", "--format", "ndjson"), 2, "Two columns have the name 'a'"),
         (("select 1; select 2", "LOG", "--format", "csv"), 2, "one query, not 2"),
         (("  ;", "LOG"), 2, "There is no query"),
-        (("select 1", "/no/such/place"), 3, "No such file"),
-        (("select 1",), 3, "A query comes before the path"),
+        (("select 1", "/no/such/place"), 2, "No such file"),
         (("select error('ab' || 'cd')", "LOG"), 2, "abcd"),
-        (("select 1 from groups", "LOG"), 3, "__consumer_offsets"),
-        (("select 1 from topics", "LOG"), 3, "metadata log"),
+        (("select 1 from groups", "LOG"), 2, "__consumer_offsets"),
+        (("select 1 from topics", "LOG"), 2, "metadata log"),
         (("select group from groups", "LOG"), 2, "group_id"),
         (("copy records to '{to}/x.csv'", "LOG"), 2, "no other files"),
         (("attach '{to}/x.db'", "LOG"), 2, "no other files"),
@@ -176,7 +186,10 @@ def test_columns_are_there_where_a_query_names_them(kafkalog: Any, corpus_dir: P
         (("export database '{to}'", "LOG"), 2, "no other files"),
         (("set enable_external_access = true", "LOG"), 2, "locked"),
         (("select 1", "LOG", "--memory-limit", "x"), 2, "not a size"),
-        (("LOG", "--engine", "spark"), 2, "needs a query"),
+        (("select key from records", "LOG", "-t", "ordres"), 2, "ordres"),
+        (("select 1", "LOG", "--value-format", "avro"), 2, "needs a schema"),
+        (("select 1", "LOG", "--spark", "local[1]", "-p", "0"), 2, "WHERE topic"),
+        (("select 1", "LOG", "--spark", "local[1]", "--value-format", "json"), 2, "from_json"),
     ],
 )
 def test_what_makes_no_sense_or_is_not_allowed_is_told_in_a_few_lines(
@@ -185,14 +198,14 @@ def test_what_makes_no_sense_or_is_not_allowed_is_told_in_a_few_lines(
     """A query reads only the logs, and writes nothing."""
     before = sorted(tmp_path.rglob("*"))
     filled = (str(log) if word == "LOG" else word.format(to=tmp_path) for word in argv)
-    result = kafkalog("sql", *filled)
+    result = kafkalog("sql", "-c", *filled)
     assert (result.status, result.stdout) == (status, b"")
     assert words in result.stderr
     assert len(result.stderr.splitlines()) <= 4
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_damage_is_reported_once_and_is_status_1(kafkalog: Any, tmp_path: Path) -> None:
+def test_damage_is_reported_once_and_is_status_8(kafkalog: Any, tmp_path: Path) -> None:
     """Counting and reading skip the same batch; the table of defects lists it, with status 0."""
     rows = [record(i, b"k", b"v" * 100) for i in range(100)]
     data = b"".join(batch(number * 100, rows) for number in range(100))
@@ -200,10 +213,10 @@ def test_damage_is_reported_once_and_is_status_1(kafkalog: Any, tmp_path: Path) 
     words = ("sql", "--view", "as-is", "--format", "ndjson")
     for query in (COUNT, "select count(key) n from records",
                   "select count(*) n from records a join records b using (offset)"):  # fmt: skip
-        result = kafkalog(*words, query, tmp_path / "a-0")
-        assert (result.status, result.stdout) == (1, b'{"n":9900}\n')
+        result = kafkalog(*words, "-c", query, tmp_path / "a-0")
+        assert (result.status, result.stdout) == (8, b'{"n":9900}\n')
         assert result.stderr.count("batch-crc-mismatch") == 1
-    (row,) = rows_of(kafkalog(*words, "select reference from defects", tmp_path / "a-0"))
+    (row,) = rows_of(kafkalog(*words, "-c", "select reference from defects", tmp_path / "a-0"))
     assert row == {"reference": "batch-crc-mismatch"}
 
 
@@ -211,15 +224,15 @@ def test_what_an_answer_lacks_is_told(kafkalog: Any, corpus_dir: Path) -> None:
     """Missing partitions of the groups' topic, and internal topics that are left out."""
     one = state(corpus_dir, "kafka-4.3", "internal-topics").root
     gone = min(one.glob("__consumer_offsets-*"))
-    result = kafkalog("sql", "select count(*) n from commits", gone)
+    result = kafkalog("sql", "-c", "select count(*) n from commits", gone)
     groups = kafkalog("groups", gone)
     assert result.status == groups.status
     assert result.stderr == groups.stderr
     query = "select count(*) n from records where topic = '__consumer_offsets'"
-    result = kafkalog("sql", "--format", "ndjson", query, one)
+    result = kafkalog("sql", "--format", "ndjson", "-c", query, one)
     assert (result.status, result.stdout) == (0, b'{"n":0}\n')
     assert "__consumer_offsets is an internal topic: --internal includes" in result.stderr
-    result = kafkalog("sql", "--internal", "--format", "ndjson", query, one)
+    result = kafkalog("sql", "--internal", "--format", "ndjson", "-c", query, one)
     assert json.loads(result.stdout)["n"] > 0
     assert result.stderr == ""
 
@@ -234,7 +247,7 @@ def test_an_hour_of_a_day_reads_a_small_part_of_the_bytes(
     rows = [record(i, b"k", b"v" * 1000) for i in range(10)]
     times = [base_ms + number * 86_400 for number in range(1000)]  # of a day
     write_log(place, *(batch(n * 10, rows, base_time=t, max_time=t) for n, t in enumerate(times)))
-    assert kafkalog("rebuild-index", place, "--in-place", "--yes").status == 0
+    assert kafkalog("rebuild-index", place, "--apply", "--yes").status == 0
     size = next(place.glob("*.log")).stat().st_size
     read: list[int] = []
     read_into = Source.read_into
@@ -247,7 +260,7 @@ def test_an_hour_of_a_day_reads_a_small_part_of_the_bytes(
         f"select count(*) n from records where timestamp_ms >= {base_ms + 10 * 3_600_000} "  # noqa: S608
         f"and timestamp_ms < {base_ms + 11 * 3_600_000}"
     )
-    words = ("sql", "--format", "ndjson", query, place)
+    words = ("sql", "--format", "ndjson", "-c", query, place)
     wanted = sum(base_ms + 10 * 3_600_000 <= t < base_ms + 11 * 3_600_000 for t in times) * 10
     assert rows_of(kafkalog(*words, "--disorder", "1m")) == [{"n": wanted}]
     assert sum(read) < 0.08 * size
@@ -260,9 +273,9 @@ def test_hostile_names_are_data(kafkalog: Any, tmp_path: Path) -> None:
     for name in ("a'b\"c-0", "records-0", "x;drop view records-0", "bad\udcff-0"):
         write_log(tmp_path / name, batch(0, [record(0, b"k")]))
     query = "select topic, count(*) n from records where topic = $$a'b\"c$$ group by 1"
-    found = rows_of(kafkalog("sql", "--format", "ndjson", query, tmp_path))
+    found = rows_of(kafkalog("sql", "--format", "ndjson", "-c", query, tmp_path))
     assert found == [{"topic": "a'b\"c", "n": 1}]
-    assert rows_of(kafkalog("sql", "--format", "ndjson", COUNT, tmp_path)) == [{"n": 4}]
+    assert rows_of(kafkalog("sql", "--format", "ndjson", "-c", COUNT, tmp_path)) == [{"n": 4}]
 
 
 def run_alone(
@@ -274,7 +287,7 @@ def run_alone(
 
 
 def test_queries_come_from_stdin_if_none_is_given(log: Path) -> None:
-    """Several statements run one after another; a first argument that exists is a path."""
+    """Several statements run one after another."""
     text = "create table t as select offset o from records;\nselect max(o) m from t; select 2 two"
     done = run_alone("--format", "ndjson", log, text=text)
     assert (done.returncode, done.stderr) == (0, "")
@@ -294,7 +307,7 @@ def test_what_does_not_fit_into_memory_goes_to_files_that_are_gone_at_the_end(
     query = (
         "select count(*) n from (select range, repeat('x', 99) y from range(2000000) order by y)"
     )
-    words = ("--memory-limit", "100MiB", "--format", "ndjson", query, log)
+    words = ("--memory-limit", "100MiB", "--format", "ndjson", "-c", query, log)
     done = run_alone(*words, own={"TMPDIR": str(place)})
     assert (done.returncode, done.stdout, done.stderr) == (0, '{"n":2000000}\n', "")
     assert list(place.iterdir()) == []
@@ -302,7 +315,7 @@ def test_what_does_not_fit_into_memory_goes_to_files_that_are_gone_at_the_end(
 
 def test_an_interrupt_ends_a_long_query(log: Path, tmp_path: Path) -> None:
     query = "select count(*) from range(1000000000000) where range % 7 = 3"
-    line = [sys.executable, "-m", "kafkalog_cli", "sql", query, str(log)]
+    line = [sys.executable, "-m", "kafkalog_cli", "sql", "-c", query, str(log)]
     own = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own) as process:
         until(lambda: cpu_seconds(process.pid) > 2, lambda: process.poll() is not None)
@@ -313,7 +326,17 @@ def test_an_interrupt_ends_a_long_query(log: Path, tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_ends_the_query_silently(log: Path) -> None:
     query = "select range from range(100000000)"
-    line = [sys.executable, "-m", "kafkalog_cli", "sql", "--format", "ndjson", query, str(log)]
+    line = [
+        sys.executable,
+        "-m",
+        "kafkalog_cli",
+        "sql",
+        "--format",
+        "ndjson",
+        "-c",
+        query,
+        str(log),
+    ]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -330,7 +353,7 @@ def test_a_missing_extra_is_told(kafkalog: Any, log: Path, monkeypatch: pytest.M
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "duckdb" else found(name)
     )
-    result = kafkalog("sql", COUNT, log)
+    result = kafkalog("sql", "-c", COUNT, log)
     assert result.status == 5
     assert "pip install 'kafkalog[sql]'" in result.stderr
 
@@ -351,7 +374,7 @@ def prompted(log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call
             Database(Tables((str(log),))) as database,
         ):
             pipe.send_text(keys)
-            ask(database, Damage(Outcome()), Format.TABLE, BytesFormat.AUTO)
+            ask(database, Damage(Outcome()), Answers(Format.TABLE))
         printed.flush()
         return printed.buffer.getvalue().decode() + errors.getvalue()  # type: ignore[attr-defined]
 
@@ -363,11 +386,18 @@ def test_a_prompt_takes_statements_of_several_lines(prompted: Any, tmp_path: Pat
     shown = prompted(
         "select count(*) n\rfrom records;\r"
         "selct 1;\r"
-        ".tables\r.columns time_index\r.help\r"
+        ".tables\r.schema time_index\r.help\r"
         "create table t as select 7 seven;\rselect * from t;\r"
         ".quit\r"
     )
-    for words in ("n\n2\n", "syntax error", "commits\n", "timestamp\n", ".quit", "seven\n    7"):
+    for words in (
+        "n\n2\n",
+        "syntax error",
+        "commits\n",
+        "time_index (topic, partition,",
+        "exit, quit",
+        "seven\n    7",
+    ):
         assert words in shown
     history = tmp_path / "state" / "kafkalog" / "sql-history"
     assert "from records;" in history.read_text()
@@ -385,8 +415,9 @@ def test_a_prompt_completes_tables_columns_and_keywords(log: Path) -> None:
             assert wanted in [one.text for one in found], begun
 
 
-def test_a_prompt_ends_with_the_input(prompted: Any) -> None:
-    assert "error" not in prompted("select 1;\r\x04")
+@pytest.mark.parametrize("end", ["\x04", "exit\r", "quit;\r", ".exit\r", ".quit\r"])
+def test_a_prompt_ends_with_the_input_or_on_request(prompted: Any, end: str) -> None:
+    assert "error" not in prompted(f"select 1;\r{end}")
 
 
 def test_a_statement_is_complete_at_its_semicolon() -> None:
@@ -394,13 +425,14 @@ def test_a_statement_is_complete_at_its_semicolon() -> None:
     assert not is_complete("select 1;\nfrom")
     assert is_complete("select 1\n;  ")
     assert is_complete(".tables")
+    assert is_complete("quit")
     assert is_complete("")
 
 
 def test_a_parent_stands_for_its_log_directories(kafkalog: Any, corpus_dir: Path) -> None:
     """A broker with two disks, as in all other commands."""
     one = state(corpus_dir, "kafka-4.3", "jbod-restarted")
-    result = kafkalog("sql", "--format", "ndjson", COUNT, one.root)
+    result = kafkalog("sql", "--format", "ndjson", "-c", COUNT, one.root)
     assert (result.status, json.loads(result.stdout)) == (0, {"n": 1200})
     assert result.stderr.endswith("holds 2 log directories: logs-a, logs-b\n")
 
@@ -418,18 +450,66 @@ def test_damage_where_a_segment_begins_is_never_silent(
         write_log(log, hurt(second), name=f"{1:020d}")
     else:
         write_log(log, hurt(first))
-    for command in (["sql", COUNT], ["sql", "select offset, key from records"], ["profile"]):
+    for command in (
+        ["sql", "-c", COUNT],
+        ["sql", "-c", "select offset, key from records"],
+        ["profile"],
+    ):
         result = kafkalog(*command, log)
-        assert result.status == 1, command
+        assert result.status == 8, command
         assert result.stderr, command
     to = tmp_path / "lake"
-    assert kafkalog("export", log, "--to", to).status == 1
-    [found] = rows_of_damaged(kafkalog("sql", "--format", "ndjson", "select * from defects", log))
+    assert kafkalog("export", log, "--to", to).status == 8
+    [found] = rows_of_damaged(
+        kafkalog("sql", "--format", "ndjson", "-c", "select * from defects", log)
+    )
     assert (found["position"], found["path"]) == (0, str(max(log.glob("*.log"))))
 
 
 def rows_of_damaged(result: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_values_have_the_types_of_their_format(kafkalog: Any, tmp_path: Path) -> None:
+    """What does not decode is NULL, and the status says so; the bytes stay."""
+    values = [b'{"item":"tea","n":1}', b"no json", b'{"item":"honey","n":2}', None]
+    rows = [record(i, b"\0\1", value) for i, value in enumerate(values)]
+    write_log(tmp_path / "orders-0", batch(0, rows))
+    query = "select key, value->>'item' item, value_bytes from records order by offset"
+    words = ("sql", tmp_path, "-o", "ndjson", "--key-format", "hex", "-c", query)
+    plain = kafkalog(*words)
+    assert (plain.status, plain.stdout) == (2, b"")
+    assert "--value-format json" in plain.stderr
+    typed = kafkalog(*words, "--value-format", "json")
+    assert typed.status == 8
+    assert typed.stderr.startswith("warning: values that are no json are NULL: ")
+    assert [json.loads(line) for line in typed.stdout.splitlines()] == [
+        {"key": "0x0001", "item": "tea", "value_bytes": values[0].decode()},
+        {"key": "0x0001", "item": None, "value_bytes": "no json"},
+        {"key": "0x0001", "item": "honey", "value_bytes": values[2].decode()},
+        {"key": "0x0001", "item": None, "value_bytes": None},
+    ]  # fmt: skip
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
+    query = "select sum(value.n) n from records where value.n > 0"
+    found = kafkalog("sql", tmp_path / "orders-0", "-o", "ndjson", "--value-format", "json",
+                     "--value-schema", schema, "-c", query)  # fmt: skip
+    assert (found.status, found.stdout) == (8, b'{"n":3}\n')
+
+
+def test_only_some_partitions_and_rows(kafkalog: Any, tmp_path: Path) -> None:
+    """By globs and numbers, in each table; `-n` counts the rows of all statements."""
+    for name in ("orders-0", "orders-1", "other-0"):
+        write_log(tmp_path / name, batch(0, [record(0, b"k"), record(1, b"k")]))
+    words = ("sql", tmp_path, "-o", "ndjson", "-c")
+    for more, wanted in ((("-t", "ord*"), 4), (("-t", "!ord*"), 2), (("-p", "1-3"), 2)):
+        assert rows_of(kafkalog(*words, COUNT, *more)) == [{"n": wanted}]
+    (found,) = rows_of(kafkalog(*words, "select count(*) n from batches", "-p", "0"))
+    assert found == {"n": 2}
+    two = "select offset from records; select 7 n; select 8 n"
+    assert rows_of(kafkalog(*words, two, "-t", "other", "-n", "3")) == [
+        {"offset": 0}, {"offset": 1}, {"n": 7},
+    ]  # fmt: skip
 
 
 def test_a_query_shows_that_it_runs(kafkalog: Any, monkeypatch: pytest.MonkeyPatch):
@@ -443,7 +523,10 @@ def test_a_query_shows_that_it_runs(kafkalog: Any, monkeypatch: pytest.MonkeyPat
         seen.append("first row")
 
     monkeypatch.setattr(queries, "waiting_for", watched)
-    assert kafkalog("sql", COUNT, LOG_DIR).stdout == kafkalog("sql", "-q", COUNT, LOG_DIR).stdout
+    assert (
+        kafkalog("sql", "-c", COUNT, LOG_DIR).stdout
+        == kafkalog("sql", "-q", "-c", COUNT, LOG_DIR).stdout
+    )
     assert seen == [
         ("running the query …", True), "first row", ("running the query …", False), "first row",
     ]  # fmt: skip

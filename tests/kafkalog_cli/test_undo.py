@@ -33,7 +33,7 @@ def test_a_plan_changes_nothing(kafkalog: Callable[..., Result], root: Path) -> 
     result = kafkalog("undo", root / "backup")
     assert result.status == 0
     assert b"orders-0" in result.stdout
-    assert b"--in-place applies the plan" in result.stdout
+    assert b"Plan only: --apply does it" in result.stdout
     assert names(root) != before
     assert max(map(len, result.stdout.decode().splitlines())) <= 80
 
@@ -42,32 +42,37 @@ def test_in_place_takes_it_back(kafkalog: Callable[..., Result], root: Path) -> 
     """Eight files of two segments and a snapshot return, four of the new segment go."""
     before = names(root)
     swapped(root)
-    result = kafkalog("undo", root / "backup", "--in-place", "--yes", "--format", "ndjson")
-    (row,) = map(json.loads, result.stdout.splitlines())
-    assert output.mistakes(row) == []
+    result = kafkalog("undo", root / "backup", "--apply", "--yes", "--format", "ndjson")
+    row, summary = map(json.loads, result.stdout.splitlines())
+    assert output.mistakes(row) + output.mistakes(summary) == []
+    assert (summary["status"], summary["changed"]) == (0, 1)
     assert (row["type"], row["performed"], row["partition"]) == ("undo", True, 0)
     assert (row["restored_files"], row["removed_files"]) == (9, 4)
     assert row["offsets"] == [
         {"checkpoint": "cleaner-offset-checkpoint", "offset": 25, "restored_to": 2}
     ]
     assert names(root) == before
-    again = kafkalog("undo", root / "backup", "--in-place", "--yes")
-    assert (again.status, b"nothing to undo" in again.stdout) == (9, True)
+    again = kafkalog("undo", root / "backup", "--apply", "--yes")
+    assert (again.status, b"nothing to undo" in again.stdout) == (0, True)
 
 
 def test_what_has_changed_since_is_refused(kafkalog: Callable[..., Result], root: Path) -> None:
     swapped(root)
     with (root / "log" / PARTITION / f"{51:020}.log").open("ab") as file:
         file.write(b"\0")
-    result = kafkalog("undo", root / "backup", "--in-place", "--yes")
+    result = kafkalog("undo", root / "backup", "--apply", "--yes")
     assert result.status == 4
     assert "changed-since" in result.stderr
 
 
-def test_in_place_needs_consent(kafkalog: Callable[..., Result], root: Path) -> None:
+def test_a_check_says_whether_there_is_something_to_undo(
+    kafkalog: Callable[..., Result], root: Path
+) -> None:
     swapped(root)
-    assert kafkalog("undo", root / "backup", "--in-place").status == 2
-    assert kafkalog("undo", root / "nothing").status == 3
+    assert kafkalog("undo", root / "backup", "--check").status == 1
+    assert kafkalog("undo", root / "backup", "--apply").status == 0
+    assert kafkalog("undo", root / "backup", "--check").status == 0
+    assert kafkalog("undo", root / "nothing").status == 2
 
 
 def test_runs_are_listed_with_what_can_be_done(
@@ -89,9 +94,9 @@ def test_runs_are_listed_with_what_can_be_done(
     assert listed.status == 0
     with (root / "log" / PARTITION / f"{51:020}.log").open("ab") as file:
         file.write(b"\0")
-    assert kafkalog("undo", root / "backups-of-other", "--in-place", "--yes").status == 0
+    assert kafkalog("undo", root / "backups-of-other", "--apply", "--yes").status == 0
     listed = kafkalog("undo", "--list", root)
-    assert (listed.status, listed.stderr) == (9, "")
+    assert (listed.status, listed.stderr) == (0, "")
     latest, first = (line for line in listed.stdout.decode().splitlines()[1:3])
     assert "nothing left to undo" in latest
     assert "cannot be undone: The partition has changed" in listed.stdout.decode(), first
@@ -101,8 +106,8 @@ def test_runs_are_listed_with_what_can_be_done(
 
 def test_a_list_of_nothing_is_told(kafkalog: Callable[..., Result], tmp_path: Path) -> None:
     result = kafkalog("undo", "--list", tmp_path)
-    assert (result.status, "no backup of a run" in result.stderr) == (9, True)
+    assert (result.status, "no backup of a run" in result.stderr) == (0, True)
     (tmp_path / "journal.ndjson").write_text("what\n")
     assert kafkalog("undo", "--list", tmp_path).status == 6
-    assert kafkalog("undo", "--list", tmp_path, "--in-place", "--yes").status == 2
-    assert kafkalog("undo", "--list", tmp_path / "none").status == 3
+    assert kafkalog("undo", "--list", tmp_path, "--apply", "--yes").status == 2
+    assert kafkalog("undo", "--list", tmp_path / "none").status == 2

@@ -42,13 +42,13 @@ LINES = {
     "groups": "groups {dir} --format ndjson",
     "transactions": "transactions {dir} --now 0 --format ndjson",
     "report": "report {dir} --now 0 --to {to}",
-    "simulate": "simulate-retention {dir} --config retention.ms=1 --now 0 --format ndjson",
-    "sql": "sql SELECT {dir} --format ndjson",
+    "simulate": "retention {dir} --config retention.ms=1 --now 0 --format ndjson",
+    "sql": "sql -c SELECT {dir} --format ndjson",
 }
 MORE = {
-    "export": "export {dir} --to {to} --file-format ndjson --engine local --format ndjson",
-    "append": "export {dir} --to {to} --append --file-format ndjson --engine local --format ndjson",
-    "profile": "profile {dir} --engine local --format ndjson",
+    "export": "export {dir} --to {to} --file-format ndjson --format ndjson",
+    "append": "export {dir} --to {to} --append --file-format ndjson --format ndjson",
+    "profile": "profile {dir} --format ndjson",
     "verify": "verify {dir} --format ndjson",
     "metadata": "metadata {metadata} --format ndjson",
     "du": "du {dir} --format ndjson",

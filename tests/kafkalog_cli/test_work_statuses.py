@@ -1,12 +1,13 @@
-"""Exit statuses of the commands that write: partly done, and nothing to do."""
+"""Exit statuses of the commands that write: incomplete, and nothing to do."""
 
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE
+from kafkalog.errors import INCOMPLETE
 from tests.crash.test_faults import Fault
 from tests.kafkalog_cli.test_maintenance import COMMANDS, IN_PLACE, every_command, log_dir
 
@@ -47,16 +48,18 @@ def hurt(log_dir: Path) -> None:
 def test_a_finished_run_given_again_has_nothing_to_do(
     command: str, log_dir: Path, kafkalog: Run
 ) -> None:
-    """Both in place and as a plan; that of `recover` says what a start would do, which is well."""
+    """Both in place and as a plan, which --check agrees to."""
     shutil.rmtree(log_dir / "__cluster_metadata-0")  # it knows one partition of the two
     if command in ("recover", "rebuild-index"):
         (log_dir / "orders-0" / f"{0:020}.index").unlink()
     words = (command, log_dir, *COMMANDS[command])
     assert kafkalog(*words, *IN_PLACE).status == 0
     before = contents(log_dir)
-    again, plan = kafkalog(*words, *IN_PLACE), kafkalog(*words)
-    assert again.status == NOTHING_TO_DO, again.stderr
-    assert plan.status == (0 if command == "recover" else NOTHING_TO_DO), plan.stderr
+    for more in (IN_PLACE, (), ("--check",)):
+        again = kafkalog(*words, *more, "-o", "ndjson")
+        assert again.status == 0, (more, again.stderr)
+        summary = json.loads(again.stdout.splitlines()[-1])
+        assert (summary["status"], summary["changed"]) == (0, 0)
     assert contents(log_dir) == before
 
 
@@ -80,13 +83,13 @@ def test_a_failure_after_a_change_is_partly_done(
             break
         if "error: " in result.stderr:
             statuses.add(result.status)
-            expected = PARTLY_DONE if has_changed else 4
+            expected = INCOMPLETE if has_changed else 4
             assert result.status == expected, (number, fault.failed, result.stderr)
         if len(statuses) == 2 and number > FAULTS:
             break
         if has_changed:
             restore(log_dir, before)
-    assert statuses == {4, PARTLY_DONE}
+    assert statuses == {4, INCOMPLETE}
 
 
 def restore(log_dir: Path, before: dict[str, bytes]) -> None:
@@ -103,12 +106,12 @@ def restore(log_dir: Path, before: dict[str, bytes]) -> None:
 def test_a_refusal_beside_work_that_is_done_is_partly_done(log_dir: Path, kafkalog: Run) -> None:
     """A second run is refused and changes nothing."""
     (log_dir / "payments-0" / f"{0:020}.log.swap").touch()
-    words = ("apply-retention", log_dir, *COMMANDS["apply-retention"])
-    assert [kafkalog(*words, *IN_PLACE).status for _ in range(2)] == [PARTLY_DONE, 4]
+    words = ("retention", log_dir, *COMMANDS["retention"])
+    assert [kafkalog(*words, *IN_PLACE).status for _ in range(2)] == [INCOMPLETE, 4]
 
 
 def test_an_export_given_again_has_nothing_to_do(
     log_dir: Path, tmp_path: Path, kafkalog: Run
 ) -> None:
-    words = ("export", log_dir / "orders-0", "--to", tmp_path / "to", "--engine", "local")
-    assert [kafkalog(*words).status for _ in range(2)] == [0, NOTHING_TO_DO]
+    words = ("export", log_dir / "orders-0", "--to", tmp_path / "to")
+    assert [kafkalog(*words).status for _ in range(2)] == [0, 0]

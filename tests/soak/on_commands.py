@@ -46,19 +46,19 @@ def _reading(rng: Random, log_dir: Path, partition: Path, log: Path) -> list[Lin
     return [
         ["ls", log_dir, *form],
         ["ls", "--segments", log_dir, *form],
-        ["dump-segment", rng.choice((partition, log)), "--records", *form],
+        ["dump-segment", rng.choice((partition, log)), *form],
         ["dump-segment", log, "--batches", *form],
         ["dump-segment", partition, "--format", "kafka"],
-        ["dump-segment", partition, "--read-committed", *form],
+        ["dump-segment", partition, "--isolation", "read_committed", *form],
         ["kafka-dump-log", "--deep-iteration", "--print-data-log", "--files", log],
         ["kafka-dump-log", "--files", log],
-        ["lookup-offset", partition, offset, "--explain", "--show", *form],
+        ["lookup-offset", partition, offset, "--steps", "--show", *form],
         ["lookup-offset", partition, "--timestamp", sealed.BASE_TIME + rng.randrange(3000), *form],
         ["lookup-offset", partition, "--special", rng.choice(_SPECIAL), *form],
         ["verify", log_dir, "--level", rng.choice(("quick", "standard", "deep")), *form],
         ["verify", partition, "--level", "deep", *form],
-        ["profile", partition, "--engine", "local", *form],
-        ["simulate-retention", log_dir, "--config", "retention.ms=1000",
+        ["profile", partition, *form],
+        ["retention", log_dir, "--config", "retention.ms=1000",
          "--config", "retention.bytes=500", *_NOW, *form],
         ["simulate-roll", partition, "--config", rng.choice(roll), *form],
         ["simulate-roll", partition, "--config", "segment.jitter.ms=500", *form],
@@ -74,9 +74,9 @@ def _planning(rng: Random, log_dir: Path, partition: Path, log: Path) -> list[Li
         ["compact", partition, *_COMPACT, "--config", "min.cleanable.dirty.ratio=0",
          "--config", "delete.retention.ms=0", *_NOW, *form],
         ["recover", log_dir, *form],
-        ["recover", partition, "--from", "start", *form],
+        ["recover", partition, "--scan", "start", *form],
         ["rebuild-index", rng.choice((partition, log)), *_DENSE, *form],
-        ["apply-retention", log_dir, "--config", "retention.ms=1000", *_NOW, *form],
+        ["retention", log_dir, "--config", "retention.ms=1000", *_NOW, *form],
     ]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _copying(rng: Random, _log_dir: Path, partition: Path, _log: Path) -> list[L
         ["compact", partition, *_COMPACT, *_NOW, "--to", to],
         ["compact", partition, *_COMPACT, *_NOW, "--to", to],
         ["salvage", partition, "--to", to],
-        ["export", partition, "--to", to, "--engine", "local", "--file-format",
+        ["export", partition, "--to", to, "--file-format",
          rng.choice(("ndjson", "csv", "parquet", "arrow"))],
     ]  # fmt: skip
 

@@ -128,9 +128,9 @@ def check_log_dir(files: Files, rng: Random, place: Place) -> None:
 
 FORMATS = ("table", "ndjson", "json", "csv", "kafka")
 SELECTIONS: tuple[tuple[object, ...], ...] = (
-    (), (), ("--records",), ("--batches",), ("--from-offset", 5, "--to-offset", 40),
-    ("--limit", 3), ("--batches", "--limit", 2), ("--read-committed",), ("--control",),
-    ("--decode", "none"), ("--from-position", 100),
+    (), (), ("--batches",), ("--from-offset", 5, "--to-offset", 40),
+    ("--limit", 3), ("--batches", "--limit", 2), ("--isolation", "read_committed",), ("--control",),
+    ("--value-format", "text"), ("--from-position", 100),
     ("--key-regex", "[1-5]$"), ("--value-regex", "a", "--limit", 3), ("--header", "source"),
     ("--producer-id", 7), ("--exact",), ("--from-time", "@-5"),
 )  # fmt: skip
@@ -147,7 +147,7 @@ def check_dump_segment(files: Files, rng: Random, place: Place) -> None:
     target = directory / rng.choice(sorted(files)) if files and rng.random() < 0.5 else directory
     argv = ["dump-segment", target, "--format", form, *rng.choice(SELECTIONS)]
     if form != "kafka" and rng.random() < 0.5:
-        argv += ["--bytes", rng.choice(("utf8", "hex", "base64"))]
+        argv += ["--key-format", rng, "--value-format", rng.choice(("utf8", "hex", "base64"))]
     _check_same(argv, form)
 
 
@@ -177,7 +177,7 @@ def check_other_commands(files: Files, rng: Random, place: Place) -> None:
         ["ls", directory], ["ls", "--files", directory], ["ls", "--segments", directory],
         ["verify", directory], ["verify", directory, "--level", "deep"],
         ["verify", directory, "--level", "quick"],
-        ["lookup-offset", directory, rng.randrange(90), "--show", "--explain"],
+        ["lookup-offset", directory, rng.randrange(90), "--show", "--steps"],
         ["lookup-offset", directory, "--timestamp", 1_700_000_000_003, "--show"],
         ["lookup-offset", directory, "--special", "max-timestamp", "--no-index"],
         ["lookup-offset", directory, "--special", "latest", "--isolation", "read_committed"],

@@ -213,7 +213,7 @@ def check_journal(files: Files, rng: Random, place: Place) -> None:
     def act() -> None:
         way = rng.random()
         if way < 0.05:
-            assert run(["undo", backup, "--in-place", "--yes"]) in STATUSES
+            assert run(["undo", backup, "--apply", "--yes"]) in STATUSES
         elif way < 0.8 or (root / "log").is_symlink():
             undo(backup, in_place=True)
         else:

@@ -80,7 +80,7 @@ class CommandSession:
 
     def start(self, cwd: Path, *words: object) -> None:
         """Start a command; call `end` afterwards."""
-        self._say({"cwd": str(cwd), "words": [*map(str, words), "--master", self._master]})
+        self._say({"cwd": str(cwd), "words": [*map(str, words), "--spark", self._master]})
 
     def wait_for(self, look: Callable[[], T]) -> T:
         """Wait for something true while the command is still at work; return it."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.spark import KafkaLogDataSource
-from kafkalog_cli.engines import EngineChoice, EngineName, SparkChoice
+from kafkalog_cli.engines import EngineChoice
 from kafkalog_cli.main import EXIT_INTERRUPTED
 from kafkalog_cli.outcome import show_error
 from tests.spark import work
@@ -80,10 +80,9 @@ def wait_for_files(directory: Path, count: int) -> None:
 
 def main() -> int:
     asked = json.load(sys.stdin)
-    conf = [f"{name}={value}" for name, value in asked.get("conf", {}).items()]
-    spark = SparkChoice(asked["master"], conf, asked.get("timeout", "30s"))
+    conf = {**asked.get("conf", {}), "kafkalog.connect.timeout": asked.get("timeout", "30s")}
     try:
-        with EngineChoice(EngineName.SPARK, spark).open() as engine:
+        with EngineChoice(asked["master"], conf).open() as engine:
             found: list[Any] = list(engine.run(getattr(work, asked["work"]), asked["tasks"]))
             if "read" in asked:
                 session: Any = engine.session  # type: ignore[attr-defined] # it is Spark's

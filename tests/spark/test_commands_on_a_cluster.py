@@ -30,7 +30,7 @@ PER_BATCH = 500
 BATCHES = 120
 PER_SEGMENT = 50
 LATER_MS = "1700000600000"
-COMPACT = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--in-place", "--yes",
+COMPACT = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--apply", "--yes",
            "--now", LATER_MS)  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def test_verify(
         now = task_seconds(cluster, commands.application)
         return next((pid for pid in now if now[pid] > before.get(pid, 0)), None)
 
-    commands.start(log_dir, *words, "--engine", "spark")
+    commands.start(log_dir, *words, "--spark", "local[*]")
     cluster.kill_an_executor(task=commands.wait_for(at_work))
     status, stdout = quietly(commands.end())
     found = rows_of(stdout, log_dir)
@@ -142,9 +142,9 @@ def job(
 
 def an_export(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Job:
     """Prepare an export; it has begun when the first files exist."""
-    words = ("export", log_dir, "--split-size", "4MiB", "--format", "ndjson", "--to")
+    words = ("export", log_dir, "--set", "split-size=4MiB", "--format", "ndjson", "--to")
     here, there = place / "here", place / "there"
-    assert kafkalog(*words, here, "--engine", "local").status == 1
+    assert kafkalog(*words, here).status == 1
 
     def is_begun() -> bool:
         return len([*there.rglob("*.parquet")]) >= 2
@@ -165,7 +165,7 @@ def a_compaction(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Jo
     here, there = place / "here", place / "there"
     shutil.copytree(log_dir, here)
     shutil.rmtree(here / "orders-5")  # a damaged partition is not compacted
-    assert kafkalog("recover", here, "--in-place", "--yes").status == 0
+    assert kafkalog("recover", here, "--apply", "--yes").status == 0
     copy_tree(here, there)
     assert kafkalog("compact", here, *COMPACT).status == 0
     assert tree(there) != tree(here)
@@ -184,7 +184,7 @@ def test_a_killed_executor(
     cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
 ) -> None:
     """The job continues: the same bytes in the end, and no litter."""
-    commands.start(tmp_path, *job.words, "--engine", "spark")
+    commands.start(tmp_path, *job.words, "--spark", "local[*]")
     commands.wait_for(job.is_begun)
     cluster.kill_an_executor(commands.application)
     status, _ = quietly(commands.end())
@@ -199,7 +199,7 @@ def test_a_killed_driver(
     """Given again, the command completes the work it began."""
     kill_a_driver(cluster, commands, job.words, job.is_begun)
     assert not job.is_done()
-    commands.start(tmp_path, *job.words, "--engine", "spark")
+    commands.start(tmp_path, *job.words, "--spark", "local[*]")
     status, _ = quietly(commands.end())
     assert status == job.status
     assert job.is_done()
@@ -213,8 +213,8 @@ def kill_a_driver(
 ) -> None:
     """Kill a command's driver in mid-job; its executors end when they notice."""
     conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
-    line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
-            "--master", cluster.master, *conf]  # fmt: skip
+    line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--spark", cluster.master,
+            *conf]  # fmt: skip
     driver = subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
     )

@@ -108,11 +108,11 @@ def test_a_killed_driver(
     one = make(tmp_path / "one", 4, 5, segment_batches=300)
     other = tmp_path / "other"
     shutil.copytree(one, other)
-    words = ["--config", "cleanup.policy=compact", "--high-watermark", "end", "--in-place", "--yes",
+    words = ["--config", "cleanup.policy=compact", "--high-watermark", "end", "--apply", "--yes",
              "--now", LATER_MS, "--format", "ndjson"]  # fmt: skip
     here = kafkalog("compact", one, *words)
     assert here.status == 0
-    line = ["compact", other, *words, "--engine", "spark", "--master", spark.sparkContext.master]
+    line = ["compact", other, *words, "--spark", spark.sparkContext.master]
     driver = subprocess.Popen(
         [sys.executable, "-m", "kafkalog_cli", *map(str, line), *QUICKLY],
         stdout=subprocess.PIPE,

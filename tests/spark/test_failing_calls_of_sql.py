@@ -29,6 +29,17 @@ def test_a_call_that_fails_is_told(
 ):  # fmt: skip
     """The rows are the same, or the error names what could not be read."""
     master = spark.sparkContext.master
-    words = ["sql", "--master", master, "--view", view, "--format", "ndjson", QUERY, str(log_dir)]
+    words = [
+        "sql",
+        "--spark",
+        master,
+        "--view",
+        view,
+        "--format",
+        "ndjson",
+        "-c",
+        QUERY,
+        str(log_dir),
+    ]
     given = Given(log_dir.parent, words, tmp_path / "to", None)
     try_faults(f"sql-{view}", given, kafkalog, tell)

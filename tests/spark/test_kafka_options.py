@@ -172,7 +172,7 @@ def test_a_task_has_so_many_records_at_most(
         write_log(tmp_path / f"topic-{number}", *some)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     if is_indexed:
-        assert kafkalog("rebuild-index", tmp_path, "--in-place", "--yes", "-q").status == 0
+        assert kafkalog("rebuild-index", tmp_path, "--apply", "--yes", "-q").status == 0
     rows = [(number, n) for number, count in enumerate(counts) for n in range(count)]
     for most in (9, 40, 100):
         found = tasks(tmp_path, maxRecordsPerPartition=str(most))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VALUE_SIZE = 512 << 20
 BATCHES, EMPTY_SIZE = 4200, 1 << 20
-COMPACT = ("--in-place", "--yes", "--config", "cleanup.policy=compact", "--high-watermark", "end")
+COMPACT = ("--apply", "--yes", "--config", "cleanup.policy=compact", "--high-watermark", "end")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def run(kafkalog: Callable[..., Any], master: str) -> Callable[..., str]:
     """Return a function that runs a command in the open session and requires success."""
 
     def call(command: str, *words: object) -> str:
-        result = kafkalog(command, *words, "--master", master)
+        result = kafkalog(command, *words, "--spark", master)
         assert result.status == 0, result.stderr
         return str(result.stdout.decode())
 
@@ -72,16 +72,16 @@ def test_a_large_value(
     log_dir = place.parent
     if command == "sql":
         query = "select offset, length(value) n, sha2(value, 256) digest from records"
-        found = rows_of(run("sql", "--format", "ndjson", query, log_dir))
+        found = rows_of(run("sql", "--format", "ndjson", "-c", query, log_dir))
         rows = {row.pop("offset"): row for row in found}
         assert sorted(rows) == [0, 1, 2, 3]
         assert rows[1] == {"n": VALUE_SIZE, "digest": hashlib.sha256(value).hexdigest()}
         return
-    assert kafkalog("rebuild-index", log_dir, "--in-place", "--yes").status == 0
-    spark, lake = ("--engine", "spark"), tmp_path / "lake"
+    assert kafkalog("rebuild-index", log_dir, "--apply", "--yes").status == 0
+    spark, lake = ("--spark", "local[*]"), tmp_path / "lake"
     if command == "compact":
         run("compact", log_dir, *spark, *COMPACT)
-        assert kafkalog("export", log_dir, "--engine", "local", "--to", lake).status == 0
+        assert kafkalog("export", log_dir, "--to", lake).status == 0
     else:
         run("export", log_dir, *spark, "--to", lake)
     table = pq.read_table(lake)
@@ -104,11 +104,11 @@ def test_a_large_log(
         "select count(*) n, count(distinct offset) d, max(batch_position) p, "
         "max(length(value)) v from records"
     )
-    [row] = rows_of(run("sql", "--format", "ndjson", query, place))
+    [row] = rows_of(run("sql", "--format", "ndjson", "-c", query, place))
     last = (BATCHES - 1) * len(one)
     assert row == {"n": BATCHES, "d": BATCHES, "p": last, "v": EMPTY_SIZE}
     words = ("verify", place, "--level", "deep", "--format", "ndjson")
-    here, there = kafkalog(*words), kafkalog(*words, "--engine", "spark", "--master", master)
+    here, there = kafkalog(*words), kafkalog(*words, "--spark", master)
     assert (there.status, there.stdout) == (here.status, here.stdout)
     found = [row.get("reference") for row in rows_of(here.stdout.decode())]
     assert "segment-too-large" in found

@@ -67,7 +67,7 @@ def test_a_query_plans_once(spark: SparkSession, kafkalog: Callable[..., Any]) -
     query = "SELECT max(offset) n FROM records WHERE partition >= 0 GROUP BY hash(topic)"
     with counted_store(log_dir(partitions, segments)) as store:
         master = spark.sparkContext.master
-        words = ("--master", master, "--format", "ndjson", query, store.uri(PREFIX))
+        words = ("--spark", master, "--format", "ndjson", "-c", query, store.uri(PREFIX))
         found = kafkalog("sql", *words)
         assert (found.status, found.stdout) == (0, b'{"n":%d}\n' % (segments * BATCHES - 1))
         plan = store.asked[: store.asked.index(("GET", f"{PREFIX}/topic-0-0/{0:020d}.log"))]

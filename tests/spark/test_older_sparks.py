@@ -31,7 +31,7 @@ QUERIES = (
     "select topic, base_offset, compression from batches order by topic, partition, base_offset",
 )
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    *(("sql", query) for query in QUERIES),
+    *(("sql", "-c", query) for query in QUERIES),
     ("verify",),
     ("profile",),
 )
@@ -84,10 +84,10 @@ def test_queries_need_no_data_source(
     spark: SparkSession, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch, kafkalog: Any
 ) -> None:
     one = state(corpus_dir, "kafka-4.3", "codecs")
-    words = ("--master", spark.sparkContext.master, "--format", "ndjson", one.root)
-    wanted = [kafkalog("sql", query, *words) for query in QUERIES]
+    words = ("--spark", spark.sparkContext.master, "--format", "ndjson", one.root)
+    wanted = [kafkalog("sql", "-c", query, *words) for query in QUERIES]
     monkeypatch.setattr("kafkalog.spark.queries.has_data_sources", lambda: False)
-    found = [kafkalog("sql", query, *words) for query in QUERIES]
+    found = [kafkalog("sql", "-c", query, *words) for query in QUERIES]
     assert [(one.status, one.stdout) for one in found] == [
         (one.status, one.stdout) for one in wanted
     ]
@@ -133,11 +133,11 @@ def test_commands_on_an_older_spark(
 
     for words in COMMANDS:
         line = (*words, one.root, "--format", "ndjson")
-        found = run(*line, "--engine", "spark", "--master", "local[2]")
-        assert found == kafkalog(*line, "--engine", "local").stdout, (words, found[:500])
+        found = run(*line, "--spark", "local[2]")
+        assert found == kafkalog(*line).stdout, (words, found[:500])
     exported = [tmp_path / "by-spark", tmp_path / "here"]
-    run("export", one.root, "--to", exported[0], "--engine", "spark", "--master", "local[2]")
-    assert kafkalog("export", one.root, "--to", exported[1], "--engine", "local").status == 0
+    run("export", one.root, "--to", exported[0], "--spark", "local[2]")
+    assert kafkalog("export", one.root, "--to", exported[1]).status == 0
     files = [
         {path.relative_to(root): path.read_bytes() for path in root.glob("topic=*/**/*.parquet")}
         for root in exported

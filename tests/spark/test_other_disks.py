@@ -80,18 +80,18 @@ def test_other_disks_are_refused_every_time(
 ) -> None:
     """Another broker's disk, an older copy, and a target that is not the driver's."""
     make_logs(tmp_path / "shared")
-    spark = ("--engine", "spark")
-    small = ("--split-size", "2KiB")
+    spark = ("--spark", "local[*]")
+    small = ("--set", "split-size=2KiB")
     counting = "select count(*) n from records"
     answered = {
-        "same": ("sql", counting, disks / "same", "--format", "ndjson"),
+        "same": ("sql", "-c", counting, disks / "same", "--format", "ndjson"),
     }
     mixed = {
-        "mixed": ("sql", counting, disks / "mixed", "--format", "ndjson"),
+        "mixed": ("sql", "-c", counting, disks / "mixed", "--format", "ndjson"),
         "mixed export": ("export", disks / "mixed", "--to", tmp_path / "mixed", *small, *spark),
     }
     refused = {
-        "sql": ("sql", counting, disks / "other"),
+        "sql": ("sql", "-c", counting, disks / "other"),
         "export": ("export", disks / "other", "--to", tmp_path / "lake", *spark),
         "verify": ("verify", disks / "other", "--level", "deep", *spark),
         "profile": ("profile", disks / "other", *spark),

@@ -22,10 +22,10 @@ def test_relative_paths_on_a_cluster(commands: CommandSession, tmp_path: Path) -
     exported, asked, profiled, verified = (
         commands.run(tmp_path, *words)
         for words in (
-            ("export", "logs", "--to", "lake", "--format", "ndjson", "--engine", "spark"),
-            ("sql", query, "logs", "--format", "ndjson"),
-            ("profile", "logs", "--format", "ndjson", "--engine", "spark"),
-            ("verify", "logs", "--format", "ndjson", "--engine", "spark"),
+            ("export", "logs", "--to", "lake", "--format", "ndjson", "--spark", "local[*]"),
+            ("sql", "-c", query, "logs", "--format", "ndjson"),
+            ("profile", "logs", "--format", "ndjson", "--spark", "local[*]"),
+            ("verify", "logs", "--format", "ndjson", "--spark", "local[*]"),
         )
     )
     assert (exported[0], exported[2]) == (0, "")

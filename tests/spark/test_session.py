@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-QUERY = ("sql", "--engine", "spark", "SELECT 1", REPOSITORY / "examples" / "log-dir")
+QUERY = ("sql", "--spark", "local[*]", "-c", "SELECT 1", REPOSITORY / "examples" / "log-dir")
 
 
 def fake_java(directory: Path, version: str) -> Path:

@@ -149,7 +149,7 @@ def test_filters_of_queries_leave_files_unread(
     """With failfast, damage outside of the wanted part is not met."""
     partition = a_day(tmp_path / "logs" / "orders-0")
     (tmp_path / "logs" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    assert kafkalog("rebuild-index", partition, "--in-place", "--yes", "-q").status == 0
+    assert kafkalog("rebuild-index", partition, "--apply", "--yes", "-q").status == 0
     log = next(partition.glob("*.log"))
     data = log.read_bytes()
     size = len(data) // 2880

@@ -74,7 +74,7 @@ def test_a_command_gives_its_key_to_tasks(
 ) -> None:
     """An export and a query; without a key they are refused with status 5 and its name."""
     assert spark is not None
-    argv = ("export", sealed / "tier", "--engine", "spark", "--to")
+    argv = ("export", sealed / "tier", "--spark", "local[*]", "--to")
     found = kafkalog(*argv, tmp_path / "lake")
     assert found.status == 5, found.stderr
     assert "private key of-tests is not given" in found.stderr
@@ -83,8 +83,8 @@ def test_a_command_gives_its_key_to_tasks(
     rows = pq.read_table(tmp_path / "lake", columns=["offset"])["offset"].to_pylist()
     assert sorted(rows) == list(range(COUNT))
     query = "select count(*) as n, max(offset) as last from records"
-    options = ("--engine", "spark", "--format", "ndjson")
-    answer = kafkalog(*key, "sql", query, sealed / "tier", *options)
+    options = ("--spark", "local[*]", "--format", "ndjson")
+    answer = kafkalog(*key, "sql", "-c", query, sealed / "tier", *options)
     assert answer.status == 0, answer.stderr
     assert json.loads(answer.stdout) == {"n": COUNT, "last": COUNT - 1}
 
@@ -113,12 +113,12 @@ def test_a_key_is_in_no_log(
     key, tier = sealed / "of-tests.pem", sealed / "tier"
     events = tmp_path / "events"
     events.mkdir()
-    argv = ("--tier-key", key, "sql", "--engine", "spark", "--format", "ndjson")
+    argv = ("--tier-key", key, "sql", "--spark", "local[*]", "--format", "ndjson")
     with event_log(spark, events):
-        done = kafkalog(*argv, "select topic, key from records where offset = 471", tier)
+        done = kafkalog(*argv, "-c", "select topic, key from records where offset = 471", tier)
         assert done.status == 0, done.stderr
         assert json.loads(done.stdout)["topic"] == "orders"
-        argv = ("--tier-key", key, "export", tier, "--engine", "spark")
+        argv = ("--tier-key", key, "export", tier, "--spark", "local[*]")
         done = kafkalog(*argv, "--to", tmp_path / "lake")
         assert done.status == 0, done.stderr
     told = [path.read_text() for path in events.rglob("*") if path.is_file()]

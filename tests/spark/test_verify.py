@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Result
 
-ON_SPARK = ("--engine", "spark", "--master", "local[2]")
+ON_SPARK = ("--spark", "local[2]")
 
 
 @pytest.fixture(scope="module")

@@ -42,12 +42,11 @@ def follow(
         KafkaLogError: as `Tail`.
     """
     selection = search.selection
-    topics = None if search.topics is None else frozenset(search.topics)
     request = Request(
-        bounds=Bounds(topics=topics),
+        bounds=Bounds(search.topics, search.numbers),
         isolation=selection.isolation,
         replicas=search.replicas,
-        internal=True,
+        internal=search.internal,
         view=LogView.RECOVERED,
     )
     tail = Tail([one.path for one in search.targets], request, LossWarnings())

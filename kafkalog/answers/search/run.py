@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from formats.late_classes import dataclass
@@ -25,24 +23,27 @@ from kafkalog.errors import (
     Listener,
     ReplacedError,
     ShortageError,
-    UsageError,
 )
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
+from kafkalog.io.rows import Rows
 from kafkalog.io.wording import some_of
-from kafkalog.log.defects import DELETED, Events, Tolerant, make_defect
+from kafkalog.log.batches import merged
+from kafkalog.log.defects import DELETED, Events, make_defect
+from kafkalog.log.events import reporting
 from kafkalog.log.living import TRIES_MAX, listed_now
-from kafkalog.model import Defect, LogView, Record, Replicas, Severity
+from kafkalog.model import Defect, LogView, Record, Replicas, Severity, named_member
 from kafkalog.node.state.transactions import owners
 from kafkalog.node.targets import open_targets
-from kafkalog.tables.model import Request, log_of
+from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.planning import missing_in
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from kafkalog.answers.search.scanning import Progress
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.log.batches.selection import Selection
     from kafkalog.tables.planning import Target
@@ -60,6 +61,8 @@ class Search:
         selection: the records that are wanted, and the view they are read in; `limit` holds for
             each partition.
         topics: only these; None for all.
+        numbers: only partitions with these numbers; None for all.
+        internal: whether internal topics are searched that are not named.
         replicas: how several copies of a partition are handled.
         listener: hears of a log that cannot be read; the others are searched.
         progress: called with numbers of bytes as they are read.
@@ -70,6 +73,8 @@ class Search:
     targets: Sequence[LogDirListing | PartitionDir | FileEntry]
     selection: Selection
     topics: Collection[str] | None = None
+    numbers: Container[int | None] | None = None
+    internal: bool = True
     replicas: Replicas = Replicas.BEST
     listener: Listener = field(default_factory=Listener)
     progress: Progress | None = None
@@ -80,20 +85,16 @@ class Search:
     def logs(self) -> list[Target]:
         """The logs that are searched, by topic, partition and path."""
         with file_system.listings_held(one.path for one in self.targets):
-            return self._logs_of(self.targets, self.topics)
+            return self._logs_of(self.targets, Bounds(self.topics, self.numbers))
 
     def _logs_of(
-        self,
-        targets: Sequence[LogDirListing | PartitionDir | FileEntry],
-        topics: Collection[str] | None,
+        self, targets: Sequence[LogDirListing | PartitionDir | FileEntry], bounds: Bounds
     ) -> list[Target]:
-        return logs_of(
-            targets,
-            self.selection.view,
-            topics=topics,
-            replicas=self.replicas,
-            listener=self.listener,
-        )
+        request = Request(
+            bounds=bounds, replicas=self.replicas, internal=self.internal,
+            view=self.selection.view, required_topics=bounds.topics or frozenset(),
+        )  # fmt: skip
+        return logs_of(targets, request, self.listener)
 
     @cached_property
     def bulk(self) -> bool:
@@ -134,7 +135,7 @@ class Search:
                     defect = make_defect(DELETED, target.partition.path, error.message)
                     self.listener.hear(replace(defect, severity=Severity.WARNING))
                 now = [listed_now(target.partition)]
-                for new in self._logs_of(now, None):
+                for new in self._logs_of(now, Bounds()):
                     yield from self._contained(new, found_in, tries - 1)
         except ShortageError:
             raise
@@ -201,49 +202,48 @@ class Search:
 
 def latest(found: Iterable[Found | Defect], number: int) -> Iterator[Found | Defect]:
     """Yield defects as they come, then the records with the latest timestamps, oldest first."""
-    kept: list[tuple[int, int, Found]] = []
-    numbers = count()  # breaks ties in the heap: records have no order
-    for one in found:
-        if isinstance(one, Defect):
-            yield one
-        elif len(kept) < number:
-            heapq.heappush(kept, (one.record.timestamp, next(numbers), one))
-        elif kept:
-            heapq.heappushpop(kept, (one.record.timestamp, next(numbers), one))
-    for _, _, one in sorted(kept, key=lambda item: item[:2]):
-        yield one
+    return merged.latest(
+        ((None if isinstance(one, Defect) else one.record.timestamp, one) for one in found), number
+    )
 
 
 def find(
     *paths: str | os.PathLike[str],
     topics: Collection[str] | None = None,
     replicas: Replicas | str = Replicas.BEST,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
     **wanted: Unpack[Wanted],
-) -> Iterator[Found]:
-    """Yield the records in all partitions of some places that have a key, a producer, a header ….
+) -> Rows[Found]:
+    """Return the records in all partitions of some places that have a key, a producer, a header ….
 
     Args:
         paths: log directories, partition directories, and single logs.
         topics: only these topics.
         replicas: `best` reads the most complete copy of a partition, `all` reads every copy.
-        listener: hears of each defect, and of logs that cannot be read; without it the first
-            error or grave defect is raised.
+        on_event: is passed each defect, logs that cannot be read, and what was read; without it the
+            first error or grave defect is raised.
+        progress: whether to draw a bar while it reads.
         wanted: which records, as in `Log.records`; `limit` holds for each partition.
 
     Raises:
         UsageError: an argument has an invalid value.
         KafkaLogError: what is at a path cannot be read.
     """
-    try:
-        copies = Replicas(replicas)
-    except ValueError:
-        hint = f"There are {', '.join(Replicas)}."
-        raise UsageError(f"{replicas!r} is not known.", hint=hint) from None
-    hearer = listener or Tolerant()
-    search = Search(open_targets(paths), selection_of(wanted), topics, copies, hearer)
-    for one in search.found():
-        if isinstance(one, Defect):
-            hearer.hear(one)
-        else:
-            yield one
+    copies = named_member(Replicas, replicas)
+    selection = selection_of(wanted)
+    targets = open_targets(paths)
+
+    def found() -> Iterator[Found]:
+        with reporting(on_event, progress=progress, targets=targets) as report:
+            search = Search(
+                targets, selection, topics, replicas=copies, listener=report,
+                progress=report.advance,
+            )  # fmt: skip
+            for one in search.found():
+                if isinstance(one, Defect):
+                    report.hear(one)
+                else:
+                    yield one
+
+    return Rows(found, Found)

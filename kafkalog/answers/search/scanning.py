@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from formats.late_classes import dataclass
 from kafkalog.errors import ReplacedError, contained
 from kafkalog.io.jit import fast_path
+from kafkalog.io.rows import within
 from kafkalog.log.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.log.columns.budget import logs_to_decode
-from kafkalog.model import LogView, Replicas, present_ms
+from kafkalog.model import Record, present_ms
 from kafkalog.node.outcome import View
 from kafkalog.node.reader import plan_reading, require_log
 from kafkalog.tables.model import Bounds, Request
@@ -18,11 +19,11 @@ from kafkalog.tables.moved import Losses
 from kafkalog.tables.planning import Target, living_splits, logs_among
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.errors import Listener
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
-    from kafkalog.model import Defect, Record
+    from kafkalog.model import Defect
 
     Progress = Callable[[int], None]
 
@@ -39,6 +40,8 @@ class Found:
             coordinator in the searched places knows its producer.
         reason: why its value does not decode; None if that was not asked for.
     """
+
+    _row = ("topic", "partition", *within("record", Record), "transactional_id", "reason")
 
     topic: str
     partition: int | None
@@ -76,27 +79,17 @@ class Occurrence:
 
 def logs_of(
     targets: Sequence[LogDirListing | PartitionDir | FileEntry],
-    view: LogView,
-    *,
-    topics: Collection[str] | None,
-    replicas: Replicas,
+    request: Request,
     listener: Listener,
 ) -> list[Target]:
     """Return the logs to search, by topic, partition and path.
 
     Args:
-        view: what of a partition directory is read.
-        replicas: how several copies of a partition are handled.
         listener: hears of what cannot be listed.
 
     Raises:
         UsageError: a topic has no partition at the targets.
     """
-    wanted = None if topics is None else frozenset(topics)
-    request = Request(
-        bounds=Bounds(topics=wanted), replicas=replicas, internal=True, view=view,
-        required_topics=wanted or frozenset(),
-    )  # fmt: skip
 
     def of_file(file: FileEntry) -> Iterator[Target]:
         with contained(file.path, listener.hear):

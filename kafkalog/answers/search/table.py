@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafkalog.log.columns.arrow import SCHEMA, Paths, table_of, text_of
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.log.typed.columns import failure
+from kafkalog.log.typed.columns import one_value
 from kafkalog.model import Defect
 from kafkalog.tables.arrow_files import parquet_writer
 
@@ -35,8 +35,10 @@ def undecodable(found: Iterator[Found | Defect], column: TypedColumn) -> Iterato
     for one in found:
         if isinstance(one, Defect):
             yield one
-        elif (reason := failure(column, decoder, one.record.value)) is not None:
-            yield replace(one, reason=reason)
+        else:
+            _, reason = one_value(column, decoder, one.record.value)
+            if reason is not None:
+                yield replace(one, reason=reason)
 
 
 FOUND_SCHEMA: Final = pa.schema(
@@ -53,14 +55,21 @@ FOUND_SCHEMA: Final = pa.schema(
 _ROWS_AT_ONCE: Final = 1 << 14
 
 
-def write_parquet(file: BinaryIO, found: Iterator[Found]) -> int:
-    """Write records to a Parquet file, in bounded memory; return how many there were."""
+def write_columns(file: BinaryIO, form: str, found: Iterator[Found]) -> int:
+    """Write records to a file of `parquet` or `arrow`, in bounded memory; return how many."""
     paths, rows = Paths([]), 0
-    with parquet_writer(file, FOUND_SCHEMA) as writer:
+    with _writer(file, form) as writer:
         while some := list(_some(found)):
             writer.write_batch(_table(some, paths))
             rows += len(some)
     return rows
+
+
+def _writer(file: BinaryIO, form: str) -> Any:
+    if form == "parquet":
+        return parquet_writer(file, FOUND_SCHEMA)
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    return pa.ipc.new_file(file, FOUND_SCHEMA, options=options)
 
 
 def _some(found: Iterator[Found]) -> Iterator[Found]:

@@ -147,7 +147,7 @@ def require_sound(
                 f"{defect.reference}: {defect.detail}",
                 path=defect.path,
                 position=defect.position,
-                hint=f"Run `kafkalog rebuild-index {partition.path}` first.",
+                hint=f"Run `kafkalog rebuild-index {partition.path} --apply` first.",
             )
     loaded = require_start(predicted, partition)
     old = watch.old

@@ -213,5 +213,6 @@ def _unsettled(message: str, path: str, to_recover: str | None = None) -> Refuse
     return RefusedError(
         message,
         path=path,
-        hint=f"Run `kafkalog recover {to_recover or path}` first, or start and stop a broker.",
+        hint=f"Run `kafkalog recover {to_recover or path} --apply` first, or start and stop a "
+        "broker.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import FileKind, FileState
@@ -34,15 +34,23 @@ from kafkalog.errors import (
     ShortageError,
     UsageError,
 )
-from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir, open_one, open_partition
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import require_local
 from kafkalog.io.storage import Changes, ChangeWatch, LogDirLock, Step, StepKind
+from kafkalog.node.targets import (
+    partitions_of,
+    require_topics,
+    selected,
+    topics_of,
+    unlisted_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kafkalog.change.journal.journal import PartitionEntry
+    from kafkalog.files.topics import PartitionNumbers
     from kafkalog.node.configs import ConfigSources, LogDirConfigs
 
 
@@ -251,11 +259,13 @@ class Maintenance:
         in_place: whether it may be changed.
         backup: as for `Run`; only with `in_place`.
         of_log: whether the path may also be a `.log` file, which stands for its partition.
+        topics, numbers, internal: which partitions are worked on, as for `selected`.
         arguments: those of the command, recorded in the journal.
         listener: receives everything reported besides the results.
 
     Attributes:
         target: the log directory or partition in its current state.
+        takes_all: whether no partition was left out by the arguments.
         log_dir: the log directory at or around it; None for a copied partition.
         home: the log directory of the node that holds the metadata log, if different and known when
             the block is entered.
@@ -281,10 +291,16 @@ class Maintenance:
         in_place: bool = False,
         backup: str | None = None,
         of_log: bool = False,
+        topics: Collection[str] | None = None,
+        numbers: PartitionNumbers | None = None,
+        internal: bool = True,
         arguments: Sequence[str] = (),
         listener: Listener | None = None,
     ) -> None:
         self._path = os.fspath(path)
+        self._meant = partial(selected, topics=topics, numbers=numbers, internal=internal)
+        self._topics = topics
+        self.takes_all = topics is None and numbers is None and internal
         self._command = command
         self._sources = sources
         self._in_place = in_place
@@ -317,7 +333,7 @@ class Maintenance:
     @cached_property
     def first_listing(self) -> LogDirListing | PartitionDir:
         """What is at the path before it is locked, to find the lock; later it is listed again."""
-        return target_at(self._path, of_log=self._of_log)
+        return target_at(self._path, of_log=self._of_log, topics=self._topics)
 
     @property
     def is_plan(self) -> bool:
@@ -352,7 +368,7 @@ class Maintenance:
         elif self.log_dir is not None:
             held.enter_context(LogDirLock(self.log_dir))
         # Behind the lock, where nothing changes any more.
-        self.target = target_at(self._path, of_log=self._of_log)
+        self.target = target_at(self._path, of_log=self._of_log, topics=self._topics)
         self._configure()
 
     def _configure(self) -> None:
@@ -373,12 +389,16 @@ class Maintenance:
         self._listener.hear(error)
 
     def _partitions(self) -> Iterator[PartitionDir]:
-        """Yield the partitions to work on; note those that an earlier run finished."""
-        target = self.target
-        if isinstance(target, LogDirListing):
-            for error in target.errors.values():
-                self._fail(error)
-        for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
+        """Yield the partitions to work on; note those that an earlier run finished.
+
+        Raises:
+            UsageError: a topic has no partition.
+        """
+        require_topics(self._topics, topics_of([self.target]))
+        targets = self._meant([self.target])
+        for _, error in unlisted_of(targets):
+            self._fail(error)
+        for partition in partitions_of(targets):
             if self._run is not None and self._run.is_done(partition):
                 words = f"{partition.path} is skipped: an earlier run with this backup finished it"
                 self._listener.hear(Note(words))
@@ -387,10 +407,15 @@ class Maintenance:
                 yield replace(partition, log_dirs=log_dirs)
 
 
-def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:
-    """Open the log directory or partition at a path; raises the same errors as `Maintenance`."""
+def target_at(
+    path: str, *, of_log: bool = False, topics: Collection[str] | None = None
+) -> LogDirListing | PartitionDir:
+    """Open the log directory or partition at a path; raises the same errors as `Maintenance`.
+
+    Of a log directory, only the topics that are meant are listed, and internal ones.
+    """
     require_local(path)
-    target = open_path(path)
+    target = open_one(path, topics)
     if isinstance(target, FileEntry):
         target = _partition_of(target, path, of_log=of_log)
     if isinstance(target, PartitionDir) and target.is_remote:

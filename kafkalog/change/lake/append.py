@@ -62,7 +62,7 @@ _COMMIT = Fields(
 )
 _SHOWN_MAX = 5
 _MOVED = "If a broker moved the partition, also name the log directory that has it now."
-_ALLOW = "With --allow-gaps the run goes on after them, and the commit names them."
+_ALLOW = "With --accept gaps the run goes on after them, and the commit names them."
 
 
 class Append(Export):
@@ -96,10 +96,18 @@ class Append(Export):
         self.is_continued = False
 
     def __enter__(self) -> Self:
+        self._look_back()
+        return super().__enter__()
+
+    def planned(self) -> Plan:
+        """Return the plan of what is new; nothing is written."""
+        self._look_back()
+        return super().planned()
+
+    def _look_back(self) -> None:
         self._last: Increment | None = None
         self._before: Any = None
         self._last = self._last_commit()
-        return super().__enter__()
 
     # The table -------------------------------------------------------------------------------
 

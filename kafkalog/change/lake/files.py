@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pyarrow.csv
 
 from kafkalog.change.lake.model import BytesForm, Codec, FileFormat
 from kafkalog.io.codecs import crc32c
+from kafkalog.log.columns.json_values import json_values
 from kafkalog.tables.arrow_files import parquet_writer, unique_leaves
 
 if TYPE_CHECKING:
@@ -153,12 +153,12 @@ def table_writer(
     else:
         with _compressed(file, writing.codec) as sink:
             if writing.form == FileFormat.NDJSON:
-                yield lambda table: sink.write(_ndjson(table, writing.bytes_form))
+                yield lambda table: sink.write(_ndjson(table, writing))
             else:
                 # The types of the header are those after conversion to text.
-                empty = _as_csv(schema.empty_table(), writing.bytes_form)
+                empty = _as_csv(schema.empty_table(), writing)
                 with pa.csv.CSVWriter(sink, empty.schema) as writer:
-                    yield lambda table: writer.write_table(_as_csv(table, writing.bytes_form))
+                    yield lambda table: writer.write_table(_as_csv(table, writing))
 
 
 @contextmanager
@@ -170,99 +170,35 @@ def _compressed(file: CountedFile, codec: Codec | None) -> Iterator[Any]:
         yield stream
 
 
-def _ndjson(table: Any, form: BytesForm) -> bytes:
+def _ndjson(table: Any, writing: Writing) -> bytes:
     names = table.column_names
-    columns = [_values(table.column(name).combine_chunks(), form) for name in names]
+    columns = [
+        json_values(table.column(name).combine_chunks(), _form_of(name, writing)) for name in names
+    ]
     rows = zip(*columns, strict=True)
     lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _as_csv(table: Any, form: BytesForm) -> Any:
+def _form_of(name: str, writing: Writing) -> BytesForm:
+    return writing.key_form if name == "key" else writing.value_form
+
+
+def _as_csv(table: Any, writing: Writing) -> Any:
     """Convert bytes and times to text, and nested values to JSON."""
     columns = []
-    for column in table.columns:
-        kind = column.type
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind, form = column.type, _form_of(name, writing)
         if pa.types.is_nested(kind):
-            values = _values(column.combine_chunks(), form)
+            values = json_values(column.combine_chunks(), form)
             texts = [None if value is None else json.dumps(value, ensure_ascii=False)
                      for value in values]  # fmt: skip
             columns.append(pa.array(texts, pa.string()))
         elif pa.types.is_binary(kind) or pa.types.is_timestamp(kind):
-            columns.append(pa.array(_values(column.combine_chunks(), form), pa.string()))
+            columns.append(pa.array(json_values(column.combine_chunks(), form), pa.string()))
         else:
             columns.append(column)
     return pa.table(columns, names=table.column_names)
-
-
-def _values(column: Any, form: BytesForm) -> list[Any]:
-    kind = column.type
-    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return [None if value is None else _TEXTS[form](value) for value in column.to_pylist()]
-    if pa.types.is_timestamp(kind):
-        return _iso(column)
-    if pa.types.is_map(kind) or pa.types.is_list(kind):
-        return _listed(column, form)
-    if pa.types.is_struct(kind):
-        names = [field.name for field in kind]
-        parts = [_values(part, form) for part in column.flatten()]
-        there = column.is_valid().to_pylist()
-        rows = zip(*parts, strict=True) if parts else [()] * len(column)
-        return [
-            dict(zip(names, row, strict=True)) if is_there else None
-            for row, is_there in zip(rows, there, strict=True)
-        ]
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
-        values: list[Any] = column.to_pylist()
-        return values
-    if pa.types.is_floating(kind):
-        # JSON has neither infinities nor NaN.
-        return [
-            value if value is None or value - value == 0 else str(value)
-            for value in column.to_pylist()
-        ]
-    return [None if value is None else str(value) for value in column.to_pylist()]
-
-
-def _listed(column: Any, form: BytesForm) -> list[Any]:
-    is_map = pa.types.is_map(column.type)
-    keys = _values(column.keys, form) if is_map else []
-    items = _values(column.items if is_map else column.values, form)
-    offsets = column.offsets.to_pylist()
-    found: list[Any] = []
-    for i, is_there in enumerate(column.is_valid().to_pylist()):
-        start, end = offsets[i], offsets[i + 1]
-        if not is_there:
-            found.append(None)
-        elif is_map:
-            found.append({str(key): item for key, item in
-                          zip(keys[start:end], items[start:end], strict=True)})  # fmt: skip
-        else:
-            found.append(items[start:end])
-    return found
-
-
-def _iso(column: Any) -> list[str | None]:
-    """Format as ISO 8601 in UTC; a time beyond the calendar stays in milliseconds."""
-    numbers = pc.divide(column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
-    return [None if number is None else _iso_of(number) for number in numbers.to_pylist()]
-
-
-def _iso_of(milliseconds: int) -> str:
-    from datetime import UTC, datetime, timedelta
-
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return str(milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-_TEXTS: Final[dict[BytesForm, Callable[[bytes], str]]] = {
-    BytesForm.BASE64: lambda value: base64.b64encode(value).decode(),
-    BytesForm.HEX: lambda value: value.hex(),
-    BytesForm.UTF8: lambda value: value.decode("utf-8", "replace"),
-}
 
 
 def as_text(name: str) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.plan import Plan
     from kafkalog.io.engine import Engine
 
 
@@ -94,6 +95,13 @@ class IcebergAppend:
         elif not self._allow_gaps:
             refuse_gaps(now.gaps, self._table.shown)
         return self
+
+    def planned(self) -> Plan:
+        """Return the plan of what is new; nothing is written."""
+        try:
+            return make_plan(self._asked, self._listener, self._table.last(self._asked))
+        finally:
+            self._table.close()
 
     def __exit__(self, *_: object) -> None:
         """End the connections to the catalog; no lock is held."""

@@ -6,10 +6,11 @@ table: Spark, Hive, DuckDB's and pyarrow's data sets.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
 from kafkalog.files.offsets import LeftOut
 from kafkalog.io.paths.file_system import absolute
@@ -96,7 +97,7 @@ class BytesForm(StrEnum):
     BASE64 = "base64"
     """As Spark writes and reads a binary column in text."""
     HEX = "hex"
-    UTF8 = "utf8"
+    TEXT = "text"
     """Bytes that are not UTF-8 become U+FFFD."""
 
 
@@ -118,7 +119,7 @@ class Writing:
     Attributes:
         row_group_rows: maximum rows per row group of Parquet, or record batch of Arrow.
         row_group_size: a row group ends with the row that reaches this size, uncompressed.
-        bytes_form: how keys and values are written in text files.
+        key_form, value_form: how keys and other bytes are written in text files.
 
     Raises:
         UsageError: the format has no such codec, or a row group would be empty.
@@ -128,7 +129,8 @@ class Writing:
     codec: Codec | None = None
     row_group_rows: int = GROUP_ROWS
     row_group_size: int = GROUP_SIZE
-    bytes_form: BytesForm = BytesForm.BASE64
+    key_form: BytesForm = BytesForm.BASE64
+    value_form: BytesForm = BytesForm.BASE64
 
     def __post_init__(self) -> None:
         known = CODECS[self.form]
@@ -155,7 +157,8 @@ class Writing:
             Codec(fields["codec"]),
             fields["row_group_rows"],
             fields["row_group_size"],
-            BytesForm(fields["bytes_form"]),
+            BytesForm(fields["key_form"]),
+            BytesForm(fields["value_form"]),
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.change.lake.model import FileFormat, TableFormat
 from kafkalog.errors import DestinationExistsError, UsageError
+from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.paths import file_system
 from kafkalog.model import Replicas
 from kafkalog.tables.model import OF_LOGS, TableName
@@ -52,7 +53,9 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
     for name in ("required_topics", "assigned", "pattern", "gaps_when_read", "notes_hosting"):
         del request[name]
     for name in ("topics", "partitions"):
-        bounds[name] = None if bounds[name] is None else sorted(bounds[name])
+        given = bounds[name]
+        texts = given.texts if isinstance(given, Topics | PartitionNumbers) else given
+        bounds[name] = None if texts is None else sorted(texts)
     return {
         **request,
         "paths": [file_system.absolute(path) for path in asked.paths],

@@ -199,7 +199,7 @@ def _too_many(most: int, places: Sequence[tuple[str, Sequence[str]]]) -> Refused
     )
     return RefusedError(
         f"{what}. The first: {'; '.join(shown)}.",
-        hint="--max-rejects N lets up to N records go to a table of rejects instead.",
+        hint="--accept rejects=N lets up to N records go to a table of rejects.",
     )
 
 

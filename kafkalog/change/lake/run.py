@@ -137,6 +137,11 @@ class Export:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
+    def planned(self) -> Plan:
+        """Return the plan that a run would make now; nothing is written. Raises as the run."""
+        self._refuse_what_is_not_ours()
+        return self._plan()
+
     @property
     def has_ended(self) -> bool:
         """Whether an export is complete there, as far as that is known without a plan."""

@@ -243,7 +243,7 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
         raise CorruptDataError(
             f"A broker cannot load this log: {refusal.error}: {refusal.message}.",
             path=partition.path,
-            hint=f"`kafkalog salvage {partition.path} --to DIR` copies what is sound.",
+            hint=f"`kafkalog salvage {partition.path} --to NEW` copies what is sound.",
         )
     if plan.untouched is not None:
         words = f"The partition is not recovered: {plan.untouched.reason}."
@@ -257,7 +257,7 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
             path=partition.path,
             note="Other replicas may have them, and lose them if this one becomes the leader.",
             hint="Move the partition directory away and let the broker replicate it again; or "
-            f"`kafkalog salvage {partition.path} --to DIR`; or --force.",
+            f"`kafkalog salvage {partition.path} --to NEW`; or --allow-loss.",
         )
     if plan.changes:
         require_own_files(partition)

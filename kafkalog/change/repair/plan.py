@@ -178,7 +178,7 @@ def _untouched(partition: PartitionDir) -> Untouched | None:
         )
         return Untouched(
             f"a broker deletes the directory, with {counted(records, 'record')}",
-            f"`kafkalog salvage {partition.path} --to DIR` copies its records.",
+            f"`kafkalog salvage {partition.path} --to NEW` copies its records.",
         )
     return None
 

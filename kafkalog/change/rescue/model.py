@@ -7,9 +7,10 @@ Paths of the new directory are relative to it, with slashes.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 
+from formats.late_classes import dataclass
 from kafkalog.model import Defect
 
 
@@ -181,7 +182,7 @@ class SalvageSummary:
     """The last object: totals.
 
     Attributes:
-        destination: as given.
+        destination: as given; None in a plan without one.
         segments: logs.
         size_bytes: of the source's logs.
         from_copies_bytes: copied from other copies.
@@ -197,7 +198,7 @@ class SalvageSummary:
         left_over_removed: the leftover of a killed run was removed.
     """
 
-    destination: str
+    destination: str | None
     dry_run: bool
     partitions: int = 0
     segments: int = 0

@@ -13,11 +13,12 @@ import os
 from collections import defaultdict
 from contextlib import ExitStack, suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind, FileState
+from formats.late_classes import dataclass
 from kafkalog.change.rescue.log_copy import (
     file_checksum,
     log_dir_of,
@@ -197,7 +198,7 @@ def findings(
 
 def run_salvage(
     target: Target,
-    destination: str,
+    destination: str | None,
     *,
     dry_run: bool,
     tell: Callable[[Row], None] | None,
@@ -209,8 +210,9 @@ def run_salvage(
     """Do what `kafkalog.salvage` describes."""
     targets = [target, *copies]
     log_dirs = dict.fromkeys(map(log_dir_of, targets))
-    for one in targets:
-        require_outside(destination, [*_sources(one.path, log_dir_of(one)), *from_tier])
+    if destination is not None:
+        for one in targets:
+            require_outside(destination, [*_sources(one.path, log_dir_of(one)), *from_tier])
     partitions, lenders = partitions_of(target), _Lenders({}, ())
     if copies:
         partitions, lenders = _of_copies(targets, from_tier)
@@ -221,13 +223,13 @@ def run_salvage(
             partitions += tuple(one for one in others if isinstance(one, PartitionDir))
     with ExitStack() as held:
         directory, manifest = None, None
-        summary = SalvageSummary(destination, dry_run)
+        summary = SalvageSummary(destination, dry_run or destination is None)
         unlisted = bool(next(unlisted_of(targets), None))
         if not unlisted and not any(map(logs_of, partitions)):
             return summary
-        if dry_run:
+        if destination is not None and dry_run:
             require_vacant(os.path.realpath(destination))
-        else:
+        elif destination is not None:
             for log_dir in log_dirs:
                 held.enter_context(LogDirLock(log_dir))
             require_space(destination, _size_to_copy(partitions))

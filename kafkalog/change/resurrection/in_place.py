@@ -75,7 +75,7 @@ def run_in_place(
     observe: Callable[[Step], None] | None = None,
 ) -> ResurrectSummary:
     """Do what `kafkalog.resurrect_in_place` describes; `observe` is called after each step."""
-    require_meaning(options, _MEANINGLESS, "--in-place")
+    require_meaning(options, _MEANINGLESS, "--apply in place")
     require_sense(log_dir, options)
     require_local(log_dir)
     place = os.path.realpath(log_dir)
@@ -86,7 +86,8 @@ def run_in_place(
             return _resurrected(log_dir, None, options, tell, progress).summary
     if backup is None:
         raise UsageError(
-            "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
+            "--apply in place requires --backup.",
+            hint="With one, `kafkalog undo` can restore PATH.",
         )
     is_undone = _undo_unfinished(place, backup)
     with ExitStack() as held:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import dataclass
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 LOG_ROOT: Final = "log"
 """The log directory in the new directory, as salvage names it."""
@@ -67,7 +69,7 @@ class ResurrectOptions:
 
     node_id: int = 1
     cluster_id: str | None = None
-    topics: tuple[str, ...] | None = None
+    topics: Collection[str] | None = None
     undelete: bool = False
     rename: Mapping[str, str] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)

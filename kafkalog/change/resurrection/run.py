@@ -65,12 +65,14 @@ if TYPE_CHECKING:
     from kafkalog.node.targets import Target
 
 MANIFEST: Final = "manifest.ndjson"
+UNNAMED: Final = "NEW"
+"""What the directory is called in a plan without one."""
 _NOTED_MAX: Final = 5
 
 
 def run_resurrection(
     targets: Sequence[Target],
-    destination: str,
+    destination: str | None,
     options: ResurrectOptions,
     *,
     dry_run: bool,
@@ -79,10 +81,12 @@ def run_resurrection(
     observe: Callable[[Step], None] | None = None,
 ) -> ResurrectSummary:
     """Do what `kafkalog.resurrect` describes; `observe` is called after each step."""
-    require_sense(destination, options)
+    place = destination or UNNAMED
+    require_sense(place, options)
     log_dirs = log_dirs_of(targets, options.as_of_metadata)
-    require_outside(destination, [*log_dirs, *(one.path for one in targets)])
-    require_vacant(os.path.realpath(destination))
+    if destination is not None:
+        require_outside(destination, [*log_dirs, *(one.path for one in targets)])
+        require_vacant(os.path.realpath(destination))
     directory, manifest, properties = None, None, None
     with _told_if_done(lambda: directory), ExitStack() as held:
         for log_dir in log_dirs:
@@ -98,7 +102,7 @@ def run_resurrection(
                 hint="--undelete takes directories that await deletion, too."
                 if chosen.left_out else None,
             )  # fmt: skip
-        if not dry_run:
+        if destination is not None and not dry_run:
             require_room(destination, chosen, options)
             if options.properties_out is not None:  # it gets its name last
                 properties = held.enter_context(NewFile(options.properties_out))
@@ -107,7 +111,7 @@ def run_resurrection(
                 NewDirectory(destination, home, syncs_once=True, observe=observe)
             )
             manifest = held.enter_context(directory.create(MANIFEST))
-        run = Resurrection(directory, manifest, destination, options, images, tell, progress)
+        run = Resurrection(directory, manifest, place, options, images, tell, progress)
         run.work(chosen)
         if properties is not None:
             properties.file.write(run.properties)

@@ -9,11 +9,11 @@ synced here.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from formats import file_names
 from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_name
+from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import (
     log_dir_around,
     mode_to_judge_by,
@@ -29,6 +29,7 @@ from kafkalog.files.offsets import OffsetSource
 from kafkalog.files.text_files import checkpoint_text, read_leader_epochs
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import require_writable
+from kafkalog.log.living import about_a_partition
 from kafkalog.node.recovery import (
     StartMode,
     Verdict,
@@ -116,6 +117,47 @@ class TrimPlan:
         return sum(segment.side_bytes for segment in self.segments)
 
 
+@about_a_partition
+def trim_of(
+    partition: PartitionDir,
+    found: PartitionRetention,
+    *,
+    log_start_before: int | None = None,
+    keep_deleted: bool = False,
+) -> TrimPlan | None:
+    """Return what retention deletes without a broker; None of what only a broker deletes.
+
+    Args:
+        found: what `judge_partition` says of the partition.
+        log_start_before: first readable offset now, if known.
+        keep_deleted: as for `plan_trim`.
+    """
+    try:
+        require_live(partition)
+        _require_local(found)
+    except RefusedError:
+        return None
+    count = min(len(found.outcome.deleted), len(found.log.segments) - 1)
+    segments = found.log.segments[:count]
+    first_base = found.log.segments[count].base_offset
+    before = log_start_before
+    if before is None:
+        before = UnifiedLog(partition).log_start_offset
+    start = max(before, found.log.log_start_offset, first_base)
+    epochs = leader_epochs_of(partition)
+    return TrimPlan(
+        found=found,
+        segments=segments,
+        files=tuple(_files_of(partition, segment.base_offset) for segment in segments),
+        left_overs=() if keep_deleted else _left_overs(partition),
+        keeps_deleted=keep_deleted,
+        log_start_before=before,
+        log_start_offset=start,
+        leader_epochs_before=epochs,
+        leader_epochs=epochs_from_start(epochs, start),
+    )
+
+
 def plan_trim(
     partition: PartitionDir,
     configs: TopicConfigs,
@@ -160,30 +202,19 @@ def plan_trim(
     if log_start_offset is not None:
         _require_deletable(found, configs)
         _require_replicated(found, high_watermark)
-    count = min(len(found.outcome.deleted), len(found.log.segments) - 1)
-    segments = found.log.segments[:count]
-    first_base = found.log.segments[count].base_offset
-    start = max(loaded.log_start_offset, found.log.log_start_offset, first_base)
+    plan = trim_of(
+        partition, found, log_start_before=loaded.log_start_offset, keep_deleted=keep_deleted
+    )
+    assert plan is not None, "the partition is live and local"
     # Only a checkpoint can say that a log starts inside a segment.
-    if start > first_base and (partition.partition is None or log_dir is None):
+    is_inside = plan.log_start_offset > plan.first_base_offset
+    if is_inside and (partition.partition is None or log_dir is None):
         raise RefusedError(
             "The partition is not in a log directory that could record the new log start offset "
-            f"{start}.",
+            f"{plan.log_start_offset}.",
             path=partition.path,
         )
-    files = tuple(_files_of(partition, segment.base_offset) for segment in segments)
-    epochs = leader_epochs_of(partition)
-    return TrimPlan(
-        found=found,
-        segments=segments,
-        files=files,
-        left_overs=() if keep_deleted else _left_overs(partition),
-        keeps_deleted=keep_deleted,
-        log_start_before=loaded.log_start_offset,
-        log_start_offset=start,
-        leader_epochs_before=epochs,
-        leader_epochs=epochs_from_start(epochs, start),
-    )
+    return plan
 
 
 def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:

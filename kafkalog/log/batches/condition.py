@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from formats.constants import NO_TIMESTAMP
 from formats.file_names import partition_of
-from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
+from kafkalog.errors import DataError, UnsupportedError, UsageError
 from kafkalog.files.log_dir import PartitionDir
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Record
 
 Reader: TypeAlias = Callable[[bytes], Any]
-"""Decodes a key or a value; raises a `KafkaLogError` if it cannot."""
+"""Decodes a key or a value; raises a `DataError` if it cannot."""
 
 DEPTH_MAX: Final = 200
 """Maximum nesting of a value: the engine converts values recursively, on the stack."""
@@ -139,7 +139,7 @@ class Condition:
         read_key, read_value: decode in another way.
 
     Attributes:
-        undecoded: how many records had no answer so far since a key or a value did not decode of
+        undecodable: how many records had no answer so far since a key or a value did not decode of
             which the expression asks for a part. Threads that read ahead count, too.
 
     Raises:
@@ -156,18 +156,18 @@ class Condition:
     ) -> None:
         self.expression = expression
         self._readers = {"key": read_key, "value": read_value}
-        self.undecoded = 0
+        self.undecodable = 0
         self._counting = Lock()
         tokens = _tokens(expression)
-        _compiled(expression, tokens)
+        _compile(expression, tokens)
         _require_names(tokens)
         text, paths = _with_variables(expression, tokens)
-        self._execute = _compiled(text, tokens).execute
+        self._execute = _compile(text, tokens).execute
         self._fields = {
             root: [(name, path) for name, path in paths.items() if path.root == root]
             for root in dict.fromkeys(path.root for path in paths.values())
         }
-        self._parted = {path.root for path in paths.values() if path.steps} - {"headers"}
+        self._roots_with_parts = {path.root for path in paths.values() if path.steps} - {"headers"}
         self.bounds = _bounds(tokens, reads_keys=read_key is not None)
 
     def __reduce__(self) -> Any:
@@ -184,9 +184,9 @@ class Condition:
     @property
     def note(self) -> str | None:
         """What to say of keys and values that did not decode; None if all did."""
-        if not self.undecoded:
+        if not self.undecodable:
             return None
-        return f"--where has no answer for {counted(self.undecoded, 'value')} that did not decode"
+        return f"--where has no answer for {counted(self.undecodable, 'value')} that did not decode"
 
     def matches(self, record: Record | Content) -> bool:
         """Return whether a record meets the condition; never raises for what is in it."""
@@ -194,12 +194,13 @@ class Condition:
         is_decoded = True
         for root, paths in self._fields.items():
             found = self._read(root, record) if root in self._readers else FIELDS[root](record)
-            if root in self._parted and found.__class__ not in (dict, list):
+            if root in self._roots_with_parts and found.__class__ not in (dict, list):
                 is_decoded &= found is None
             for name, (_, steps, asks) in paths:
                 reached = found
                 for step in steps[:-1] if asks else steps:
-                    if reached.__class__ is not (dict if step.__class__ is str else list):
+                    kind: Any = dict if step.__class__ is str else list
+                    if reached.__class__ is not kind:
                         break
                     try:
                         reached = reached[step]
@@ -212,10 +213,12 @@ class Condition:
                         variables[name] = steps[-1] in reached
         try:
             return self._execute(variables) is True
+        except MemoryError:
+            raise
         except Exception:  # noqa: BLE001 # the engine has a dozen kinds for "no answer"
             if not is_decoded:
                 with self._counting:
-                    self.undecoded += 1
+                    self.undecodable += 1
             return False
 
     def _read(self, root: str, record: Record | Content) -> Any:
@@ -225,7 +228,7 @@ class Condition:
             return None if data is None else json_or_text(data)
         try:
             return reader(data)
-        except KafkaLogError:
+        except DataError:
             return data
 
     def narrow(self, selection: Selection) -> Iterator[tuple[str, Any]]:
@@ -375,7 +378,7 @@ def _engine() -> Any:
     return module
 
 
-def _compiled(expression: str, tokens: Sequence[_Token]) -> Any:
+def _compile(expression: str, tokens: Sequence[_Token]) -> Any:
     """Return the program for an expression; raises `UsageError` with the place of an error."""
     try:
         return _engine().compile(expression)
@@ -415,25 +418,20 @@ def _require_names(tokens: Sequence[_Token]) -> None:
         if token.kind != "name":
             continue
         is_member, is_called = texts[at - 1] == ".", texts[at + 1] == "("
+        known, kind = _WORDS | own | FIELDS.keys(), "field"
         if is_called:
             known, kind = _METHODS if is_member else _FUNCTIONS, "function"
-        elif not is_member:
-            known, kind = own | FIELDS.keys() | _WORDS, "field"
-        else:
+        elif is_member:
             continue
         if token.text not in known:
             near = difflib.get_close_matches(token.text, sorted(known), 1)
             hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(known))}."
             if kind == "field" and not near:
-                hint = f"A field of the value is value.{token.text}. {_fields_named()}"
+                hint = f"A field of the value is value.{token.text}. There are {', '.join(FIELDS)}."
             raise UsageError(
                 f"There is no {kind} {token.text} at character {token.start + 1} of the condition.",
                 hint=_HINTS.get(token.text, hint),
             )
-
-
-def _fields_named() -> str:
-    return f"There are {', '.join(FIELDS)}."
 
 
 def _with_variables(expression: str, tokens: Sequence[_Token]) -> tuple[str, dict[str, _Path]]:
@@ -554,12 +552,12 @@ def _bound_by(part: list[_Token]) -> Iterator[tuple[str, Any]]:
         return
     text = "".join(token.text for token in right)
     value = _constant(text) if len(right) == 1 else None
-    if path == ("time", (), False):
+    if path.root == "time":
         value = _milliseconds(text)
     if isinstance(value, int) and not path.steps and value < _BOUND_LIMIT:
         yield from _number_bounds(path.root, sign, value)
     elif isinstance(value, str) and sign == "==":
-        if path == ("key", (), False):
+        if path.root == "key" and not path.steps:
             yield "key", value.encode()
         elif path.root == "headers" and len(path.steps) == 1 and isinstance(path.steps[0], str):
             yield "header", (path.steps[0].encode(), value.encode())
@@ -585,7 +583,7 @@ def _milliseconds(text: str) -> int | None:
         return None
     try:
         time = _engine().evaluate(text)
-    except Exception:  # noqa: BLE001 # as in `matches`: then no record has an answer
+    except (RuntimeError, ValueError):  # there is no such day: no record has an answer
         return None
     value = (time - _EPOCH) // timedelta(milliseconds=1)
     return value if value >= 0 else None

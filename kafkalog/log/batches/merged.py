@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import heapq
+from itertools import count
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.errors import KafkaLogError, LimitExceededError, contained, raised
 from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 T = TypeVar("T", Batch, Record)
+U = TypeVar("U")
 
 LOGS_MAX: Final = 500
 """How many logs are read at the same time: each has a file open and a batch in memory."""
@@ -66,3 +68,29 @@ def in_time_order(
 
 def _time_of(found: Batch | Record) -> int:
     return found.max_timestamp if isinstance(found, Batch) else found.timestamp
+
+
+def one_by_one(
+    logs: Sequence[tuple[str, Iterator[T | Defect]]],
+    failed: Callable[[KafkaLogError], None] = raised,
+) -> Iterator[tuple[int, T | Defect]]:
+    """Yield the content of one log after another; the arguments are those of `in_time_order`."""
+    for index, (path, content) in enumerate(logs):
+        with contained(path, failed):
+            for found in content:
+                yield index, found
+
+
+def latest(timed: Iterable[tuple[int | None, U]], number: int) -> Iterator[U]:
+    """Yield what has no time as it comes, then the values with the latest times, oldest first."""
+    kept: list[tuple[int, int, U]] = []
+    numbers = count()  # breaks ties in the heap: values have no order
+    for time, one in timed:
+        if time is None:
+            yield one
+        elif len(kept) < number:
+            heapq.heappush(kept, (time, next(numbers), one))
+        else:
+            heapq.heappushpop(kept, (time, next(numbers), one))
+    for _, _, one in sorted(kept, key=lambda item: item[:2]):
+        yield one

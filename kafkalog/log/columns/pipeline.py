@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from kafkalog.io.engine import Crew
 from kafkalog.io.jit.fast_path import default_threads
 from kafkalog.log.batches.order import batch_defects
@@ -18,6 +16,7 @@ from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.batches.selection import ReadPlan, start_position
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.chunks import Chunk, ChunkReader, Rows
+from kafkalog.log.columns.restored import records_of
 from kafkalog.log.columns.scan_steps import (
     BatchWork,
     Event,
@@ -28,16 +27,16 @@ from kafkalog.log.columns.scan_steps import (
 )
 from kafkalog.log.columns.walk import Lanes, Task, Walk
 from kafkalog.log.living import CHANGES, LivingWalk
-from kafkalog.model import Batch, Defect, Header, Record, increment_sequence, wrap_int64
+from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from kafkalog.log.columns.budget import Turnstile
     from kafkalog.log.columns.scan_steps import Format, Work
-    from kafkalog.model import TimestampType
 
 
 def read_contents(
@@ -243,52 +242,3 @@ class Restored:
 
 def _part(values: list[Any]) -> Part:
     return Part(values, len(values), _OBJECT_SIZE * len(values))
-
-
-def records_of(rows: Rows, chunk: Chunk) -> list[Record]:
-    """Return rows as the reference decoder's records."""
-    table, arena = rows.table, rows.arena
-    counts = table[k.HEADERS_COUNT]
-    pairs = np.empty((4, int(counts.sum())), np.int64)
-    k.expand_headers(arena, table[k.HEADERS_POSITION], counts, pairs)
-    headers = iter(pairs.T.tolist())
-    data = arena.data
-    batches: dict[int, tuple[Batch, TimestampType]] = {}
-    found = []
-    for ordinal, offset, timestamp, key, key_size, value, value_size, _, count in table.T.tolist():
-        if ordinal not in batches:
-            one = chunk.batch(ordinal)
-            batches[ordinal] = one, one.timestamp_type
-        batch, timestamp_type = batches[ordinal]
-        sequence = -1
-        if batch.base_sequence >= 0:
-            delta = wrap_int64(offset - batch.base_offset)  # the offset itself may have wrapped
-            sequence = increment_sequence(batch.base_sequence, delta)
-        found.append(
-            Record(
-                batch=batch,
-                offset=offset,
-                timestamp=timestamp,
-                timestamp_type=timestamp_type,
-                key=None if key_size < 0 else bytes(data[key : key + key_size]),
-                value=None if value_size < 0 else bytes(data[value : value + value_size]),
-                headers=tuple(_header(data, *next(headers)) for _ in range(count)) if count else (),
-                sequence=sequence,
-            )
-        )
-    return found
-
-
-def record_of(rows: Rows, chunk: Chunk, row: int) -> Record:
-    """Return one row as the reference decoder's record."""
-    from dataclasses import replace
-
-    [record] = records_of(replace(rows, table=rows.table[:, row : row + 1]), chunk)
-    return record
-
-
-def _header(data: memoryview, key: int, key_size: int, value: int, value_size: int) -> Header:
-    return Header(
-        bytes(data[key : key + key_size]),
-        None if value_size < 0 else bytes(data[value : value + value_size]),
-    )

@@ -28,6 +28,7 @@ from kafkalog.log.batches.selection import EVERYTHING, defect_of, record_matches
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.log.columns.chunks import Chunk, Rows, Turn, is_wrapper
+from kafkalog.log.columns.restored import records_of
 from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
@@ -249,8 +250,6 @@ def _with_header(
 
 def _keep_meeting(where: Condition, rows: Rows, chunk: Chunk, chosen: NDArray[np.bool_]) -> None:
     """Unset `chosen` for the rows that do not meet a condition."""
-    from kafkalog.log.columns.pipeline import records_of
-
     candidates = np.flatnonzero(chosen)
     table = np.ascontiguousarray(rows.table[:, candidates])
     if where.is_about_content:

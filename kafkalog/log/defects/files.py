@@ -14,7 +14,7 @@ _RESTORE_EPOCHS = (
 _RUN_DUMP = "kafkalog dump-segment PATH --batches"
 _RUN_EXPORT = "kafkalog export PATH --to DIR"
 _RUN_RECOVER = "kafkalog recover PATH"
-_RUN_SALVAGE = "kafkalog salvage PATH --to DIR"
+_RUN_SALVAGE = "kafkalog salvage PATH --to NEW"
 
 _FILES: Final = (
     Reference("checkpoint-malformed", _D, "A text checkpoint cannot be read.",

@@ -12,7 +12,7 @@ _COPY_FIRST = (
     "broker fetch this one again; if none is, `kafkalog salvage` copies every sound batch, "
     "also after the damage."
 )
-_RECOVER = "`kafkalog recover` shows where a start would truncate the log; --in-place does it."
+_RECOVER = "`kafkalog recover PATH` shows where a start would truncate the log; --apply does it."
 _SALVAGE = "Another replica may have a sound one; `kafkalog salvage` copies all other batches."
 _SERVED = "Recovery does not look inside batches; consumers fail on it."
 _REPLICA = (
@@ -21,7 +21,7 @@ _REPLICA = (
 )
 _BITS = "A bit flipped on disk or in memory; another program wrote into the file."
 _REBUILD = (
-    "While the broker is down, `kafkalog rebuild-index --in-place --backup DIR` rebuilds all "
+    "While the broker is down, `kafkalog rebuild-index PATH --apply --backup DIR` rebuilds all "
     "indexes of the segment."
 )
 _LOST = (
@@ -37,9 +37,9 @@ _SNAPSHOT = (
     "`.kafka_cleanshutdown` too: the broker then replays the log from an older one."
 )
 _RUN_DUMP_PRODUCER = "kafkalog dump-segment PATH --batches --producer-id N"
-_RUN_REBUILD = "kafkalog rebuild-index PATH --in-place --backup DIR"
+_RUN_REBUILD = "kafkalog rebuild-index PATH --apply --backup DIR"
 _RUN_RECOVER = "kafkalog recover PATH"
-_RUN_SALVAGE = "kafkalog salvage PATH --to DIR"
+_RUN_SALVAGE = "kafkalog salvage PATH --to NEW"
 
 BATCHES: Final = (
     Reference("batch-crc-mismatch", _D, "The bytes of a batch do not match its checksum.",
@@ -63,7 +63,7 @@ BATCHES: Final = (
               _RECOVER,
               arises="The broker or its machine stopped during an append; the file is a copy of a "
                      "live log, or incomplete.",
-              command="kafkalog recover PATH --in-place --backup DIR",
+              command="kafkalog recover PATH --apply --backup DIR",
               example="The batch should have 92 bytes, but the file ends after 91."),
     Reference("zero-tail", _N, "The rest of the file is zero.", "Recovery truncates it.",
               arises="The segment was preallocated (log.preallocate) and not closed, or the "
@@ -151,9 +151,9 @@ BATCHES: Final = (
     Reference("segment-offset-overflow", _W,
               "An offset is more than 2147483647 above the base offset of its segment: no index "
               "can hold it.", "Recovery splits the segment; appends to it fail.",
-              "`kafkalog recover --from start --in-place` splits it as a broker would.",
+              "`kafkalog recover PATH --scan start --apply` splits it as a broker would.",
               arises="A broker older than 2.0 wrote the segment; a bit flipped.",
-              command="kafkalog recover PATH --from start --in-place --backup DIR"),
+              command="kafkalog recover PATH --scan start --apply --backup DIR"),
     Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
               "The log directory goes offline: the file cannot be opened.",
               "`kafkalog export` and `kafkalog dump-segment` read it anyway.",

@@ -14,7 +14,7 @@ from kafkalog.io.engine import Crew
 from kafkalog.log.batches.framing import read_batch
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.chunks import Chunk, ChunkReader, Rows, Turn
-from kafkalog.log.columns.pipeline import record_of
+from kafkalog.log.columns.restored import record_of
 from kafkalog.log.columns.scan_steps import OFFSET_LIMIT, Part, defects_of
 from kafkalog.log.columns.walk import Lanes, Task, Walk
 from kafkalog.log.text import kafka_kernels as t

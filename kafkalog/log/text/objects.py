@@ -12,7 +12,7 @@ import numpy as np
 from formats import constants as c
 from formats.late_classes import dataclass
 from kafkalog.log.columns import kernels as k
-from kafkalog.log.columns.pipeline import record_of
+from kafkalog.log.columns.restored import record_of
 from kafkalog.log.text import object_kernels as o
 from kafkalog.log.text import value_kernels as v
 from kafkalog.log.text.blocks import TextFormat, size_of_bytes, whole
@@ -63,7 +63,7 @@ _RECORD_FIELDS: Final = {
 }
 FIELDS: Final = _BATCH_FIELDS | _RECORD_FIELDS
 """The fields that the kernels can write, by name."""
-_FORMS: Final = {"auto": v.AUTO, "utf8": v.UTF8, "hex": v.HEX, "base64": v.BASE64}
+_FORMS: Final = {"auto": v.AUTO, "text": v.UTF8, "hex": v.HEX, "base64": v.BASE64}
 _COPY_MARGIN: Final = 2 * o.COPY_SIZE
 
 
@@ -75,7 +75,7 @@ class Template:
         parts: literal text, then the name of the field that follows it, None after the last text.
         null: the text for null.
         quote: the quote around names of codecs and types of timestamps.
-        bytes_form: `auto`, `utf8`, `hex` or `base64`.
+        bytes_form: `auto`, `text`, `hex` or `base64`.
         csv: whether texts are quoted as in CSV rather than as in JSON.
     """
 

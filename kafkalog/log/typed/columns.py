@@ -154,17 +154,19 @@ def _some_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
         return array, failures + unfit
 
 
-def failure(column: TypedColumn, decoder: Decoder, data: bytes | None) -> str | None:
-    """Return why bytes do not decode, as `typed_column` judges it; None if they do, or are null."""
+def one_value(column: TypedColumn, decoder: Decoder, data: bytes | None) -> tuple[Any, str | None]:
+    """Return an array of one value, and why bytes do not decode, as `typed_column` judges it.
+
+    Without a reason the value is null only if the bytes are.
+    """
     if data is None:
-        return None
+        return pa.nulls(1, decoder.type), None
     if len(data) > VALUE_SIZE_MAX:
-        return _TOO_LARGE
+        return pa.nulls(1, decoder.type), _TOO_LARGE
     try:
-        pa.array([decoder.decode(*column.unframed(data))], decoder.type)
+        return pa.array([decoder.decode(*column.unframed(data))], decoder.type), None
     except _UNFIT as error:
-        return brief(error)
-    return None
+        return pa.nulls(1, decoder.type), brief(error)
 
 
 def _slices(sizes: Any) -> Iterator[tuple[int, int]]:

@@ -51,6 +51,19 @@ class JsonDecoder:
             raise ValueError("too deep") from error
 
 
+class AnyJsonDecoder:
+    """Takes any JSON; the column has its text."""
+
+    type = pa.string()
+
+    def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # no schema
+        try:
+            json.loads(data, parse_constant=_refuse)
+        except RecursionError as error:
+            raise ValueError("too deep") from error
+        return data.decode("utf-8")
+
+
 def decoder_of_texts(texts: Sequence[str]) -> JsonDecoder:
     """Return the decoder of a schema that follows names and texts of those that it refers to."""
     return JsonDecoder(texts[-1].encode(), dict(zip(texts[:-1:2], texts[1::2], strict=True)))

@@ -48,7 +48,8 @@ class TypedColumn:
         source: `key` or `value`.
         form: the format of its bytes.
         schema: the schema file's bytes: a JSON Schema, an Avro schema, or a descriptor set as
-            `protoc --include_imports -o` writes it; empty if `versions` describe the column.
+            `protoc --include_imports -o` writes it; empty if `versions` describe the column, or for
+            any JSON.
         message: for Protobuf, the full name of the message; None for the first one.
         framing: the prefix before the data.
         schema_id: with a framing, decode only data with this schema id; None for any.
@@ -94,10 +95,14 @@ class TypedColumn:
 
     def _decoder(self) -> Decoder:
         if self.form == TypedForm.JSON:
-            from kafkalog.log.typed.json_schema import JsonDecoder, decoder_of_texts
+            from kafkalog.log.typed.json_schema import (
+                AnyJsonDecoder,
+                JsonDecoder,
+                decoder_of_texts,
+            )
 
             if not self.writers:
-                return JsonDecoder(self.schema)
+                return JsonDecoder(self.schema) if self.schema else AnyJsonDecoder()
             made = JsonDecoder(self.schema) if self.schema else None
             return self._evolved(decoder_of_texts, made)
         if self.form == TypedForm.AVRO:

@@ -432,7 +432,7 @@ def _notes(loader: Loader) -> list[str]:
         notes.append(
             f"no batch is found where the index of segment {active.base_offset} ends: the log end "
             "offset falls back to the base offset, and offsets in use would be given again; "
-            "`kafkalog recover --from checkpoint` keeps the whole batches"
+            "`kafkalog recover PATH --scan checkpoint` keeps the whole batches"
         )
     elif active.size_bytes:
         left = active.size_bytes - active.end_of_batches

@@ -10,17 +10,18 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
-from kafkalog.errors import NotFoundError
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.cluster_image import read_cluster_image
-from kafkalog.node.targets import unlisted
+from kafkalog.node.identity import topic_id_of
+from kafkalog.node.targets import partitions_of, unlisted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.errors import DataError
     from kafkalog.files.log_dir import Target
+    from kafkalog.node.cluster_image import ClusterImage
 
 _INT_MIN: Final = 1 << 31
 """Java's smallest int, as an unsigned number."""
@@ -96,20 +97,40 @@ class Coordinator:
 
 
 def coordinators_of(of: str, keys: Sequence[str], topic: InternalTopic) -> Iterator[Coordinator]:
-    """Yield where each key is coordinated.
-
-    Raises:
-        NotFoundError: it is not known how many partitions the topic has.
-    """
-    for key in keys:
-        if not topic.count:
-            raise NotFoundError(
-                f"{topic.name} is not here, and no metadata log says how many partitions it has.",
-                hint="Give the log directories of a broker that has it.",
-            )
+    """Yield where each key is coordinated, if it is known how many partitions the topic has."""
+    for key in keys if topic.count else ():
         number = partition_for(key, topic.count)
         paths = tuple(replica.path for replica in topic.replicas.get(number, ()))
         yield Coordinator(of, key, topic.name, number, topic.count, topic.counted, paths)
+
+
+def share_keys(
+    group: str, is_meant: Callable[[str, int], bool], targets: Sequence[Target]
+) -> list[str]:
+    """Return the keys of partitions that a share group may read, in order.
+
+    Args:
+        is_meant: returns whether a partition of a topic is meant.
+        targets: partitions there count, and those that a metadata log there knows.
+    """
+    found = {
+        (one.topic, one.partition): topic_id_of(one)
+        for one in partitions_of(targets)
+        if one.is_served and one.partition is not None and is_meant(one.topic, one.partition)
+    }
+    for image in _images(targets):
+        found |= {
+            (topic, number): topic_id
+            for topic, topic_id in image.topics.items()
+            for number in image.partitions[topic_id]
+            if is_meant(topic, number)
+        }
+    return [f"{group}:{uid}:{number}" for (_, number), uid in sorted(found.items()) if uid]
+
+
+def _images(targets: Sequence[Target]) -> list[ClusterImage]:
+    read = (read_cluster_image(one) for one in targets if isinstance(one, LogDirListing))
+    return [image for image in read if image is not None]
 
 
 def internal_topic(name: str, targets: Sequence[Target]) -> InternalTopic:
@@ -127,8 +148,7 @@ def internal_topic(name: str, targets: Sequence[Target]) -> InternalTopic:
         for (topic, number), error in unlisted(targets).items()
         if topic == name and number is not None and number not in replicas
     }
-    read = (read_cluster_image(one) for one in targets if isinstance(one, LogDirListing))
-    images = [image for image in read if image is not None]
+    images = _images(targets)
     names = {topic_id: topic for image in images for topic_id, topic in image.names.items()}
     counts = [image.partition_count(name) for image in images]
     count = max((count for count in counts if count), default=None)

@@ -10,6 +10,7 @@ from kafkalog.node.state.model import GroupOffset
 
 if TYPE_CHECKING:
     EndOf = Callable[[str, int], int | None]
+    IsMeant = Callable[[str, int], bool]
 
 _ROWS_DECODED: Final = 1 << 16
 _PLACE_BITS: Final = 32
@@ -133,8 +134,8 @@ class OffsetRecords:
             reader = self._readers[batch] = _Reader(self._batches[batch])
         return reader.row(row)
 
-    def lag(self, rows: range, end_of: EndOf, topics: Sequence[str] | None) -> int | None:
-        """Return the sum over offsets, of some topics; None if an end offset is not known."""
+    def lag(self, rows: range, end_of: EndOf, is_meant: IsMeant | None) -> int | None:
+        """Return the sum over offsets, of some partitions; None if an end offset is not known."""
         import numpy as np
 
         if self._end_of != end_of:
@@ -142,9 +143,9 @@ class OffsetRecords:
             self._ends = np.full(len(self._partitions), _NOT_ASKED, np.int64)
         some = slice(rows.start, rows.stop)
         partition, offset = self._partition[some], self._offset[some]
-        if topics:
+        if is_meant is not None:
             is_wanted = np.array(
-                [self._partitions[one][0] in topics for one in partition.tolist()], np.bool_
+                [is_meant(*self._partitions[one]) for one in partition.tolist()], np.bool_
             )
             partition, offset = partition[is_wanted], offset[is_wanted]
         ends = self._ends[partition]
@@ -200,20 +201,20 @@ class GroupOffsets(Sequence[GroupOffset]):
         """Number of offsets that count: those of open transactions do not."""
         return len(self._rows) + sum(not one.is_pending for one in self._others)
 
-    def lag(self, end_of: EndOf, topics: Sequence[str] | None = None) -> int | None:
+    def lag(self, end_of: EndOf, is_meant: IsMeant | None = None) -> int | None:
         """Return the sum over offsets that count; None if an end offset is not known.
 
         Args:
             end_of: returns the end offset of a partition of a topic, None if it is not known.
-            topics: those whose offsets are summed; all if there are none.
+            is_meant: returns whether the offset of a partition of a topic is summed; all without.
         """
         from kafkalog.node.state.model import OffsetLag, total_lag
 
-        plain = self._records.lag(self._rows, end_of, topics)
+        plain = self._records.lag(self._rows, end_of, is_meant)
         others = total_lag(
             OffsetLag(one, end_of(one.topic, one.partition))
             for one in self._others
-            if not topics or one.topic in topics
+            if is_meant is None or is_meant(one.topic, one.partition)
         )
         return None if plain is None or others is None else plain + others
 

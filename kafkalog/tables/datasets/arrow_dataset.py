@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 from kafkalog.errors import UsageError
 from kafkalog.tables.datasets.scanner import Scanner, guarantee_of
 from kafkalog.tables.datasets.schemas import dataset_schema
+from kafkalog.tables.datasets.typed import TypedColumns
 from kafkalog.tables.model import Split, TableName
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Dataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         table: which table.
         tables: which logs, and how they are read.
         schema: the `pyarrow.Schema` of all columns.
+        typed: what adds the typed ones.
     """
 
     def __init__(
@@ -39,7 +41,11 @@ class Dataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         self.tables = tables
         self.table = table
         self._condition = condition
-        self._schema = dataset_schema(table, text=tables.text)
+        self.typed = TypedColumns(
+            tables.typed if table == TableName.RECORDS else (), tables.undecoded
+        )
+        plain = dataset_schema(table, text=tables.text)
+        self._schema = pa.schema([*plain, *self.typed.fields])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.tables, self.table, self._condition)

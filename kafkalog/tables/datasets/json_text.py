@@ -76,8 +76,8 @@ def _require_decoded(query: str) -> None:
     """Raise where bytes may be meant to be JSON, and cannot be passed through a macro."""
     if "decode" not in query.lower():
         raise UsageError(
-            "Keys and values are bytes, in which JSON functions find nothing.",
-            hint="Give --text, or write decode(value) for value.",
+            "key_bytes and value_bytes are bytes, in which JSON functions find nothing.",
+            hint="Write key and value, or decode(value_bytes).",
         )
 
 

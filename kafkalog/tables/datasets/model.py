@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from formats.late_classes import dataclass
 from kafkalog.log.defects import Tolerant
 from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Container
 
     from kafkalog.errors import Listener
+    from kafkalog.log.typed import TypedColumn
 
 
 class StateTable(StrEnum):
@@ -29,6 +31,10 @@ def _nothing() -> None:
     """Let reading go on."""
 
 
+def _pass_over(_column: TypedColumn, _reason: str) -> None:
+    """Let a value that does not decode be null."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """Some logs, and how their tables are read.
@@ -40,18 +46,21 @@ class Tables:
         replicas: how several copies of a partition are handled; None for the usual way.
         internal: whether internal topics of brokers are wanted, too.
         view: what of a partition directory is shown.
-        text: whether keys and values are text; invalid UTF-8 becomes U+FFFD.
+        text: whether keys and values are text: 0x and hexadecimal digits if they are no UTF-8.
         disorder_ms: no record is older than the newest before it by more than this, so that
             reading ends soon after a time range; None if that is not known.
         threads: number of decoding threads; None for one per processor, up to 8.
         listener: as for `plan_splits` and `read_split`; also hears of the groups that a table of
             state was read from. None raises the first error or grave defect, and warns of views
             that differ from files and of missing groups.
+        partitions: these partitions only; None for all.
+        typed: more columns of records, which schemas or JSON give types to.
+        undecoded: called with a typed column and why a value is null there, if it does not decode.
         before_each: called before each look at a log; what it raises stops the reading.
     """
 
     paths: tuple[str, ...]
-    topics: frozenset[str] | None = None
+    topics: Collection[str] | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     replicas: Replicas | None = None
     internal: bool = False
@@ -61,17 +70,25 @@ class Tables:
     threads: int | None = None
     listener: Listener | None = field(default=None, compare=False)
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
+    partitions: Container[int | None] | None = None
+    typed: tuple[TypedColumn, ...] = ()
+    undecoded: Callable[[TypedColumn, str], object] = field(default=_pass_over, compare=False)
 
     @property
     def reader(self) -> Listener:
         """The listener of events while rows are read."""
         return self.listener or Tolerant()
 
+    def means(self, topic: str, partition: int) -> bool:
+        """Return whether a partition is wanted."""
+        is_number = self.partitions is None or partition in self.partitions
+        return is_number and (self.topics is None or topic in self.topics)
+
     def request(self, table: TableName) -> Request:
         """Return the request for all rows of a table."""
         return Request(
             table,
-            Bounds(topics=self.topics, disorder_ms=self.disorder_ms),
+            Bounds(self.topics, self.partitions, disorder_ms=self.disorder_ms),
             self.isolation,
             self.replicas or usual_replicas(table),
             self.internal,

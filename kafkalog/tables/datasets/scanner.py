@@ -207,8 +207,11 @@ class Scanner:
         ):
             yield from self._counted(split, wanted, constants)
             return
-        batches = read_split(split, wanted, self._tables.reader, threads=self._tables.threads)
-        for batch in batches:
+        typed = self._dataset.typed
+        plain = pa.schema([self.dataset_schema.field(name) for name in typed.bytes_for(names)])
+        batches = read_split(split, plain, self._tables.reader, threads=self._tables.threads)
+        for read in batches:
+            batch = read if plain == wanted else typed.added(read, wanted)
             yield batch if condition is None else self._chosen(batch, schema, condition)
 
     def _counted(self, split: Split, schema: Any, constants: Mapping[str, object]) -> Iterator[Any]:

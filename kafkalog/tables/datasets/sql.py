@@ -22,10 +22,10 @@ from kafkalog.errors import KafkaLogError, OutOfMemoryError, UnsupportedError, U
 from kafkalog.io.jit import fast_path
 from kafkalog.tables.datasets.json_text import MACROS, with_text
 from kafkalog.tables.datasets.model import StateTable, Tables
-from kafkalog.tables.model import Answer, TableName, columns_for
+from kafkalog.tables.model import Answer, TableName, columns_for, is_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 MEMORY_SIZE: Final = 1 << 30
@@ -61,6 +61,8 @@ class Database:
     Args:
         tables: the logs, and how they are read.
         memory_size: what DuckDB may hold in memory, in bytes.
+        shown: columns of records to the SQL that computes them from others; without it keys and
+            values are text.
 
     Attributes:
         tables: the logs.
@@ -74,11 +76,18 @@ class Database:
         system's directory for temporary ones, which are gone at the end.
     """
 
-    def __init__(self, tables: Tables, *, memory_size: int = MEMORY_SIZE) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        *,
+        memory_size: int = MEMORY_SIZE,
+        shown: Mapping[str, str] | None = None,
+    ) -> None:
         require_duckdb()
         import duckdb
 
-        self.tables = replace(tables, before_each=self._go_on)
+        self.tables = replace(tables, before_each=self._go_on, text=True)
+        self._shown = shown or {}
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
         self._result: _Result | None = None
@@ -157,7 +166,7 @@ class Database:
         self._close_result()
         self._failures.clear()
         self._make_views(statement.text)
-        text = with_text(self._connection, statement.text, has_bytes=not self.tables.text)
+        text = with_text(self._connection, statement.text, has_bytes=_names_bytes(statement.text))
         found = _Result(self._connection.cursor(), text, self._failures, self._stop)
         self._result = found  # before it starts: an interrupt may come at any time
         schema = found.schema()
@@ -183,8 +192,17 @@ class Database:
             data = WatchedDataset(self.tables, table, self._failures)
             names = columns_for(text, *usual_columns(table))
             relation = self._connection.from_arrow(data)
-            columns = ", ".join(f'"{name}"' for name in names)
+            shown = self._shown if table == TableName.RECORDS else {}
+            columns = ", ".join(f'{shown.get(name, _quoted(name))} AS "{name}"' for name in names)
             relation.project(columns).create_view(table.value, replace=True)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _names_bytes(query: str) -> bool:
+    return is_named(query, "key_bytes") or is_named(query, "value_bytes")
 
 
 def usual_columns(table: TableName | StateTable) -> tuple[list[str], list[str]]:
@@ -308,7 +326,7 @@ def _usage_error(raised: BaseException) -> KafkaLogError:
     elif isinstance(raised, duckdb.CatalogException) and "Table with name" in message:
         hint = f"There are {', '.join(TABLES)}."
     elif "Malformed JSON" in message:
-        hint = "TRY_CAST(value AS JSON) is NULL where a value is no JSON."
+        hint = "--value-format json makes what is no JSON NULL, and so does TRY_CAST(… AS JSON)."
     return UsageError(f"{message}.", hint=hint)
 
 

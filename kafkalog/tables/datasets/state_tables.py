@@ -71,7 +71,7 @@ def _commits(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
     ends = EndOffsets(targets)
     for group in _read_groups(tables, targets).groups.values():
         for one in group.offsets:
-            if tables.topics is not None and one.topic not in tables.topics:
+            if not tables.means(one.topic, one.partition):
                 continue
             found = ends.lag(one)
             yield {
@@ -107,9 +107,9 @@ def _topics(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]:
     if image is None:
         raise _no_metadata(targets)
     for topic_id, name in sorted(image.names.items()):
-        if tables.topics is not None and name not in tables.topics:
-            continue
         for partition, one in sorted(image.partitions[topic_id].items()):
+            if not tables.means(name, partition):
+                continue
             yield {
                 "topic": name,
                 "partition": partition,
@@ -130,9 +130,9 @@ def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
             continue
         for config, setting in settings.items():
             yield {
-                "resource": RESOURCE_TYPES.get(kind, str(kind)).lower(),
-                "name": name,
-                "config": config,
+                "resource_type": RESOURCE_TYPES.get(kind, str(kind)).lower(),
+                "resource_name": name,
+                "name": config,
                 "value": setting.text,
                 "source": setting.source,
             }

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkaLogError, Listener
 from kafkalog.io.engine import Engine, told_error
@@ -25,39 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.targets import AnyPath
     from kafkalog.tables import Request
-
-
-_NESTED: Final = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "codecs": pa.list_(
-        pa.struct(
-            [
-                ("codec", pa.string()),
-                ("batches", pa.int64()),
-                ("size_bytes", pa.int64()),
-                ("data_bytes", pa.int64()),
-            ]
-        )
-    ),
-    "hot_keys": pa.list_(
-        pa.struct([("key", pa.binary()), ("at_least", pa.int64()), ("at_most", pa.int64())])
-    ),
-    "histogram": pa.list_(
-        pa.struct([("start", pa.int64()), ("records", pa.int64()), ("data_bytes", pa.int64())])
-    ),
-}
-
-
-def profile_table(profiles: Iterable[Profile]) -> Any:
-    """Return a `pyarrow.Table` with the attributes of `Profile` as columns; numbers are int64."""
-    columns = [(one.name, _NESTED.get(one.name, pa.int64())) for one in fields(Profile)]
-    return pa.Table.from_pylist([asdict(one) for one in profiles], pa.schema(columns))
-
-
-def write_parquet(profiles: Iterable[Profile], file: BinaryIO) -> None:
-    """Write `profile_table` as Parquet."""
-    pq.write_table(profile_table(profiles), file)
 
 
 HOUR_MS: Final = 3_600_000
@@ -102,8 +65,8 @@ def profile_logs(
         planned = each_planned(list(targets.values()), lambda _: request, at_ms, heard)
         # Before anything is counted: the result would lack them unnoticed.
         for path, splits in zip(targets, planned, strict=True):
-            for some in _grouped(splits, request.split_bytes):
-                tasks.append({"splits": some, "bucket_ms": bucket_ms})
+            for some, size_bytes in _grouped(splits, request.split_bytes):
+                tasks.append({"splits": some, "bucket_ms": bucket_ms, "size_bytes": size_bytes})
                 owners.append(path)
     parts = {path: Part(bucket_ms) for path in targets}
     for partition in heard.lacking:
@@ -135,17 +98,17 @@ class _Heard(Listener):
             self.lacking.append(event.partition)
 
 
-def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def _grouped(splits: Iterable[Any], size: int) -> Iterator[tuple[list[Any], int]]:
     some: list[Any] = []
     room = size
     for split in splits:
         if some and split.size_bytes > room:
-            yield some
+            yield some, size - room
             some, room = [], size
         some.append(split.as_json())
         room -= split.size_bytes
     if some:
-        yield some
+        yield some, size - room
 
 
 def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:

@@ -38,6 +38,7 @@ class Lane:
 
     Args:
         place: how far an earlier run came; None at the beginning.
+        limit: how many records may follow; None for all of them.
         advanced: called with numbers of bytes as they are read.
         bulk: whether the kernels are used.
     """
@@ -51,6 +52,7 @@ class Lane:
         listener: ReplayListener,
         advanced: Callable[[int], None],
         *,
+        limit: int | None,
         bulk: bool,
     ) -> None:
         self.index = index
@@ -58,11 +60,9 @@ class Lane:
         self._listener = listener
         self._next_offset = 0
         self._last: int | None = None
-        selection = request.reading
+        selection = replace(request.reading, limit=limit)
         if place is not None:
             self._next_offset, self.done.records_before = place
-            limit = None if selection.limit is None else max(selection.limit - place.records, 0)
-            selection = replace(selection, limit=limit)
         self._pieces = self._read(selection, advanced, bulk=bulk)
 
     @property
@@ -163,6 +163,9 @@ class Lanes:
         ]
         self._opened = position.opened
         self._records = position.records
+        self._limit = request.selection.limit
+        # One after the other each log knows how many records those before it had.
+        self._lanes = LANES if self._limit is None else 1
         self._active: list[Lane] = []
         self._stuck: dict[int, Place] = {}
         self._ended: list[Lane] = []
@@ -187,7 +190,7 @@ class Lanes:
     def pieces(self) -> Iterator[tuple[Lane, Piece]]:
         """Yield the pieces of all logs by turns; each has to be counted before the next."""
         while True:
-            while self._waiting and len(self._active) < LANES:
+            while self._waiting and len(self._active) < self._lanes:
                 self._open(*self._waiting.pop(0))
             if not self._active:
                 return
@@ -208,10 +211,11 @@ class Lanes:
 
     def _open(self, index: int, place: Place | None) -> None:
         self._opened = max(self._opened, index + 1)
+        limit = None if self._limit is None else max(self._limit - self._records, 0)
         try:
             lane = Lane(
                 index, self._routes[index], self._request, place, self._listener, self._advanced,
-                bulk=self._bulk,
+                limit=limit, bulk=self._bulk,
             )  # fmt: skip
         except ShortageError:
             raise

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.errors import Event, Listener, UsageError
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
 from kafkalog.model import Defect, Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Container, Mapping
 
     from kafkalog.tables.planning import Target
 
@@ -21,8 +22,9 @@ class Request:
     """Which records are replayed, and how.
 
     Attributes:
-        selection: which records; `limit` holds for each partition.
+        selection: which records; `limit` holds for all logs together, in their order.
         topics: only these; None for all.
+        partitions: only these; None for all.
         internal: whether internal topics are replayed, too; they must get other names.
         topic_map: names of topics to their names in the cluster; others keep theirs.
         keep_partitions: whether records keep their partitions; otherwise the key decides, as for
@@ -41,7 +43,8 @@ class Request:
     selection: Selection = field(
         default_factory=lambda: Selection(isolation=Isolation.READ_UNCOMMITTED)
     )
-    topics: tuple[str, ...] | None = None
+    topics: Collection[str] | None = None
+    partitions: Container[int | None] | None = None
     internal: bool = False
     topic_map: Mapping[str, str] = field(default_factory=dict)
     keep_partitions: bool = False
@@ -65,7 +68,7 @@ class Request:
         return replace(self.selection, data=True, sound=True)
 
     def identity(self) -> dict[str, Any]:
-        """Return what must not change between two parts of a run, as JSON values."""
+        """Return what must not change between two parts of a run, besides its logs, for JSON."""
         found = asdict(self.selection)
         for name, value in found.items():
             if hasattr(value, "pattern"):
@@ -77,8 +80,6 @@ class Request:
             found[name] = value if value is None or isinstance(value, int | list) else str(value)
         return {
             "selection": found,
-            "topics": None if self.topics is None else sorted(self.topics),
-            "internal": self.internal,
             "topic_map": dict(sorted(self.topic_map.items())),
             "keep_partitions": self.keep_partitions,
             "keep_timestamps": self.keep_timestamps,
@@ -147,6 +148,12 @@ class Replayed:
         refused_records: number of those left out, since the topic in the cluster refuses them.
         zero_timestamps: number of records whose timestamp 0 became 1.
     """
+
+    _row = (
+        "route.path", "route.topic", "route.partition", "route.to_topic", "route.to_partition",
+        "records", "tombstones", "size_bytes", "first_offset", "last_offset", "records_before",
+        "unsendable", "refused", "zero_timestamps",
+    )  # fmt: skip
 
     route: Route
     records: int = 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.answers.search.scanning import logs_of
 from kafkalog.errors import RefusedError, UsageError
 from kafkalog.files.payloads.kinds import payload_kind
+from kafkalog.files.topics import is_meant
 from kafkalog.io.wording import some_of
 from kafkalog.model import Replicas
 from kafkalog.node.choice import metadata_logs
@@ -17,6 +18,8 @@ from kafkalog.node.configs import ConfigSources
 from kafkalog.node.configs.definitions import DEFINITIONS, value_text
 from kafkalog.node.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.node.identity import newest_metadata
+from kafkalog.tables.model import Bounds
+from kafkalog.tables.model import Request as Rows
 from kafkalog.wire.producing.model import Route
 
 if TYPE_CHECKING:
@@ -47,18 +50,15 @@ def routes_of(
     Raises:
         UsageError: a topic is not there, two would become one, or an internal one keeps its name.
     """
-    logs = logs_of(
-        targets,
-        request.selection.view,
-        topics=request.topics,
-        replicas=Replicas.BEST,
-        listener=listener,
-    )
+    every = Rows(
+        bounds=Bounds(request.topics, request.partitions), replicas=Replicas.BEST, internal=True,
+        view=request.selection.view, required_topics=request.topics or (),
+    )  # fmt: skip
+    logs = logs_of(targets, every, listener)
     routes, left_out = [], 0
     for target in logs:
         partition = target.partition
-        is_internal = payload_kind(partition.topic) is not None
-        if is_internal and not request.internal and request.topics is None:
+        if not is_meant(partition.topic, request.topics, internal=request.internal):
             left_out += 1
             continue
         path = target.segments[0].log.path if target.is_file else target.listed.path
@@ -123,8 +123,22 @@ def require_topics_in(
         The topics that were created.
 
     Raises:
-        RefusedError: a topic is missing, or has too few partitions; nothing was changed.
-        ClusterError: a topic may not be seen or created.
+        RefusedError, ClusterError: as `missing_topics_in`; or a topic may not be created.
+    """
+    missing, needed = missing_topics_in(cluster, routes, request)
+    if missing:
+        cluster.create_topics(_as_in_files(missing, needed, routes, targets))
+    return missing
+
+
+def missing_topics_in(
+    cluster: Cluster, routes: Sequence[Route], request: Request
+) -> tuple[list[str], dict[str, int]]:
+    """Return the topics that are to be created in the cluster, and the partitions of all topics.
+
+    Raises:
+        RefusedError: a topic is missing that is not to be created, or has too few partitions.
+        ClusterError: a topic may not be seen.
     """
     needed: dict[str, int] = {}
     # Where keys decide, one partition is enough.
@@ -147,9 +161,7 @@ def require_topics_in(
             f"The cluster has no topic {some_of(missing)}.",
             hint="--create-topics creates what is missing; --topic-map OLD=NEW names another one.",
         )
-    if missing:
-        cluster.create_topics(_as_in_files(missing, needed, routes, targets))
-    return missing
+    return missing, needed
 
 
 def _as_in_files(

@@ -6,9 +6,10 @@ import json
 import time
 from collections import defaultdict
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.errors import ClusterError, Deaf, Note, RefusedError
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import AppendedFile
@@ -23,7 +24,7 @@ from kafkalog.wire.producing.model import Position, ReplayListener, Request
 from kafkalog.wire.producing.offsets import OffsetMap, committed_offsets, translations
 from kafkalog.wire.producing.progress import ProgressFile
 from kafkalog.wire.producing.refusals import REFUSED_BEGIN, TopicRules
-from kafkalog.wire.producing.routes import require_topics_in, routes_of
+from kafkalog.wire.producing.routes import missing_topics_in, require_topics_in, routes_of
 from kafkalog.wire.producing.sending import PREFIX, Sending
 
 if TYPE_CHECKING:
@@ -103,6 +104,16 @@ class Replay:
             zeros = sum(not timestamp for _, _, _, timestamp, _ in piece.messages)
             lanes.count(lane, piece, zeros if self.request.keep_timestamps else 0)
         return ReplaySummary(lanes.done)
+
+    def check(self, cluster: Cluster) -> None:
+        """Make sure that the cluster could take the records; nothing is changed.
+
+        Raises:
+            RefusedError, ClusterError: as `perform`.
+        """
+        self._committed(cluster)
+        missing, needed = missing_topics_in(cluster, self.routes, self.request)
+        self._warn(cluster.configs(sorted(needed.keys() - {*missing})))
 
     def perform(self, cluster: Cluster, progress: str) -> ReplaySummary:
         """Produce what is not in the cluster yet.

@@ -30,6 +30,7 @@ from kafkalog.errors import (
 from kafkalog.files.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.files.text_files import epoch_end, read_leader_epochs
+from kafkalog.files.topics import is_meant
 from kafkalog.io.engine import in_order
 from kafkalog.io.paths.file_system import requests_at_once
 from kafkalog.io.paths.uris import is_object
@@ -155,7 +156,7 @@ class Catalog:
         self._look()
         if self._quorums:
             found = look_at_targets(self.log_dirs, lambda _: None)
-            note_hosting(found, lambda one: self._is_named(one.topic))
+            note_hosting(found, lambda one: self._is_meant(one.topic))
         for topic in self.topics.values() if options.follow else ():
             for path in (path for one in topic.partitions.values() for path in one.paths):
                 if is_object(path):
@@ -461,15 +462,12 @@ class Catalog:
             return False
         if name.state not in (DirectoryState.LIVE, DirectoryState.REMOTE):
             return name.state in _LEFTOVERS and self._options.leftovers
-        is_named = self._is_named(topic)
-        self.left_out += not is_named and self._options.topics is None
-        return is_named
+        topics, is_served = self._options.topics, self._is_meant(topic)
+        self.left_out += not is_served and (topics is None or topic in topics)
+        return is_served
 
-    def _is_named(self, topic: str) -> bool:
-        """Return whether a topic is served if it is there."""
-        if self._options.topics is not None:
-            return topic in self._options.topics
-        return self._options.internal or payload_kind(topic) is None
+    def _is_meant(self, topic: str) -> bool:
+        return is_meant(topic, self._options.topics, internal=self._options.internal)
 
 
 def epoch_end_served(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, int] | None:

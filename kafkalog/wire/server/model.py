@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.errors import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from formats.message_table import Message
     from kafkalog.errors import Event
@@ -113,7 +114,7 @@ class ServeOptions:
 
     listen: Address = LISTEN
     advertise: Address | None = None
-    topics: tuple[str, ...] | None = None
+    topics: Collection[str] | None = None
     internal: bool = False
     leftovers: bool = False
     high_watermark: Watermark = Watermark.CHECKPOINT

@@ -339,7 +339,7 @@ def record_without_key(root: Path) -> list[object]:
 def bomb(root: Path) -> list[object]:
     payload = compress(bytes(4 << 20), 4)
     log = write_log(root / "t-0", batch(0, payload=payload, count=1, attributes=4))
-    return ["dump-segment", "--records", log]
+    return ["dump-segment", log]
 
 
 # What only a command can find.

@@ -498,11 +498,11 @@ def test_values_that_do_not_decode_are_counted(tmp_path: Path) -> None:
     for read in (by_reference, by_kernels):
         where = Condition("value.a == 1 && offset < 5")
         rows, _ = read(path, Selection(where=where))
-        assert ([row["offset"] for row in rows], where.undecoded) == ([0], 2)
+        assert ([row["offset"] for row in rows], where.undecodable) == ([0], 2)
         assert where.note == "--where has no answer for 2 values that did not decode"
     other = Condition("value == 'text' || value.a == 1")
     rows, _ = by_kernels(path, Selection(where=other))
-    assert ([row["offset"] for row in rows], other.undecoded) == ([0, 2], 2)
+    assert ([row["offset"] for row in rows], other.undecodable) == ([0, 2], 2)
     assert Condition("offset == 1").note is None
 
 
@@ -518,7 +518,7 @@ def test_other_readers_decode() -> None:
                       read_value=half)  # fmt: skip
     assert where.matches(Content(0, 0, b"xy", b"abc"))
     assert not where.matches(Content(0, 0, b"odd", b"abc"))
-    assert where.undecoded == 1
+    assert where.undecodable == 1
     assert Condition("key == 'xy'", read_key=half).bounds == Bounds()
 
 

@@ -106,7 +106,7 @@ def a_day(directory: Path, disorder_ms: int = 0) -> Path:
 @pytest.fixture
 def one_day(tmp_path: Path, kafkalog: Callable[..., Any]) -> Path:
     partition = a_day(tmp_path / "orders-0", disorder_ms=45_000)
-    assert kafkalog("rebuild-index", partition, "--in-place", "--yes", "-q").status == 0
+    assert kafkalog("rebuild-index", partition, "--apply", "--yes", "-q").status == 0
     return partition
 
 

@@ -151,8 +151,8 @@ def test_all_readers_take_each_range_from_a_copy_that_is_sound(
     paths, original = damaged_copies(corpus_dir, tmp_path)
     wanted = [offset for offset, _ in consumed(original, "txn-0")]
     query = 'select "offset" from records'
-    for form in ([], ["--read-committed"]):
-        result = kafkalog("sql", *form, "--format", "ndjson", query, *paths)
+    for form in ([], ["--isolation", "read_committed"]):
+        result = kafkalog("sql", *form, "--format", "ndjson", "-c", query, *paths)
         assert result.status == 0, result.stderr
         offsets = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
         assert offsets == (committed(original, "txn-0") if form else wanted)
@@ -164,19 +164,19 @@ def test_all_readers_take_each_range_from_a_copy_that_is_sound(
         offsets = [one["offset"] for one in lines if "value" in one]
         assert offsets == wanted[: limit[1] if limit else None]
     for path in paths:
-        assert kafkalog("sql", "--format", "ndjson", query, path).status == 1
+        assert kafkalog("sql", "--format", "ndjson", "-c", query, path).status == 8
 
 
 def test_what_no_copy_has_is_a_finding_as_ever(
     corpus_dir: Path, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
     paths, original = damaged_copies(corpus_dir, tmp_path)
-    result = kafkalog("sql", "--format", "ndjson", 'select "offset" from records', *paths[:1])
+    result = kafkalog("sql", "--format", "ndjson", "-c", 'select "offset" from records', *paths[:1])
     alone = result.stdout
     for path in paths[1:]:
         shutil.copy2(paths[0] / "txn-0" / f"{0:020}.log", path / "txn-0")
-    result = kafkalog("sql", "--format", "ndjson", 'select "offset" from records', *paths)
-    assert result.status == 1
+    result = kafkalog("sql", "--format", "ndjson", "-c", 'select "offset" from records', *paths)
+    assert result.status == 8
     assert result.stdout == alone
     assert len(alone.splitlines()) < len(consumed(original, "txn-0"))
 

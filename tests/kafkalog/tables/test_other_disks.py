@@ -195,11 +195,11 @@ def test_a_partition_that_kafkalog_compacts_meanwhile(
 ) -> None:
     """kafkalog compacts it between plan and tasks; the tasks read what a new plan would find."""
     partition = make_log(tmp_path)
-    kafkalog("recover", tmp_path, "--in-place", "--yes")
+    kafkalog("recover", tmp_path, "--apply", "--yes")
     until_settled(tmp_path)
     before = offsets(splits := plan_splits([str(tmp_path)], Request(split_bytes=300)))
     done = kafkalog(
-        "compact", partition, "--in-place", "--yes", "--config", "cleanup.policy=compact",
+        "compact", partition, "--apply", "--yes", "--config", "cleanup.policy=compact",
         "--high-watermark", "end", "--now", "1700000600000",
     )  # fmt: skip
     assert done.status == 0, done

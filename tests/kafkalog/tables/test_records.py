@@ -146,13 +146,14 @@ def test_what_brokers_note_is_as_kafkas_tool_decodes_it(corpus_dir: Path, name: 
 
 
 def test_data_as_text(tmp_path: Path) -> None:
-    """Null stays null; invalid UTF-8 is replaced as Kafka's consumer does."""
+    """Null stays null; what is no UTF-8 is hexadecimal, and there as bytes, too."""
     records = [record(0, "ä".encode(), b"\xff!"), record(1, None, b"")]
     write_log(tmp_path / "orders-0", batch(0, records))
-    schema = table_schema(TableName.RECORDS, ["key", "value", "offset"], text=True)
+    names = ["key", "value", "value_bytes", "offset"]
+    schema = table_schema(TableName.RECORDS, names, text=True)
     (split,) = plan_splits([str(tmp_path / "orders-0")], Request())
     rows = [row for some in read_split(split, schema) for row in some.to_pylist()]
     assert rows == [
-        {"key": "ä", "value": "\ufffd!", "offset": 0},
-        {"key": None, "value": "", "offset": 1},
+        {"key": "ä", "value": "0xff21", "value_bytes": b"\xff!", "offset": 0},
+        {"key": None, "value": "", "value_bytes": b"", "offset": 1},
     ]

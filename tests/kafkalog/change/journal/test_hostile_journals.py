@@ -208,7 +208,7 @@ def test_the_command_says_what_is_wrong_with_status_6(
 ) -> None:
     """There is one error, with the line of the journal."""
     edit(root, undoing("../other"))
-    found = kafkalog("undo", root / "backup", "--in-place", "--yes")
+    found = kafkalog("undo", root / "backup", "--apply", "--yes")
     assert found.status == 6
     assert found.stderr.startswith("error: corrupt-data\n")
     assert "/beside cannot be '../other'" in " ".join(found.stderr.split())

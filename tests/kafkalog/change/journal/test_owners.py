@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 IS_ROOT = os.geteuid() == 0
 OWNER = (12345, 23456) if IS_ROOT else (os.getuid(), os.getgid())
 CHANGING = (
-    "apply-retention", "compact-by-tasks", "compact-by-tasks-in-buckets",
+    "retention", "compact-by-tasks", "compact-by-tasks-in-buckets",
     "compact-transactions-in-three-groups", "recover-unclean-crc_active_mid",
     "recover-unclean-logstart_above_leo", "recover-full-offset_overflow_split",
     "recover-clean-index_missing_all", "rebuild-index", "swap-with-backup",
@@ -110,8 +111,13 @@ def test_a_checkpoint_that_is_a_link_is_refused(corpus_dir: Path, tmp_path: Path
     assert everything(log_dir) == before
 
 
-@pytest.mark.parametrize("command", ["compact", "apply-retention", "recover"])
-@pytest.mark.parametrize("how", [(), ("--in-place", "--yes")])
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        *product(("compact", "recover"), ((), ("--apply",))),
+        ("retention", ("--apply",)),  # its plan only reads
+    ],
+)
 def test_commands_refuse_a_checkpoint_that_is_a_link(
     corpus_dir: Path,
     tmp_path: Path,
@@ -119,7 +125,7 @@ def test_commands_refuse_a_checkpoint_that_is_a_link(
     command: str,
     how: tuple[str, ...],
 ) -> None:
-    """Both the plan and the change end with status 4, and the link stays."""
+    """Both a plan under the lock and the change end with status 4, and the link stays."""
     log_dir = Command("", swap).ready(corpus_dir, tmp_path)
     (log_dir / CLEANER_OFFSETS).rename(tmp_path / "elsewhere")
     (log_dir / CLEANER_OFFSETS).symlink_to(tmp_path / "elsewhere")

@@ -67,8 +67,8 @@ def require_growth(
 def words_of(log: Path, properties: Mapping[str, str]) -> list[str]:
     """Return the words of a command that adds to the table of a catalog."""
     return [
-        "export", str(log), "--to", f"{CATALOG}.{TABLE}", "--append", "--table-format", "iceberg",
-        "--engine", "local", *(f"--catalog-conf={'='.join(one)}" for one in properties.items()),
+        "export", str(log), "--to", f"{CATALOG}.{TABLE}", "--append", "--as", "iceberg",
+        *(f"--set=catalog.{'='.join(one)}" for one in properties.items()),
     ]  # fmt: skip
 
 

@@ -71,8 +71,12 @@ def test_rounds(
             os.close(one)
 
     slept = between_rounds(monkeypatch, hold, release, lambda: grow(partition, 123, 1))
-    words = ("--to", to) if form == DELTA else ("--to", TABLE, "--warehouse", to)
-    result = kafkalog("export", tmp_path / "log", *words, "--append", "--table-format", form,
+    words = (
+        ("--to", to)
+        if form == DELTA
+        else ("--to", TABLE, "--as", "iceberg", "--set", f"warehouse={to}")
+    )
+    result = kafkalog("export", tmp_path / "log", *words, "--append", "--as", form,
                       "--every", "10m", "--format", "ndjson")  # fmt: skip
     assert result.status == 0, result.stderr
     told = [json.loads(line) for line in result.stdout.splitlines()]
@@ -104,12 +108,12 @@ def test_an_error_of_a_round_is_the_end(
     assert "starts at offset 150" in result.stderr
     lock = os.open(to, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    refused = kafkalog(*words, "--allow-gaps")
+    refused = kafkalog(*words, "--accept", "gaps")
     os.close(lock)
     assert refused.status == 4
     assert "Another run is writing it." in refused.stderr
     between_rounds(monkeypatch)
-    assert kafkalog(*words, "--allow-gaps").status == 1, "that of the work, for the gap"
+    assert kafkalog(*words, "--accept", "gaps").status == 0, "the gap is accepted"
 
 
 def test_ctrl_c(tmp_path: Path) -> None:

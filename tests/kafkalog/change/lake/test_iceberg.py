@@ -192,10 +192,10 @@ def test_gaps(tmp_path: Path) -> None:
         append(tmp_path / "log", to=lake, form=ICEBERG)
     assert data_files(lake) == before
     [done] = append(tmp_path / "log", to=lake, form=ICEBERG, allow_gaps=True)
-    assert [(one.first_offset, one.end_offset, one.reason) for one in done.gaps] == [
-        (120, 135, "deleted")
+    assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
+        (120, 134, "deleted")
     ]
-    assert noted(iceberg(lake))["gaps"][0]["end_offset"] == 135
+    assert noted(iceberg(lake))["gaps"][0]["last_offset"] == 134
     shutil.rmtree(partition)
     (tmp_path / "log" / "other-0").mkdir()
     [gone] = append(tmp_path / "log", to=lake, form=ICEBERG, allow_gaps=True)
@@ -310,9 +310,9 @@ def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
     """Status 0 with and without news, 4 for a gap, 1 once it is allowed; 2 for wrong usage."""
     partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
     words = (
-        "export", tmp_path / "log", "--to", TABLE, "--append", "--table-format", "iceberg",
+        "export", tmp_path / "log", "--to", TABLE, "--append", "--as", "iceberg",
     )  # fmt: skip
-    here = ("--warehouse", lake)
+    here = ("--as", "iceberg", "--set", f"warehouse={lake}")
     result = kafkalog(*words, *here, "--format", "ndjson")
     assert result.status == 0, result.stderr
     [*parts, summary] = [json.loads(line) for line in result.stdout.splitlines()]
@@ -328,10 +328,10 @@ def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
         if path.name < f"{150:020}":
             path.unlink()
     assert kafkalog(*words, *here).status == 4
-    assert kafkalog(*words, *here, "--allow-gaps").status == 1
+    assert kafkalog(*words, *here, "--accept", "gaps").status == 0
     assert rows_of(lake, ICEBERG) == [*rows(0, 120), *rows(150, 165)]
-    conf = [f"--catalog-conf={key}={value}" for key, value in local_catalog(str(lake)).items()]
+    conf = [f"--set=catalog.{key}={value}" for key, value in local_catalog(str(lake)).items()]
     assert kafkalog(*words, *conf).status == 0
-    assert kafkalog(*words, "--catalog-conf", "type").status == 2
-    assert kafkalog(*words[:5], *here, "--table-format", "delta").status == 2
+    assert kafkalog(*words, "--set", "catalog.type").status == 2
+    assert kafkalog(*words[:5], *here, "--as", "delta").status == 2
     assert kafkalog(*words[:5], *here).status == 0, "a warehouse is of an Iceberg table"

@@ -132,7 +132,7 @@ def plain(row: dict[str, Any], *, is_csv: bool) -> dict[str, Any]:
 def test_null_and_empty_differ_in_csv(tmp_path: Path):
     """An empty cell is null, an empty text has quotes."""
     write_log(tmp_path / "a-0", batch(0, [record(0, None, b""), record(1, b"", None)]))
-    writing = Writing(FileFormat.CSV, bytes_form=BytesForm.UTF8)
+    writing = Writing(FileFormat.CSV, value_form=BytesForm.TEXT)
     export([tmp_path / "a-0"], tmp_path / "to", columns=["key", "value"], writing=writing)
     [path] = (tmp_path / "to").rglob("*.csv")
     assert path.read_text().splitlines() == ['"key","value"', ',""', '"",']

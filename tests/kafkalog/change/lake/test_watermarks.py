@@ -51,12 +51,12 @@ def test_rows_end_at_the_high_watermark(tmp_path: Path) -> None:
 def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
     """The export must not leave out rows silently."""
     make_logs(tmp_path / "logs")
-    words: list[Any] = ["export", tmp_path / "logs", "--engine", "local", "--to"]
+    words: list[Any] = ["export", tmp_path / "logs", "--to"]
     report = kafkalog(*words, tmp_path / "lake").stdout.decode()
-    left_out = "records above the high watermark left out (--end log includes them)"
+    left_out = "records above the high watermark left out (--isolation log includes them)"
     assert f"{left_out}: orders-0 from 20" in report
     assert "no high watermark is known, so records end at the log end: orders-2" in report
-    lifted = kafkalog(*words, tmp_path / "whole", "--end", "log").stdout.decode()
+    lifted = kafkalog(*words, tmp_path / "whole", "--isolation", "log").stdout.decode()
     assert "90 rows" in lifted
     assert "watermark" not in lifted
 
@@ -74,22 +74,24 @@ def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     (tmp_path / "logs" / "log-start-offset-checkpoint").write_text("0\n1\norders 2 9\n")
     told = {
         (
-            "records above the high watermark left out (--end log includes them): orders-0 from 20,"
-            " 10 records; the checkpoint counts: no metadata log in PATH says which copies are in "
-            "sync"
+            "records above the high watermark left out (--isolation log includes them): "
+            "orders-0 from 20, 10 records; the checkpoint counts: no metadata log in PATH says "
+            "which copies are in sync"
         ),
-        "records of open transactions and after them left out (--read-committed): orders-1 from 30",
+        "records of open transactions and after them left out (read_committed): orders-1 from 30",
         "records below the log start offset left out: orders-2 up to 9",
     }
-    words: list[Any] = [tmp_path / "logs", "--engine", "local"]
-    exported = kafkalog("export", *words, "--read-committed", "--to", tmp_path / "lake")
+    words: list[Any] = [tmp_path / "logs"]
+    exported = kafkalog(
+        "export", *words, "--isolation", "read_committed", "--to", tmp_path / "lake"
+    )
     assert told <= set(exported.stdout.decode().splitlines())
-    profiled = kafkalog("profile", *words, "--read-committed")
+    profiled = kafkalog("profile", *words, "--isolation", "read_committed")
     assert {f"note: {line}" for line in told} == set(profiled.stderr.splitlines())
     manifest = json.loads((tmp_path / "lake" / "_kafkalog" / "manifest.json").read_text())
     assert manifest["above_last_stable"] == {"orders-1": 30}
     assert manifest["below_log_start"] == {"orders-2": 9}
-    lifted = kafkalog("profile", *words, "--end", "log")
+    lifted = kafkalog("profile", *words, "--isolation", "log")
     assert lifted.stderr == "note: records below the log start offset left out: orders-2 up to 9\n"
 
 

@@ -1,4 +1,4 @@
-"""`resurrect --in-place`: metadata next to partitions, refusals, and the undo."""
+"""`resurrect --apply`: metadata next to partitions, refusals, and the undo."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def of_a_cluster(root: Path) -> Path:
 
 def in_place(kafkalog: Any, log_dir: Path, *options: object) -> Any:
     backup = log_dir.parent / "backup"
-    return kafkalog("resurrect", log_dir, "--in-place", "--yes", "--backup", backup, "-q", *options)
+    return kafkalog("resurrect", log_dir, "--apply", "--yes", "--backup", backup, "-q", *options)
 
 
 def data(log_dir: Path) -> dict[str, bytes]:
@@ -104,7 +104,7 @@ def test_undo_restores_every_byte(
     before = files(log_dir)
     assert in_place(kafkalog, log_dir, "--cluster-id", "new").status == 0
     assert files(log_dir) != before
-    done = kafkalog("undo", tmp_path / "backup", "--in-place", "--yes")
+    done = kafkalog("undo", tmp_path / "backup", "--apply", "--yes")
     assert (done.status, b"at the top" in done.stdout) == (0, True)
     assert files(log_dir) == before
     assert in_place(kafkalog, log_dir, "--cluster-id", "new").status == 0
@@ -125,19 +125,19 @@ def test_after_a_start_it_cannot_be_undone(tmp_path: Path, kafkalog: Any) -> Non
     log_dir = copied(tmp_path)
     assert in_place(kafkalog, log_dir).status == 0
     write_metadata(log_dir, *topic("t", TOPIC_ID, 1))
-    done = kafkalog("undo", tmp_path / "backup", "--in-place", "--yes")
+    done = kafkalog("undo", tmp_path / "backup", "--apply", "--yes")
     assert (done.status, "A broker has started" in done.stderr) == (4, True)
     for path in (log_dir / "__cluster_metadata-0").iterdir():
         path.unlink()
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 3\n")
-    done = kafkalog("undo", tmp_path / "backup", "--in-place", "--yes")
+    done = kafkalog("undo", tmp_path / "backup", "--apply", "--yes")
     assert (done.status, "The file has changed since the run." in done.stderr) == (4, True)
 
 
 def test_a_plan_changes_nothing(tmp_path: Path, kafkalog: Any) -> None:
     log_dir = copied(tmp_path)
     before = files(log_dir)
-    done = kafkalog("resurrect", log_dir, "--in-place", "--dry-run", "-q")
+    done = kafkalog("resurrect", log_dir, "--apply", "--dry-run", "-q")
     assert (done.status, b"metadata would be written" in done.stdout) == (0, True)
     assert files(log_dir) == before
 
@@ -213,14 +213,14 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "bad epochs": (bad_epochs, (), 6, "The second line says 7 entries; the file has 0."),
     "downgrade": (later, (*NEW, "--kafka", "4.3"), 4, "metadata.version is 33"),
-    "empty": (empty, (), 3, "No partition is found."),
-    "topic": (copied, ("--topic", "t"), 2, "--topic and --in-place exclude each other."),
-    "rename": (copied, ("--rename", "t=v"), 2, "--rename and --in-place exclude each other."),
-    "undelete": (copied, ("--undelete",), 2, "--undelete and --in-place exclude each other."),
-    "copy": (copied, ("--copy", "copy"), 2, "--copy and --in-place exclude each other."),
-    "salvage": (copied, ("--salvage",), 2, "--salvage and --in-place exclude each other."),
+    "empty": (empty, (), 2, "No partition is found."),
+    "topic": (copied, ("--topic", "t"), 2, "--topic and --apply in place exclude each other."),
+    "rename": (copied, ("--rename", "t=v"), 2, "--rename and --apply in place exclude each other."),
+    "undelete": (copied, ("--undelete",), 2, "--undelete and --apply in place exclude each other."),
+    "copy": (copied, ("--copy", "copy"), 2, "--copy and --apply in place exclude each other."),
+    "salvage": (copied, ("--salvage",), 2, "--salvage and --apply in place exclude each other."),
     "no id": (copied, ("--cluster-id", "x"), 2, "'x' is not an id of Kafka."),
-    "to": (copied, ("--to", "out"), 2, "Give either --to DIR, --into LOG_DIR or --in-place."),
+    "to": (copied, ("--to", "out"), 2, "--apply and --to exclude each other."),
 }  # fmt: skip
 
 
@@ -246,15 +246,14 @@ def test_what_is_refused(case: str, tmp_path: Path, kafkalog: Any) -> None:
     assert files(tmp_path / "d") == before
 
 
-def test_it_needs_consent_a_backup_and_one_log_directory(tmp_path: Path, kafkalog: Any) -> None:
+def test_it_needs_a_backup_and_one_log_directory(tmp_path: Path, kafkalog: Any) -> None:
     log_dir = copied(tmp_path)
     before = files(log_dir)
     for words, said in (
-        ((log_dir, "--in-place"), "Cannot ask: stdin is not a terminal."),
-        ((log_dir, "--in-place", "--yes"), "--in-place requires --backup."),
-        ((log_dir, log_dir, "--in-place", "--dry-run"), "--in-place takes one PATH."),
-        ((log_dir / "t-0", "--in-place", "--dry-run"), "This is not a log directory."),
-        ((log_dir, "--in-place", "--yes", "--backup", log_dir / "b"), "in a log directory"),
+        ((log_dir, "--apply"), "--apply in place requires --backup."),
+        ((log_dir, log_dir, "--apply", "--dry-run"), "--apply takes one PATH, or --into."),
+        ((log_dir / "t-0", "--apply", "--dry-run"), "This is not a log directory."),
+        ((log_dir, "--apply", "--yes", "--backup", log_dir / "b"), "in a log directory"),
     ):
         done = kafkalog("resurrect", *words, "-q")
         assert (done.status, said in done.stderr) == (2, True), done.stderr

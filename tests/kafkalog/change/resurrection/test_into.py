@@ -87,7 +87,7 @@ def test_partitions_arrive_with_their_entries(tmp_path: Path, kafkalog: Any) -> 
     (tmp_path / "a" / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
     put(log_dir, "t-1", [b""])
     before = files(log_dir)
-    done = kafkalog("resurrect", tmp_path / "a", "--into", log_dir)
+    done = kafkalog("resurrect", tmp_path / "a", "--apply", "--into", log_dir)
     assert done.status == 0, done.stderr
     assert "8 records" in done.stdout.decode()
     assert (log_dir / "t-0" / f"{0:020}.log").read_bytes() == (old / f"{0:020}.log").read_bytes()
@@ -109,9 +109,9 @@ def test_a_plan_changes_nothing(tmp_path: Path, kafkalog: Any) -> None:
     log_dir = home(tmp_path)
     make(tmp_path / "a", "t-0", log_of(5))
     before = files(log_dir)
-    done = kafkalog("resurrect", tmp_path / "a", "--into", log_dir, "--dry-run")
+    done = kafkalog("resurrect", tmp_path / "a", "--into", log_dir)
     assert done.status == 0, done.stderr
-    assert b"nothing was written" in done.stdout
+    assert b"Plan only: --apply does it" in done.stdout
     assert files(log_dir) == before
 
 
@@ -122,7 +122,7 @@ def test_a_deleted_partition_returns_from_the_same_log_directory(
     log_dir = home(tmp_path, OTHER_ID)
     dead = put(log_dir, f"t-0.{'ab' * 16}-delete", log_of(5))
     put(log_dir, "t-0", [b""], OTHER_ID)
-    done = kafkalog("resurrect", dead, "--undelete", "--into", log_dir)
+    done = kafkalog("resurrect", dead, "--undelete", "--apply", "--into", log_dir)
     assert done.status == 0, done.stderr
     assert read_topic_id(str(log_dir / "t-0" / "partition.metadata")) == OTHER_ID
     assert (log_dir / "t-0" / f"{0:020}.log").read_bytes() == (dead / f"{0:020}.log").read_bytes()
@@ -132,7 +132,7 @@ def test_another_id_is_agreed_to(tmp_path: Path, kafkalog: Any) -> None:
     for choice in (TOPIC_ID, "new"):
         log_dir = home(tmp_path / choice)
         make(tmp_path / choice / "a", "t-0", log_of(5), topic_id=OTHER_ID)
-        done = kafkalog("resurrect", tmp_path / choice / "a", "--into", log_dir,
+        done = kafkalog("resurrect", tmp_path / choice / "a", "--apply", "--into", log_dir,
                         "--topic-id", f"t={choice}")  # fmt: skip
         assert done.status == 0, done.stderr
         assert read_topic_id(str(log_dir / "t-0" / "partition.metadata")) == TOPIC_ID
@@ -209,6 +209,7 @@ def bad_checkpoint(root: Path) -> None:
     (root / "home" / "log-start-offset-checkpoint").write_text("0\n7\n")
 
 
+INTO = ("-q", "--apply", "--into")
 CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "taken": (taken, (), 4, "It exists, and is not an empty partition."),
     "begun": (begun, (), 4, "It exists, and is not an empty partition."),
@@ -232,10 +233,10 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "retention": (lambda root: plain(root, configs={}), (), 4, "The retention of the topic t may"),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "other cluster": (other_cluster, ("--as-of-metadata", "{root}/b"), 4, "is of the cluster ddd"),
-    "no metadata": (no_metadata, (), 3, "There is no metadata log here."),
+    "no metadata": (no_metadata, (), 2, "There is no metadata log here."),
     "checkpoint": (bad_checkpoint, (), 6, "The second line says 7 entries; the file has 0."),
-    "two places": (plain, ("--to", "{root}/out"), 2, "Give either --to DIR, --into LOG_DIR or"),
-    "yes": (plain, ("--yes",), 2, "--yes and --backup are for --in-place."),
+    "two places": (plain, ("--to", "{root}/out"), 2, "--apply and --to exclude each other."),
+    "backup": (plain, ("--backup", "b"), 2, "--backup is for --apply without --into."),
     "node": (plain, ("--node-id", "2"), 2, "--node-id and --into exclude each other."),
     "kafka": (plain, ("--kafka", "4.3"), 2, "--kafka and --into exclude each other."),
     "salvage": (plain, ("--salvage",), 2, "--salvage and --into exclude each other."),
@@ -249,7 +250,9 @@ def test_what_is_refused(case: str, tmp_path: Path, kafkalog: Any) -> None:
     prepare(tmp_path)
     before = files(tmp_path / "home")
     options = tuple(one.format(root=tmp_path) for one in options)
-    done = kafkalog("resurrect", tmp_path / "a", "--into", tmp_path / "home", "-q", *options)
+    done = kafkalog(
+        "resurrect", tmp_path / "a", "--apply", "--into", tmp_path / "home", "-q", *options
+    )
     assert (done.status, words in done.stderr) == (status, True), done.stderr
     assert "Traceback" not in done.stderr
     assert files(tmp_path / "home") == before
@@ -264,22 +267,16 @@ def test_retention_is_accepted(
     configs: dict[str, str], options: tuple[str, ...], tmp_path: Path, kafkalog: Any
 ) -> None:
     plain(tmp_path, configs=configs)
-    done = kafkalog("resurrect", tmp_path / "a", "--into", tmp_path / "home", "-q", *options)
+    done = kafkalog(
+        "resurrect", tmp_path / "a", "--apply", "--into", tmp_path / "home", "-q", *options
+    )
     assert done.status == 0, done.stderr
 
 
 def test_the_log_directory_is_no_source(tmp_path: Path, kafkalog: Any) -> None:
     log_dir = home(tmp_path)
-    done = kafkalog("resurrect", log_dir, "--into", log_dir, "-q")
+    done = kafkalog("resurrect", log_dir, "--apply", "--into", log_dir, "-q")
     assert (done.status, "are the same directory" in done.stderr) == (2, True)
-
-
-def test_one_of_the_two_places_is_needed(tmp_path: Path, kafkalog: Any) -> None:
-    done = kafkalog("resurrect", tmp_path, "-q")
-    assert (done.status, "Give either --to DIR, --into LOG_DIR or --in-place." in done.stderr) == (
-        2,
-        True,
-    )
 
 
 def test_a_crash_leaves_the_checkpoints_whole(
@@ -293,7 +290,7 @@ def test_a_crash_leaves_the_checkpoints_whole(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("kafkalog.io.storage.directories.sync_file_system", fail)
-    done = kafkalog("resurrect", tmp_path / "a", "--into", tmp_path / "home", "-q")
+    done = kafkalog("resurrect", tmp_path / "a", "--apply", "--into", tmp_path / "home", "-q")
     assert (done.status, "cannot be written" in done.stderr) == (4, True)
     assert files(tmp_path / "home") == before
 
@@ -306,7 +303,16 @@ def test_what_was_interrupted_goes_on(
     for number in (0, 1):
         make(tmp_path / "a", f"t-{number}", [*log_of(3 + number), b"torn"])
     (tmp_path / "a" / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
-    command = ("resurrect", tmp_path / "a", "--into", log_dir, "-q", "--format", "ndjson")
+    command = (
+        "resurrect",
+        tmp_path / "a",
+        "--apply",
+        "--into",
+        log_dir,
+        "-q",
+        "--format",
+        "ndjson",
+    )
     rename = os.rename
 
     def fail(old: str, new: str, **options: Any) -> None:

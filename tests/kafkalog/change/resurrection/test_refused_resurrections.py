@@ -116,8 +116,8 @@ def two_topics(root: Path) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
-    "no partition": (nothing, (), 3, "No partition is found."),
-    "no such path": (lambda _: None, (), 3, "No such file or directory"),
+    "no partition": (nothing, (), 2, "No partition is found."),
+    "no such path": (lambda _: None, (), 2, "No such file or directory"),
     "taken": (a_file_at_the_destination, (), 4, "It exists, and is not an empty directory."),
     "a device": (a_device, (), 3, "This is a device, not a regular file."),
     "later Kafka": (with_levels(metadata=34), (), 5,
@@ -149,7 +149,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "no cluster id": (plain, ("--cluster-id", "x"), 2, "'x' is not an id of Kafka."),
     "no topic id": (plain, ("--topic-id", "t=x"), 2, "'x' is not an id of Kafka."),
     "no node": (plain, ("--node-id", "-1"), 2, "-1 is not a node id."),
-    "no metadata": (plain, ("--as-of-metadata", "{root}/a"), 3, "There is no metadata log here."),
+    "no metadata": (plain, ("--as-of-metadata", "{root}/a"), 2, "There is no metadata log here."),
     "no choice": (plain, ("--missing", "zero"), 2, "--missing"),
 }  # fmt: skip
 

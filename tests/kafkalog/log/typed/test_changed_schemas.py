@@ -21,7 +21,8 @@ from grpc_tools import protoc
 
 from docgen.pages import ROOT
 from kafkalog.log.typed import TypedForm
-from kafkalog_cli.schemas import typed_columns
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.schemas import Payload
 from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, decoded, ways_to
 
 PAGE = ROOT / "docs" / "schemas.md"
@@ -116,7 +117,7 @@ def test_what_becomes_of_a_value(tmp_path: Path, change: Change) -> None:
         for number, one in enumerate(sides, 1)
     ]  # fmt: skip
     place = as_topic(tmp_path / "disk", versions)
-    [column] = typed_columns("value", form, None, None, None, schemas=str(place), topics=["t"])
+    [column] = Payload("value", BytesFormat.AUTO, form, None, None, None, str(place)).columns(["t"])
     more = {} if change.value == NOTHING else json.loads(f"{{{change.value}}}")
     data = sides[0].encoded({"id": 7, **more})
     [row], reasons = decoded(column, [b"\0\0\0\0\1" + data])

@@ -140,7 +140,7 @@ def test_only_a_small_regular_file_is_a_schema(tmp_path: Path, kind: str) -> Non
         with schema.open("wb") as file:
             file.truncate(1 << 40)
     line: list[str | Path] = [
-        "export", log.parent, "--to", tmp_path / "to", "--engine", "local", "--value", "avro",
+        "export", log.parent, "--to", tmp_path / "to", "--value-format", "avro",
         "--value-schema", schema,
     ]  # fmt: skip
 

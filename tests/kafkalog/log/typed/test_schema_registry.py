@@ -142,8 +142,8 @@ def registry(answer: bytes, user: str | None = None) -> Iterator[str]:
 
 def exported(kafkalog: Kafkalog, log_dir: Path, to: Path, *words: Any) -> tuple[list[Any], int]:
     """Export the topic; return the decoded column and the number of rejects."""
-    result = kafkalog("export", log_dir, "--to", to, "--topic", "orders", "--value", "avro",
-                      "--engine", "local", "--format", "ndjson", "--max-rejects", len(VALUES),
+    result = kafkalog("export", log_dir, "--to", to, "--topic", "orders", "--value-format",
+                      "avro", "--format", "ndjson", "--accept", f"rejects={len(VALUES)}",
                       *words)  # fmt: skip
     assert result.status == 0, result.stderr
     summary = json.loads(result.stdout.splitlines()[-1])
@@ -156,7 +156,7 @@ def test_values_of_many_schemas_in_one_column(
     tmp_path: Path, log_dir: Path, kafkalog: Kafkalog
 ) -> None:
     """The column has the latest schema of the topic's subject; undecodable values are rejected."""
-    found = exported(kafkalog, log_dir, tmp_path / "lake", "--schemas", log_dir)
+    found = exported(kafkalog, log_dir, tmp_path / "lake", "--registry", log_dir)
     assert found == (DECODED, 3)
 
 
@@ -173,8 +173,8 @@ def test_all_places_have_the_same_schemas(
     with registry(json.dumps(VERSIONS).encode(), "me:secret") as url:
         for number, place in enumerate((log_dir / "_schemas-0", url, f"{url}/")):
             to = tmp_path / f"lake{number}"
-            assert exported(kafkalog, log_dir, to, "--schemas", place) == (DECODED, 3)
-    words = ("--schemas", files, "--value-schema", wanted)
+            assert exported(kafkalog, log_dir, to, "--registry", place) == (DECODED, 3)
+    words = ("--registry", files, "--value-schema", wanted)
     found = exported(kafkalog, log_dir, tmp_path / "of-files", *words)
     assert found == (DECODED[:2], 4)
 
@@ -185,9 +185,10 @@ def test_more_schemas_may_come(tmp_path: Path, log_dir: Path, kafkalog: Kafkalog
     wanted.write_text(json.dumps(SECOND))
     files.mkdir()
     (files / "1.avsc").write_text(json.dumps(FIRST))
-    words = ("export", log_dir, "--to", to, "--topic", "orders", "--value", "avro", "--append",
-             "--schemas", files, "--value-schema", wanted, "--format", "ndjson",
-             "--max-rejects", 5)  # fmt: skip
+    words = ("export", log_dir, "--to", to, "--topic", "orders", "--value-format", "avro",
+             "--append",
+             "--registry", files, "--value-schema", wanted, "--format", "ndjson",
+             "--accept", "rejects=5")  # fmt: skip
     assert kafkalog(*words).status == 0
     (files / "2.avsc").write_text(json.dumps(SECOND))
     value = framed(2, SECOND, {"id": 5, "total": 5.0, "note": None})
@@ -242,10 +243,12 @@ def test_schemas_that_refer_to_each_other() -> None:
 
 def test_usage(tmp_path: Path, log_dir: Path, kafkalog: Kafkalog) -> None:
     words = ("export", log_dir, "--to", tmp_path / "lake")
-    assert kafkalog(*words, "--schemas", log_dir).status == 2
-    several = kafkalog(*words, "--value", "avro", "--schemas", log_dir)
+    assert kafkalog(*words, "--registry", log_dir).status == 2
+    several = kafkalog(*words, "--value-format", "avro", "--registry", log_dir)
     assert (several.status, "--value-schema FILE" in several.stderr) == (2, True)
-    other = kafkalog(*words, "--topic", "_schemas", "--value", "avro", "--schemas", log_dir)
+    other = kafkalog(*words, "--topic", "_schemas", "--value-format", "avro", "--registry", log_dir)
     assert (other.status, "no subject _schemas-value" in other.stderr) == (2, True)
-    nowhere = kafkalog(*words, "--value", "avro", "--topic", "orders", "--schemas", tmp_path / "no")
-    assert nowhere.status == 3
+    nowhere = kafkalog(
+        *words, "--value-format", "avro", "--topic", "orders", "--registry", tmp_path / "no"
+    )
+    assert nowhere.status == 2

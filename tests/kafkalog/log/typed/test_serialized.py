@@ -20,7 +20,8 @@ import pytest
 from kafkalog.errors import UsageError
 from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.log.typed.columns import typed_column
-from kafkalog_cli.schemas import typed_columns
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.schemas import Payload
 from tests.builders import batch, record, write_log
 from tests.kafkalog.log.typed.test_schema_registry import registry
 
@@ -110,8 +111,8 @@ def test_rows_are_what_was_serialized(
         place = places.enter_context(registry(json.dumps(told).encode()))
     topic = name.rpartition("-")[2]
     framing = None if case["framing"] == "confluent" else case["framing"]
-    [column] = typed_columns("value", TypedForm(case["form"]), schema, case.get("message"),
-                             framing, schemas=place, topics=[topic])  # fmt: skip
+    [column] = Payload("value", BytesFormat.AUTO, TypedForm(case["form"]), framing, schema,
+                       case.get("message"), place).columns([topic])  # fmt: skip
     values = [b64decode(data) for data, _ in case["records"]]
     rows, reasons = decoded(column, [*values, None, b"plain"])
     assert rows == [*(row for _, row in case["records"]), None, None]
@@ -126,7 +127,9 @@ def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
     """The name before the data is that of another message, is cut, or is no name."""
     case = CASES[f"{framing}-shipments"]
     place = as_files(tmp_path / "files", case["versions"])
-    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, framing, schemas=str(place))
+    [column] = Payload(
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, framing, None, None, str(place)
+    ).columns()
     ref, value = b"\x0a\x0a\x08Shipment", b64decode(case["records"][0][0])
     assert value.count(ref) == 1
     for wrong, reason in [
@@ -148,8 +151,8 @@ def test_framing_of_glue(tmp_path: Path) -> None:
     row = CASES["events"]["records"][0][1]
     head = bytes.fromhex(number.replace("-", ""))
     packed = zlib.compress(b"\2" + message)
-    [column] = typed_columns("value", TypedForm.PROTOBUF, None, "events.Envelope.Event", "glue",
-                             schemas=str(place))  # fmt: skip
+    [column] = Payload("value", BytesFormat.AUTO, TypedForm.PROTOBUF, "glue", None,
+                       "events.Envelope.Event", str(place)).columns()  # fmt: skip
     found, reasons = decoded(column, [
         b"\3\0" + head + b"\2" + message,
         b"\3\5" + head + packed,
@@ -188,7 +191,9 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
         head + "int64 n = 1; M.In in = 2; message In { bool b = 1; } }",
     ]):  # fmt: skip
         (place / f"{number}.proto").write_text(text)
-    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, None, schemas=str(place))
+    [column] = Payload(
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, str(place)
+    ).columns()
     values = [b"\0\0\0\0" + bytes([n]) + b"\0\x08\1" for n in range(8)]
     rows, reasons = decoded(column, values)
     assert rows == [{"n": 1, "in": None}, *[None] * 5, {"n": 1, "in": None}, None]
@@ -201,7 +206,9 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     ], strict=False):  # fmt: skip
         assert wanted in found
     (place / "8.proto").write_text("nothing")
-    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, None, schemas=str(place))
+    [column] = Payload(
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, str(place)
+    ).columns()
     with pytest.raises(
         UsageError, match=r"schema, 8, decodes nothing: line 1:1: Expected top-level"
     ):
@@ -220,23 +227,25 @@ def test_json_schemas_that_refer_endlessly(tmp_path: Path) -> None:
         place = tmp_path / str(number)
         place.mkdir()
         (place / "1.json").write_text(json.dumps(tree))
-        [column] = typed_columns("value", TypedForm.JSON, None, None, None, schemas=str(place))
+        [column] = Payload(
+            "value", BytesFormat.AUTO, TypedForm.JSON, None, None, None, str(place)
+        ).columns()
         with pytest.raises(UsageError, match=message):
             column.decoder()
 
 
 def test_plain_keys_beside_values_with_ids(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
-    """`--key-framing none` keeps --schemas from applying to keys."""
+    """`@none` keeps --registry from applying to keys."""
     case = CASES["pages"]
     disk, schema = as_topic(tmp_path / "disk", case["versions"]), tmp_path / "key.json"
     values = [b64decode(data) for data, _ in case["records"]]
     write_log(disk / "pages-0", batch(0, [record(n, b"%d" % n, v) for n, v in enumerate(values)]))
     schema.write_text('{"type": "integer"}')
-    words = ("export", disk, "--to", tmp_path / "lake", "--topic", "pages", "--value", "json",
-             "--schemas", disk, "--key", "json", "--key-schema", schema)  # fmt: skip
-    refused = kafkalog(*words)
+    words = ("export", disk, "--to", tmp_path / "lake", "--topic", "pages", "--value-format",
+             "json", "--registry", disk, "--key-schema", schema, "--key-format")  # fmt: skip
+    refused = kafkalog(*words, "json")
     assert (refused.status, "the key at 0: no schema id" in refused.stderr) == (4, True)
-    assert kafkalog(*words, "--key-framing", "none").status == 0
+    assert kafkalog(*words, "json@none").status == 0
     [file] = (tmp_path / "lake").rglob("*.parquet")
     assert pq.ParquetFile(file).read(["key_decoded"]).column(0).to_pylist() == [0, 1, 2, 3]
 
@@ -248,12 +257,13 @@ def test_export(tmp_path: Path, kafkalog: Callable[..., Result], name: str) -> N
     disk = as_topic(tmp_path / "disk", texts_of(case["versions"]))
     values = [*(b64decode(data) for data, _ in case["records"]), b"\0\0\0\0\x63{}"]
     write_log(disk / f"{name}-0", batch(0, [record(n, b"k", v) for n, v in enumerate(values)]))
-    words = ("export", disk, "--to", tmp_path / "lake", "--topic", name, "--value", case["form"],
-             "--schemas", disk)  # fmt: skip
+    words = ("export", disk, "--to", tmp_path / "lake", "--topic", name, "--value-format",
+             case["form"],
+             "--registry", disk)  # fmt: skip
     refused = kafkalog(*words)
     assert refused.status == 4
     assert f"the value at {len(values) - 1}: the schema 99 is unknown" in refused.stderr
-    assert kafkalog(*words, "--max-rejects", 1).status == 0
+    assert kafkalog(*words, "--accept", "rejects=1").status == 0
     [file] = (tmp_path / "lake").rglob("*.parquet")
     found = pq.ParquetFile(file).read(["value_decoded"]).column(0).to_pylist()
     assert [plain(row) for row in found] == [row for _, row in case["records"]]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from kafkalog.errors import (
     ClusterError,
     CorruptDataError,
     DestinationExistsError,
+    Note,
     RefusedError,
     UsageError,
 )
@@ -129,10 +131,15 @@ def logs(tmp_path: Path) -> Path:
 
 
 def part_of_a_run(
-    logs: Path, progress: Path, cluster: Cluster, steps: int, wanted: dict[int, list[int]]
+    logs: Path,
+    progress: Path,
+    cluster: Cluster,
+    steps: int,
+    wanted: dict[int, list[int]],
+    limit: int | None = None,
 ) -> OffsetMap:
     """Run until the end, or until `KilledError`."""
-    request = Request(keep_partitions=True)
+    request = Request(Selection(limit=limit), keep_partitions=True)
     replay = run.Replay([open_path(str(logs))], request, ReplayListener())
     names = [(route.path, route.topic, route.partition) for route in replay.routes]
     with ProgressFile(str(progress), request.identity(), names) as file:
@@ -177,6 +184,20 @@ def test_a_run_killed_again_and_again_gives_each_record_once(
         for old in wanted[log]:
             following = [places[one] for one in offsets if one >= old]
             assert found.translated(log, old) == (following or [got[-1][0] + 1])[0]
+
+
+@pytest.mark.parametrize("limit", [0, 5, RECORDS, RECORDS + 5, LOGS * RECORDS + 1])
+def test_a_limit_counts_the_records_of_all_logs(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """In the order of the logs, also where the run was stopped in between."""
+    monkeypatch.setattr(run, "_COMMIT_RECORDS", 9)
+    cluster = Cluster()
+    for steps in (7, 30, 61, 1000):
+        with suppress(KilledError):
+            part_of_a_run(logs, tmp_path / "run", cluster, steps, {}, limit)
+    counts = [len(cluster.records.get(f"orders-{log}", [])) for log in range(LOGS)]
+    assert counts == [min(max(limit - RECORDS * log, 0), RECORDS) for log in range(LOGS)]
 
 
 @pytest.fixture
@@ -330,6 +351,9 @@ class FakeCluster:
     def create_topics(self, topics: dict[str, Any]) -> None:
         self.created = topics
 
+    def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        return {topic: {"message.timestamp.type": "LogAppendTime"} for topic in topics}
+
 
 def test_topics_are_checked_before_anything_is_produced(logs: Path) -> None:
     """Too few partitions, no topic, no permission; and the topics that are created."""
@@ -350,6 +374,25 @@ def test_topics_are_checked_before_anything_is_produced(logs: Path) -> None:
         require_topics_in(
             without, run.Replay(targets, closed, ReplayListener()).routes, closed, targets
         )
+
+
+def test_a_plan_is_checked_against_a_cluster(logs: Path) -> None:
+    """As a run is, but nothing is created."""
+    targets, heard = [open_path(str(logs))], _Heard()
+    for request, topics, says in (
+        (Request(keep_partitions=True), {"orders": LOGS - 1}, "orders has 6 of 7"),
+        (Request(), {}, "no topic orders"),
+    ):
+        cluster: Any = FakeCluster(**topics)
+        with pytest.raises(RefusedError, match=says):
+            run.Replay(targets, request, heard).check(cluster)
+    empty: Any = FakeCluster()
+    run.Replay(targets, Request(create_topics=True), heard).check(empty)
+    assert (empty.created, heard.heard) == ({}, [])
+    run.Replay(targets, Request(), heard).check(cast("Any", FakeCluster(orders=1)))
+    [note] = heard.heard
+    assert isinstance(note, Note)
+    assert "LogAppendTime" in note.text
 
 
 def test_a_new_topic_has_what_its_old_brokers_set_for_all(logs: Path) -> None:
@@ -425,7 +468,7 @@ def test_what_a_topic_refuses_is_listed_and_left_out(tmp_path: Path) -> None:
         work = run._Work(replay, file, sending, {}, configs, refused)
         work.run()
     [done] = work.logs
-    assert (done.records, done.refused) == (2, 4)
+    assert (done.records, done.refused_records) == (2, 4)
     sent = [message[0] for _, message in cluster.records["orders-0"]]
     assert sent == [0, 5]
     rows = [json.loads(line) for line in listed.read_text().splitlines()]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 
 from kafkalog.change.rescue import model as rescue
 from kafkalog.change.resurrection import model as resurrection
+from kafkalog_cli.maintenance import WORK_DONE
 from kafkalog_cli.output.kinds import ARRAY, BOOL, INT, OBJECT, TEXT
 from kafkalog_cli.output.objects import Field, ObjectType
 
@@ -70,6 +71,8 @@ def _object_type(
                    meanings.get(one.name, ""))
         for one in fields(row)
     ]  # fmt: skip
+    if name.endswith("_summary"):  # the command adds to what is in the manifest
+        declared += WORK_DONE
     return ObjectType(name, f"`{command}`", " ".join(meaning.split()), *declared)
 
 

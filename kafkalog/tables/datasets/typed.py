@@ -1,0 +1,61 @@
+"""Typed columns of records, decoded where they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kafkalog.log.columns.arrow import table_of_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.log.typed import TypedColumn
+
+
+class TypedColumns:
+    """Adds typed columns to rows of bytes.
+
+    Args:
+        columns: the typed columns.
+        failed: called with a column and the reason why a value of it does not decode.
+
+    Attributes:
+        fields: the columns, as fields of Arrow.
+
+    Raises:
+        UsageError, UnsupportedError: as `TypedColumn.decoder`.
+    """
+
+    def __init__(
+        self, columns: Sequence[TypedColumn], failed: Callable[[TypedColumn, str], object]
+    ) -> None:
+        self._columns = {one.name: (one, one.decoder()) for one in columns}
+        self._failed = failed
+        self.fields = [pa.field(name, one.type) for name, (_, one) in self._columns.items()]
+
+    def bytes_for(self, names: Sequence[str]) -> list[str]:
+        """Return the columns to read for some columns."""
+        given = (
+            f"{self._columns[one][0].source}_bytes" if one in self._columns else one
+            for one in names
+        )
+        return list(dict.fromkeys(given))
+
+    def added(self, batch: Any, schema: Any) -> Any:
+        """Return the columns of a schema, from those that `bytes_for` names."""
+        arrays = [
+            self._decoded(name, batch) if name in self._columns else batch.column(name)
+            for name in schema.names
+        ]
+        return table_of_arrays(arrays, batch.num_rows, schema)
+
+    def _decoded(self, name: str, batch: Any) -> Any:
+        from kafkalog.log.typed.columns import typed_column
+
+        column, decoder = self._columns[name]
+        array, undecoded = typed_column(column, decoder, batch.column(f"{column.source}_bytes"))
+        for one in undecoded[:1]:
+            self._failed(column, one.reason)
+        return array

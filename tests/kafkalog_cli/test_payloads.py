@@ -1,0 +1,122 @@
+"""How the readers read keys and values, and where their rows go."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+LOG_DIR = "examples/log-dir"
+VALUES = (b'{"n":1,"s":"a"}', b"no json", None, b'["\xc3\xa9"]')
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    records = [record(i, b"k%d" % i, value) for i, value in enumerate(VALUES)]
+    write_log(tmp_path / "t-0", batch(0, records))
+    return tmp_path / "t-0"
+
+
+@pytest.mark.parametrize("words", [("dump-segment",), ("find", "--key-regex", ".")])
+def test_json_is_shown_beside_the_bytes(kafkalog: Run, log: Path, words: tuple[str, ...]) -> None:
+    """What does not decode is null, and makes the answer incomplete."""
+    result = kafkalog(*words, log, "--value-format", "json", "-o", "ndjson")
+    assert [row["value_decoded"] for row in rows(result)] == [
+        {"n": 1, "s": "a"}, None, None, ["é"],
+    ]  # fmt: skip
+    assert [row["value"] for row in rows(result)][:2] == [VALUES[0].decode(), "no json"]
+    assert result.status == 8
+    assert "1 value not decoded as json" in result.stderr
+    sound = kafkalog(*words, log, "--value-format", "json", "-n", "1")
+    assert (sound.status, sound.stderr) == (0, "")
+    assert '{"n":1,"s":"a"}' in sound.stdout.decode()
+
+
+def test_keys_and_values_have_forms_of_their_own(kafkalog: Run, log: Path) -> None:
+    """In each format; the words are checked."""
+    for form in ("ndjson", "csv", "table"):
+        result = kafkalog("dump-segment", log, "--key-format", "hex", "-n", "1", "-o", form)
+        assert b"6b30" in result.stdout
+        assert b"6e" not in result.stdout
+    for words in (
+        ("--value-format", "xml"), ("--value-format", "text@confluent"),
+        ("--value-format", "avro"), ("--key-schema", "x"), ("--registry", "x"),
+        ("--value-format", "json@confluent:x"),
+    ):  # fmt: skip
+        assert kafkalog("dump-segment", log, *words).status == 2, words
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "json"])
+def test_a_file_has_what_stdout_has(kafkalog: Run, tmp_path: Path, form: str) -> None:
+    for words in (("dump-segment", LOG_DIR), ("find", LOG_DIR, "--key", "user-8")):
+        to = tmp_path / f"{words[0]}.{form}"
+        assert kafkalog(*words, "--to", to).status == 0
+        assert to.read_bytes() == kafkalog(*words, "-o", form).stdout
+
+
+def test_an_arrow_file_has_the_rows_that_are_found(kafkalog: Run, tmp_path: Path) -> None:
+    to = tmp_path / "found.arrow"
+    assert kafkalog("find", LOG_DIR, "-k", "user-8", "--to", to).status == 0
+    found = rows(kafkalog("find", LOG_DIR, "-k", "user-8", "-o", "ndjson"))
+    assert pa.ipc.open_file(to).read_all()["offset"].to_pylist() == [row["offset"] for row in found]
+
+
+def test_a_limit_and_the_last_are_about_all_logs(kafkalog: Run, tmp_path: Path) -> None:
+    every = rows(kafkalog("dump-segment", LOG_DIR, "-o", "ndjson"))
+    first = rows(kafkalog("dump-segment", LOG_DIR, "-o", "ndjson", "-n", "70"))
+    assert first == every[:70]
+    last = rows(kafkalog("dump-segment", LOG_DIR, "-o", "ndjson", "--last", "7"))
+    assert last == sorted(every, key=lambda row: row["timestamp"])[-7:]
+    to = tmp_path / "some.parquet"
+    sides = [f"{LOG_DIR}/{name}" for name in ("customers-0", "orders-0")]
+    assert kafkalog("dump-segment", *sides, "-n", "70", "--to", to).status == 0
+    assert len(pq.read_table(to)) == 70
+    for words in (("--last", "1", "-n", "1"), ("--last", "1", "--batches"),
+                  ("--last", "1", "--sort", "time"), ("--follow", "-o", "kafka")):  # fmt: skip
+        assert kafkalog("dump-segment", LOG_DIR, *words).status == 2, words
+
+
+def test_follow_shows_what_is_there_first(kafkalog: Run) -> None:
+    """Up to the limit: without one it waits for more."""
+    words = ("dump-segment", f"{LOG_DIR}/orders-0", "-n", "5", "-o", "ndjson")
+    for row, wanted in zip(rows(kafkalog(*words, "--follow")), rows(kafkalog(*words)), strict=True):
+        assert row | {"path": ""} == wanted | {"path": ""}
+
+
+def test_a_plan_of_an_export_writes_nothing(kafkalog: Run, tmp_path: Path) -> None:
+    """Without a destination, or with --dry-run: then it has what is new there."""
+    to = tmp_path / "lake"
+    plans = [kafkalog("export", LOG_DIR, *words) for words in ((), ("--to", to, "--dry-run"))]
+    assert plans[0] == plans[1]
+    assert "3 files" in plans[0].stdout.decode()
+    assert not to.exists()
+    words = ("export", LOG_DIR, "--to", to, "--append")
+    assert kafkalog(*words).status == 0
+    assert "0 files" in kafkalog(*words, "--dry-run").stdout.decode()
+    assert rows(kafkalog("export", LOG_DIR, "-o", "ndjson"))[0]["type"] == "export_plan"
+
+
+def test_globs_and_numbers_select_what_is_exported(kafkalog: Run, tmp_path: Path) -> None:
+    """They are a part of what an export is: another selection is another export."""
+    words = ("export", LOG_DIR, "--to", tmp_path / "lake", "-p", "0-3", "-t")
+    assert kafkalog(*words, "!orders").status == 0
+    found = {path.parts[-3] for path in (tmp_path / "lake").rglob("*.parquet")}
+    assert found == {"topic=customers", "topic=payments"}
+    assert kafkalog(*words, "!payments").status == 4
