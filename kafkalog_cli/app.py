@@ -1,11 +1,11 @@
-"""The table of commands."""
+"""The command line: each command is loaded when it is asked for."""
 
 from __future__ import annotations
 
 import importlib
 import os
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,63 +15,7 @@ from kafkalog.io.jit.fast_path import require_known_decoder
 from kafkalog_cli.common_options import common_options
 from kafkalog_cli.config import apply_places, defaults_for
 from kafkalog_cli.option_sets import SAFETY, expanded
-
-_KAFKAS_OWN: Final = "kafka-dump-log"
-PANELS: Final[dict[str, dict[str, str]]] = {
-    "Look": {
-        "ls": "List directories, partitions, segments or files.",
-        "dump-segment": "Show the records, batches or entries of any file.",
-        "anatomy": "Explain the bytes of a file, field by field.",
-        "du": "Show what uses the disk, and when it will be full.",
-    },
-    "Search": {
-        "lookup-offset": "Find a record by offset or time, as a broker does.",
-        "find": "Find records by key, value, field, header or producer.",
-    },
-    "Check": {
-        "verify": "Check everything; predict the broker's next start.",
-        "diff": "Compare copies of partitions.",
-        "explain": "Explain a finding, an error, a config or a field.",
-    },
-    "Answer": {
-        "groups": "Show groups, their offsets and lag, now or in the past.",
-        "transactions": "Show open and hanging transactions.",
-        "metadata": "Show topics, configs, brokers, ACLs, now or in the past.",
-        "profile": "Count records, bytes, keys and codecs.",
-        "sql": "Query logs with SQL.",
-        "report": "Write one HTML page about all of this.",
-        "simulate-roll": "Show where segments would end under other configs.",
-    },
-    "Rescue": {
-        "recover": "Do what a broker does after a crash.",
-        "salvage": "Copy what is sound, past any damage.",
-        "resurrect": "Make a log directory that Kafka can start from.",
-        "undo": "Take back what --apply has changed.",
-    },
-    "Change": {
-        "compact": "Compact as a broker's cleaner does.",
-        "retention": "Show what retention deletes, when and why; delete it.",
-        "rebuild-index": "Rebuild indexes from the log.",
-    },
-    "Move": {
-        "export": "Write records as files or Delta and Iceberg tables.",
-        "replay": "Produce records into a live cluster.",
-    },
-    "Serve": {
-        "serve": "Let any Kafka client read these directories.",
-        _KAFKAS_OWN: "Print what kafka-dump-log.sh prints.",
-    },
-}
-"""Panel of the help to its commands and their summaries.
-
-`a-b` is the function `a_b` in the module of that name, but for Kafka's own.
-"""
-_COMMANDS: Final = {name: text for panel in PANELS.values() for name, text in panel.items()}
-ALIASES: Final = {
-    "dump": "dump-segment",
-    "lookup": "lookup-offset",
-    "simulate-retention": "retention",
-}
+from kafkalog_cli.panels import ALIASES, COMMANDS, KAFKAS_OWN
 
 
 def _version(value: bool) -> None:
@@ -150,7 +94,7 @@ class _Commands(TyperGroup):
         return [*own, *common_options(own)]
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 # Typer's
-        return [*_COMMANDS]
+        return [*COMMANDS]
 
     def get_help(self, ctx: Any) -> str:
         return help_text(ctx)
@@ -158,13 +102,13 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; a path in its place is listed, or shown if it is a file."""
         word = args[0]
-        if word not in _COMMANDS and word not in ALIASES and os.path.exists(word):
+        if word not in COMMANDS and word not in ALIASES and os.path.exists(word):
             args = ["ls" if os.path.isdir(word) else "dump-segment", *args]
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         cmd_name = ALIASES.get(cmd_name, cmd_name)
-        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
             self.commands[cmd_name] = _loaded(cmd_name)
         return super().get_command(ctx, cmd_name)
 
@@ -172,15 +116,15 @@ class _Commands(TyperGroup):
 def _loaded(name: str) -> Any:
     """Import the module of a command, and inspect its options."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    if name == _KAFKAS_OWN:
+    if name == KAFKAS_OWN:
         # argparse parses Kafka's own option syntax, with its optional arguments.
         settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-        app.command(name=name, cls=_Command, short_help=_COMMANDS[name], add_help_option=False,
+        app.command(name=name, cls=_Command, short_help=COMMANDS[name], add_help_option=False,
                     context_settings=settings)(_kafka_dump_log)  # fmt: skip
     else:
         module = name.replace("-", "_")
         command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
-        app.command(name=name, cls=_Command, short_help=_COMMANDS[name])(expanded(command))
+        app.command(name=name, cls=_Command, short_help=COMMANDS[name])(expanded(command))
     command = typer.main.get_command(app)
     for one in command.params:
         if one.param_type_name == "option":
@@ -209,4 +153,4 @@ def command_group() -> Any:
 def all_commands() -> dict[str, Any]:
     """Return name and command of each, in the order of the help."""
     group = command_group()
-    return {name: group.get_command(None, name) for name in _COMMANDS}
+    return {name: group.get_command(None, name) for name in COMMANDS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_cli import panels
 from kafkalog_cli.option_sets import PANELS, WHAT
 
 if TYPE_CHECKING:
@@ -107,20 +108,16 @@ def full_help(context: Any) -> str:
 
 def panel_of(name: str) -> str:
     """Return the panel of a command."""
-    from kafkalog_cli.app import PANELS as PANELS_OF_COMMANDS
-
-    return next(panel for panel, names in PANELS_OF_COMMANDS.items() if name in names)
+    return next(panel for panel, names in panels.PANELS.items() if name in names)
 
 
 def _all_commands(context: Any) -> str:
-    from kafkalog_cli.app import PANELS as PANELS_OF_COMMANDS
-
     prose, _ = _parts(context.command)
     lines = [
         "Usage: kafkalog COMMAND PATH... [OPTIONS]", "", *(f"  {line}".rstrip() for line in prose),
         "",
     ]  # fmt: skip
-    for panel, commands in PANELS_OF_COMMANDS.items():
+    for panel, commands in panels.PANELS.items():
         lines += [panel, *(f"  {name:<16}{text}" for name, text in commands.items())]
     return "\n".join([*lines, "", _EVERYWHERE])
 

@@ -34,7 +34,7 @@ def test_objects_are_those_documented(kafkalog: Any) -> None:
         1, 1, "offset 470 + 1 = 471, sequence 471",
     )  # fmt: skip
     lines = kafkalog("anatomy", f"{ORDERS}@471", "--format", "csv").stdout.decode().splitlines()
-    assert lines[0] == "type,path,level,position,length,name,value,meaning,details,damage"
+    assert lines[0] == "type,path,level,position,size_bytes,name,value,meaning,details,damage"
 
 
 @pytest.mark.parametrize("columns", [80, 200])

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_cli.app import ALIASES, PANELS, all_commands
+from kafkalog_cli.app import all_commands
 from kafkalog_cli.common_options import common_options
 from kafkalog_cli.option_sets import SAFETY
+from kafkalog_cli.panels import ALIASES, PANELS
 from kafkalog_cli.usage import PEERS
 
 if TYPE_CHECKING:

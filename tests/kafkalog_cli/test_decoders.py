@@ -99,7 +99,7 @@ READ_BY_HAND = {
     "kafkalog/io/jit/library.py": "ELF",
     "kafkalog/io/paths/chunked.py": "manifests of tiers",
     "kafkalog/files/payloads/offset_commits.py": "values of __consumer_offsets",
-    "kafkalog/node/recovery/node_start.py": "ids of directories",
+    "kafkalog/node/recovery/node_dirs.py": "ids of directories",
     "kafkalog/wire/server/connection.py": "requests of clients",
     "kafkalog/spark/settings.py": "what the driver's process says",
     "kafkalog/node/state/offset_columns.py": "keys of __consumer_offsets",

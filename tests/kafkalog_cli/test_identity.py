@@ -24,7 +24,7 @@ from kafkalog.spark.reading import batch_tasks, columns_of, read_task
 from kafkalog.spark.source import TailReader
 from kafkalog.wire.server.catalog import Catalog
 from kafkalog.wire.server.model import ServeListener, ServeOptions
-from kafkalog_cli.app import _COMMANDS as NAMES
+from kafkalog_cli.panels import COMMANDS as NAMES
 from tests.builders import batch, record, write_log
 from tests.kafkalog.change.resurrection.test_resurrect import topic, write_metadata
 
@@ -256,7 +256,7 @@ COMMANDS: dict[str, Run] = {
 OTHERS = {
     "each directory by itself": {
         "ls", "du", "report", "verify", "salvage", "recover", "rebuild-index", "compact",
-        "retention", "audit-compaction", "simulate-roll",
+        "retention", "simulate-roll",
     },
     "one file": {"anatomy", "kafka-dump-log"},
     "one PATH": {"metadata", "undo"},

@@ -301,7 +301,7 @@ def test_one_wrong_entry_spoils_no_other(large: Path, capfdbinary: Capture):
         + data[12 * 6:12 * 900] + struct.pack(">qi", BASE_TIME, 3) + data[12 * 901:]
     ))  # fmt: skip
     status, _, stderr = output(capfdbinary, "--verify-index-only", "--files", times)
-    assert status == 1
+    assert status == 8
     assert stderr.decode().splitlines() == [
         f"The following indexed offsets are not found in :{times}",
         f"Indexed offset: {2**31 - 1}, found log offset: -1",
