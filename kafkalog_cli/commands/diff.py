@@ -51,7 +51,7 @@ def diff(
     topics, outcome = partitions.topics, Outcome()
     sides = [outcome.open_all([path], topics=topics) for path in paths]
     if outcome.errors:
-        return status_of_all([one.exit_code for one in outcome.errors], has_answer=False)
+        return status_of_all([status_of(one) for one in outcome.errors], has_answer=False)
     sides = [
         selected(side, topics, partitions.numbers, internal=partitions.internal) for side in sides
     ]
