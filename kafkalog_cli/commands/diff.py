@@ -9,7 +9,7 @@ import typer
 from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, show_note, status_of_all
+from kafkalog_cli.outcome import Outcome, show_note, status_of, status_of_all
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format, Writer, write_all
 from kafkalog_cli.session import session
