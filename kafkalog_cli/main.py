@@ -94,7 +94,7 @@ def run(argv: list[str]) -> int:
         if isinstance(error, NotFoundError | CorruptDataError | RefusedError) and unread:
             outcome.show_error(unread.error())
         outcome.show_error(error)
-        return error.exit_code
+        return outcome.status_of(error)
     except SystemExit as stop:  # of argparse, for kafka-dump-log, or of click, for a broken pipe
         if isinstance(stop.__context__, BrokenPipeError):
             return _BROKEN_PIPE

@@ -19,6 +19,7 @@ from kafkalog.errors import (
     LimitExceededError,
     Listener,
     Note,
+    NotFoundError,
     Progress,
     UnreadableError,
     contained,
@@ -170,6 +171,8 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
         failing: the severities of defects that are what the run looks for: they make the status 1.
             Without it a defect is something that the answer leaves out, unless it is a note.
     """
+    if isinstance(event, NotFoundError) and event.path and session().is_below_a_path(event.path):
+        return UnreadableError.exit_code  # nobody has named it
     if isinstance(event, KafkaLogError):
         return event.exit_code
     if isinstance(event, Note | Progress | Done):

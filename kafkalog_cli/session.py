@@ -6,6 +6,8 @@ from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.node.state.model import Moment
 
 
@@ -13,6 +15,7 @@ class Session:
     """What holds for one run, whatever its command.
 
     Attributes:
+        words: the command line.
         exact: whether tables have plain numbers for sizes and times.
         zone: time zone of tables, and of times given without one.
         now: the time that relative times refer to, as given; None for the clock.
@@ -22,7 +25,8 @@ class Session:
         paged_width: the columns of the terminal behind a pager; None without one.
     """
 
-    def __init__(self, *, shows_tracebacks: bool = False) -> None:
+    def __init__(self, words: Sequence[str] = (), *, shows_tracebacks: bool = False) -> None:
+        self.words = words
         self.exact = False
         self.zone: tzinfo = UTC
         self.now: str | None = None
@@ -30,6 +34,13 @@ class Session:
         self.shows_tracebacks = shows_tracebacks
         self.has_no_pager = False
         self.colours = "auto"
+
+    def is_below_a_path(self, path: str) -> bool:
+        """Return whether a path is below one that the command line names, and not named itself."""
+        from kafkalog.io.paths.file_system import absolute
+
+        place, named = absolute(path), {absolute(word) for word in self.words if word}
+        return place not in named and any(place.startswith(f"{one.rstrip('/')}/") for one in named)
 
 
 _session = Session()
@@ -43,7 +54,7 @@ def session() -> Session:
 def begin_session(argv: list[str]) -> None:
     """Forget the options of an earlier run; `--debug` holds while options are parsed, too."""
     global _session  # noqa: PLW0603 # one run at a time
-    _session = Session(shows_tracebacks="--debug" in argv)
+    _session = Session(argv, shows_tracebacks="--debug" in argv)
 
 
 def time_of(text: str) -> int:

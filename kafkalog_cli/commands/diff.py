@@ -9,7 +9,7 @@ import typer
 from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.outcome import Outcome, show_note, status_of_all
+from kafkalog_cli.outcome import Outcome, show_note, status_of, status_of_all
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format, Writer, write_all
 from kafkalog_cli.session import session
@@ -51,7 +51,7 @@ def diff(
     topics, outcome = partitions.topics, Outcome()
     sides = [outcome.open_all([path], topics=topics) for path in paths]
     if outcome.errors:
-        return status_of_all([one.exit_code for one in outcome.errors], has_answer=False)
+        return status_of_all([status_of(one) for one in outcome.errors], has_answer=False)
     sides = [
         selected(side, topics, partitions.numbers, internal=partitions.internal) for side in sides
     ]

@@ -86,8 +86,8 @@ KEY: Final = Kind(
            ("base64", _bytes_in(BytesFormat.BASE64))),
     is_data=True,
 )  # fmt: skip
-VALUE: Final = Kind(
-    "string, object or null",
+VALUE: Final = replace(
+    KEY,
     cell=lambda data, style: bytes_cell(data, style.value_form),
     to_json=lambda data, style: bytes_value(data, style.value_form),
 )

@@ -85,7 +85,7 @@ def test_a_wrong_word_is_refused_with_those_that_there_are() -> None:
         lambda: [*kafkalog.find(log, replicas="one")],
         lambda: [*kafkalog.diff(log, log, view="now")],
         lambda: kafkalog.recover(log, mode="dirty"),
-        lambda: kafkalog.dataset(log, end="start"),
+        lambda: kafkalog.dataset(log, isolation="start"),
     ):
         with pytest.raises(UsageError, match="is not known") as caught:
             call()

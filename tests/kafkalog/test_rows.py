@@ -13,7 +13,7 @@ from kafkalog.check.comparison.model import Comparison
 from kafkalog.io import rows as home
 from kafkalog.io.rows import Rows, columns_of
 from kafkalog.log.columns.arrow import BATCH_SCHEMA, SCHEMA
-from kafkalog.model import Batch, Defect, Severity
+from kafkalog.model import Defect, Severity
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 ORDERS = "examples/log-dir/orders-0"
 DEFECTS = [Defect("torn-tail", Severity.DAMAGE, f"t-{at}", "cut", position=at) for at in range(60)]
-RENAMED = {"size": "size_bytes"}
 
 
 def test_rows_are_a_sequence() -> None:
@@ -84,8 +83,7 @@ def test_records_become_columns_at_once(tmp_path: Path) -> None:
     """By the kernels, with the values that the objects have."""
     log = kafkalog.Log(write_log(tmp_path / "t-0", batch(0, [record(), record(1, None)])).parent)
     for found, schema in ((log.records(), SCHEMA), (log.batches(), BATCH_SCHEMA)):
-        names = [RENAMED.get(name, name) for name in schema.names]
-        assert found.columns == names
+        assert found.columns == schema.names
         plain = [tuple(row.values()) for row in found.to_dicts()]
         assert [tuple(row.values()) for row in found.to_arrow().to_pylist()] == plain
     assert kafkalog.Log(ORDERS).records().to_arrow().num_rows == 1000
@@ -134,10 +132,7 @@ def test_each_function_that_lists_returns_rows() -> None:
     for rows in listed:
         assert isinstance(rows, Rows)
         table = rows.to_arrow()
-        assert table.schema.names == [
-            {"size_bytes": "size"}.get(name, name) if rows._kind is Batch else name
-            for name in rows.columns
-        ]
+        assert table.schema.names == rows.columns
         assert table.num_rows == len([*rows])
         assert rows._repr_html_().startswith("<table>")
         assert len(repr(rows)) <= 100

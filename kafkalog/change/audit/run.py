@@ -44,7 +44,7 @@ class Audit:
     _row = (
         "partition.path", "partition.topic", "partition.partition",
         "bounds.first_dirty_offset", "bounds.cleaner_offset", "cleaner_offset_source=source",
-        "now=bounds.now_ms", "keys",
+        "now_timestamp=bounds.now_ms", "keys",
     )  # fmt: skip
 
     partition: PartitionDir

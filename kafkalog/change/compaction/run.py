@@ -47,7 +47,7 @@ class CompactedPartition:
 
     _in_repr = ("partition.path", "compaction.before_bytes", "compaction.after_bytes", "skipped")
     _row = (
-        "partition.path", "partition.topic", "partition.partition", "compaction.is_done",
+        "partition.path", "partition.topic", "partition.partition", "performed=compaction.is_done",
         "cleanable.first_dirty_offset", "cleanable.first_uncleanable_offset",
         "compaction.next_dirty_offset", "compaction.passes", "compaction.keys",
         "tally.read_records", "tally.kept_records", "compaction.before_bytes",

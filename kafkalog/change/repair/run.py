@@ -73,7 +73,7 @@ class RecoveredPartition:
         "plan.predicted.mode", "plan.predicted.recovery_point", "plan.high_watermark",
         "plan.verdict", "plan.detail", "log_end_offset", "plan.lost_from",
         "plan.predicted.lost_records", "plan.predicted.lost_bytes", "plan.scan_bytes",
-        "plan.drops_mark", "refused",
+        "plan.drops_mark", "refusal=refused",
     )  # fmt: skip
 
     plan: RecoveryPlan

@@ -122,7 +122,7 @@ class Trial:
         replay: the resulting segments.
     """
 
-    _row = ("configs=name", "replay.refused", "replay.untimed")
+    _row = ("trial=name", "refused_batches=replay.refused", "untimed_batches=replay.untimed")
 
     name: str
     partition: PartitionDir

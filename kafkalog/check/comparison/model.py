@@ -130,7 +130,7 @@ class Comparison:
     _in_repr = ("topic", "partition", "verdict", "identical_up_to", "differing")
     _row = (
         "topic", "partition", "verdict", "left", "right", "identical_up_to", "left_only_records",
-        "right_only_records", "differing",
+        "right_only_records", "differing_records=differing",
     )  # fmt: skip
 
     topic: str

@@ -47,7 +47,7 @@ class GroupOffset:
     """
 
     _row = (
-        "group", "topic", "partition", "offset", "leader_epoch", "metadata",
+        "group_id=group", "topic", "partition", "offset", "leader_epoch", "metadata",
         "commit_timestamp", "expire_timestamp", "pending=is_pending", "producer_id", "coordinator",
         "record_offset", "exact=is_exact", "complete=is_complete",
     )  # fmt: skip
@@ -109,7 +109,8 @@ class Group:
     """
 
     _row = (
-        "group=name", "group_type=kind", "state", "epoch", "protocol", "coordinator", "undecoded",
+        "group_id=name", "group_type=kind", "state", "group_epoch", "protocol", "coordinator",
+        "undecoded_records",
     )  # fmt: skip
 
     name: str

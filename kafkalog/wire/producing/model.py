@@ -152,7 +152,7 @@ class Replayed:
     _row = (
         "route.path", "route.topic", "route.partition", "route.to_topic", "route.to_partition",
         "records", "tombstones", "size_bytes", "first_offset", "last_offset", "records_before",
-        "unsendable", "refused", "zero_timestamps",
+        "unsendable_records", "refused_records", "zero_timestamps",
     )  # fmt: skip
 
     route: Route
