@@ -138,14 +138,14 @@ def test_a_dump_goes_on_after_a_bad_sector(
     size_min: int, form: str, log: Path, disk: BadDisk, kafkalog: Run,
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
-    """All rows of the sound batches, the finding, and status 1."""
+    """All rows of the sound batches, the finding, and status 8."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     whole = batches_of(log)
     bad = [7, 30]
     good = [batch for batch in whole if not is_hit(batch, bad)]
     disk.spoil(log, bad)
     done = kafkalog("dump-segment", log, "--batches", "--format", form)
-    assert done.status == 1
+    assert done.status == 8
     assert "bytes-unreadable" in done.stdout.decode() + done.stderr
     if form == "kafka":
         assert done.stdout.count(b"baseOffset: ") == len(good)

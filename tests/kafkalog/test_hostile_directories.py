@@ -80,7 +80,7 @@ def test_directories_nested_deeply_and_links_in_circles(tmp_path: Path, kafkalog
     (tmp_path / "v-0").symlink_to("v-0")
     sweep(tmp_path)
     sweep(path.parent)
-    assert run_all(kafkalog, tmp_path, [path]) <= {0, 1, 2, 3}
+    assert run_all(kafkalog, tmp_path, [path]) <= {0, 1, 2, 3, 8}
 
 
 HOLES = (".log", ".index", ".timeindex", ".snapshot")
@@ -102,7 +102,7 @@ def test_holes_of_a_tebibyte(tmp_path: Path, kafkalog: Run):
                  *(["dump-segment", path] for path in paths),
                  *(["kafka-dump-log", "--files", path] for path in paths)):  # fmt: skip
         with counted_work() as work:
-            assert kafkalog(*line).status in {0, 1, 3}, line
+            assert kafkalog(*line).status in {0, 1, 3, 8}, line
         assert work.read_bytes < 32 << 20, line
         assert work.calls < 1_000_000, line
     assert b"zero-tail" in kafkalog("verify", directory).stdout
@@ -270,7 +270,7 @@ def test_a_disk_that_fails_anywhere(tmp_path: Path, kafkalog: Run, monkeypatch: 
         for failing in range(1, reads + 1):
             count = 0
             result = kafkalog(*line)
-            assert result.status in {0, 1, 3}, (line, failing)
+            assert result.status in {0, 1, 3, 8}, (line, failing)
             assert "Traceback" not in result.stderr
             if line[0] == "lookup-offset" and not result.status:
                 assert result.stdout == healthy.stdout

@@ -89,7 +89,7 @@ def test_absurd_side_files_take_no_memory(tmp_path: Path, kafkalog: Run, kind: s
         side = path.with_suffix(f".{kind}")
         side.write_bytes(content)
         for line in (["dump-segment", side], ["kafka-dump-log", "--files", side]):
-            assert kafkalog(*line).status in {0, 1, 3, 6}, line
+            assert kafkalog(*line).status in {0, 3, 6, 8}, line
         tracemalloc.start()
         sweep(path.parent)
         peak = tracemalloc.get_traced_memory()[1]

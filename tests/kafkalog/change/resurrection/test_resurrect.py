@@ -350,7 +350,7 @@ def test_what_was_deleted_comes_back_under_a_new_id(tmp_path: Path) -> None:
     run(tmp_path / "a", to=tmp_path / "live")
     [row] = rows(tmp_path / "live", "resurrected_partition")
     assert (row["topic_id"], row["log_end_offset"]) == (OTHER_ID, 2)
-    assert "--undelete" in rows(tmp_path / "live", "left_out_directory")[0]["why"]
+    assert "--undelete" in rows(tmp_path / "live", "left_out_directory")[0]["reason"]
     to = tmp_path / "out"
     run(tmp_path / "a", to=to, undelete=True, rename={"t": "t-old"})
     found = {row["topic"]: row for row in rows(to, "resurrected_partition")}
