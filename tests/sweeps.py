@@ -57,7 +57,7 @@ FILE_READERS: tuple[Callable[[str], object], ...] = (
     lambda path: list(read_aborted_transactions(path)),
 )
 # Kafka's statuses of `docs/exit-codes.md` that a read command can end with.
-STATUSES = {0, 1, 3, 5, 6, 7}
+STATUSES = {0, 1, 3, 5, 6, 7, 8}
 
 
 def covers(found: Iterable[Batch | Defect], size: int) -> bool:
