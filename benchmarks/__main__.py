@@ -168,7 +168,8 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
             tells_figures=row.tells_figures,
         )
     finally:
-        for place in (work, scratch / "to.out"):  # some rows leave a file there, some a directory
+        # some rows leave a file there, some a directory
+        for place in (work, *scratch.glob("to.out*")):
             shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
 
 

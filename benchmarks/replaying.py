@@ -75,7 +75,7 @@ def replayed(bootstrap: str, log: Path, old: str, new: str, count: int, place: P
     subprocess.run(
         [sys.executable, "-m", "kafkalog_cli", "replay", str(log), "--bootstrap", bootstrap,
          "--progress", str(place / f"{new}.progress"), "--topic-map", f"{old}={new}",
-         "--isolation", "log", "--keep-partitions", "--quiet"],
+         "--isolation", "log", "--keep-partitions", "--quiet", "--apply", "--yes"],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     return count / (time.monotonic() - since)

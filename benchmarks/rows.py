@@ -68,8 +68,8 @@ def export_rows() -> list[Row]:
     """Records for people and other programs; Kafka's tool has only its own text to offer."""
     table = "For other programs"
     ndjson = ("kafkalog", "dump-segment", "{partition}", "--format", "ndjson")
-    export = "{kafkalog} dump-segment {partition} --format parquet --to {to}"
-    parquet = ("sh", "-c", f"rm -f {{to}} && {export}")
+    export = "{kafkalog} dump-segment {partition} --to {to}.parquet"
+    parquet = ("sh", "-c", f"rm -f {{to}}.parquet && {export}")
     print_all = ("DumpLogSegments", "--files", "{logs}", *DEEP)
     fast = Wanted("M records/s", at_least=1.5)
     return [
@@ -84,7 +84,7 @@ def export_rows() -> list[Row]:
 def decoding_rows() -> list[Row]:
     """An export with values decoded by the ids in them, against one of the same columns."""
     export = "rm -rf {to} && {kafkalog} export {partition} --to {to} -q"
-    decode = export + " --value avro --schemas {schemas} --value-schema {schemas}/1.avsc"
+    decode = export + " --value-format avro@confluent -r {schemas} --value-schema {schemas}/1.avsc"
     return [
         Row("Decoding", "Avro of 10 fields, 1.5 M records", AVRO, ("sh", "-c", decode),
             ("sh", "-c", export), wanted=(Wanted("times as fast as the other", at_least=0.5),))

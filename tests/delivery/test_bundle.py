@@ -44,7 +44,7 @@ LINES = [
 WITH_EXTRAS = [
     "export {data}/log-dir --to {data}/lake --topic orders",
     "sql -c 'SELECT count(*) FROM records' {data}/log-dir",
-    "profile --engine local {data}/log-dir",
+    "profile {data}/log-dir",
 ]
 
 

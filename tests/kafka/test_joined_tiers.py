@@ -115,9 +115,9 @@ def test_local_retention_leaves_what_the_broker_left(
 def test_what_resurrect_leaves_in_the_tier_is_told(
     tiered: Tiered, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """By offsets, with status 1; with the tier as a source, nothing is left to report."""
+    """By offsets, with status 8; with the tier as a source, nothing is left to report."""
     argv = ("resurrect", tiered.log_dir, "--to", tmp_path / "new", "--dry-run")
-    told = rows(kafkalog, *argv, status=1)
+    told = rows(kafkalog, *argv, status=8)
     left = {
         f"{row['topic']}-{row['partition']}": (row["remote_from"], row["log_start_offset"])
         for row in told

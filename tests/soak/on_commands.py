@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Line = list[object]
 
-STATUSES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+STATUSES = {0, 1, 2, 3, 4, 5, 6, 7, 8}
 _NOW = ("--now", "2023-11-15T00:00:00Z")
 _DENSE = ("--config", "index.interval.bytes=50")
 _SPECIAL = ("earliest", "latest", "max-timestamp")

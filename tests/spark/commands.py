@@ -74,7 +74,7 @@ class CommandSession:
             self._process.wait(WAIT_S)
 
     def run(self, cwd: Path, *words: object) -> Done:
-        """Run a command with `--master` added; return its result."""
+        """Run a command with `--spark` added; return its result."""
         self.start(cwd, *words)
         return self.end()
 

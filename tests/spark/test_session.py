@@ -50,7 +50,7 @@ def test_missing_java_is_told(
     result = kafkalog(*QUERY)
     assert result.status == 5
     assert "openjdk-17" in result.stderr
-    assert "--engine local" in result.stderr
+    assert "Without `--spark` neither Java nor Spark is needed." in result.stderr
 
 
 @pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.21", 11)])

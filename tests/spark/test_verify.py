@@ -1,4 +1,4 @@
-"""`kafkalog verify --engine spark` prints exactly what it prints without Spark."""
+"""`kafkalog verify --spark` prints exactly what it prints without Spark."""
 
 from __future__ import annotations
 
@@ -115,5 +115,5 @@ def test_what_is_about_one_process_is_refused(
     """They are refused before anything starts."""
     found = kafkalog("verify", option, "10m", *ON_SPARK, tmp_path)
     assert found.status == 2
-    assert f"{option} does not work with --engine spark" in found.stderr
-    assert "hint: Leave it out, or use --engine local." in found.stderr
+    assert f"{option} does not work with --spark." in found.stderr
+    assert "hint: Leave one of them out." in found.stderr
