@@ -194,10 +194,12 @@ class LivingWalk:
                 self._look_ahead(self.plan.frontier)
             except CHANGES as error:
                 self.go_on(error)
-        if not self._left:
-            return None
-        self._taken = self._left[0].base_offset
-        return self._left.pop(0)
+        segment = self._left.pop(0) if self._left else None
+        if segment is not None:
+            self._taken = segment.base_offset
+        if self.plan.on_segment is not None:
+            self.plan.on_segment(segment)
+        return segment
 
     def _look_ahead(self, frontier: Frontier) -> None:
         """Take the segments of the final view, if that has to be known to read the next one."""
@@ -294,8 +296,10 @@ class LivingWalk:
             # Transactions of the old plan stay hidden, even if a new listing lacks their index.
             known = aborted.get(producer_id, [])
             aborted[producer_id] = known + [one for one in transactions if one not in known]
-        again = self.plan.again
-        self.plan = replace(plan, selection=selection, aborted=aborted, again=again)
+        again, on_segment = self.plan.again, self.plan.on_segment
+        self.plan = replace(
+            plan, selection=selection, aborted=aborted, again=again, on_segment=on_segment
+        )
         self._left = [
             segment
             for segment in self.plan.wanted(plan.segments)

@@ -7,7 +7,6 @@ import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from formats import file_names
@@ -132,48 +131,22 @@ class Dump:
         self._open(name, self._labelled(view))  # even if nothing can be planned
         plan = plan_reading(what, self.selection)
         if is_bulk(plan):
-            found = read_rows(plan, view, self.style, progress, batches=not records)
-            gaps = self._missing(what, self.selection.to_offset)
-            self._write_bulk(name, view, chain(found, gaps))
+            read = partial(
+                read_rows, view=view, style=self.style, progress=progress, batches=not records
+            )
+            self._write_bulk(name, view, with_missing(what, plan, read))
         else:
             self._write(name, view, self._values(what, plan, progress, records=records))
 
     def _values(
         self, what: PartitionView | FileEntry, plan: ReadPlan, progress: Progress, *, records: bool
     ) -> Iterator[Any]:
-        """Yield what is shown of a log, and then the finding about gaps before the last of it."""
-        count, end = 0, self.selection.to_offset
-        for value in (read_records if records else read_batches)(plan, progress=progress):
-            if not isinstance(value, Defect):
-                count += 1
-                if count == plan.selection.limit:
-                    end = value.offset if isinstance(value, Record) else value.base_offset
-            yield value
-        yield from self._missing(what, end)
+        read = partial(read_records if records else read_batches, progress=progress)
+        return with_missing(what, plan, read)
 
     def _has_read(self, what: PartitionView | FileEntry) -> None:
         if not isinstance(what, FileEntry):
             self.outcome.has_read(what)
-
-    def _missing(self, what: PartitionView | FileEntry, to_offset: int | None) -> Iterator[Defect]:
-        if isinstance(what, FileEntry):
-            return
-        partition, view = what.partition, self.selection.view
-        with suppress(GoneError):  # a broker may have cleaned the log since it was listed
-            yield from answered(
-                lambda: self._missing_in(what.so_far, to_offset),
-                lambda: self._missing_in(show(listed_again(partition), view), to_offset),
-            )
-
-    def _missing_in(self, what: PartitionView, to_offset: int | None) -> list[Defect]:
-        wanted = self.selection.from_offset, to_offset
-        if next(gaps_between(what.segments, *wanted), None) is None:
-            return []
-        from kafkalog.check.segments import missing_offsets
-
-        if what.partition.packed:  # other segments may show that compaction removed them
-            what = show(listed_again(what.partition), self.selection.view)
-        return list(missing_offsets(what.partition, what.segments, *wanted))
 
     @property
     def _is_full(self) -> bool:
@@ -333,12 +306,14 @@ class Dump:
 
         text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
         batches = not self.style.records
-        walk = LivingWalk(plan_reading(what, self.selection))
+        plan = plan_reading(what, self.selection)
+        walk = LivingWalk(plan)
         bulk = not sys.stdout.isatty() and is_bulk(walk.plan)
         every = what.segments if isinstance(what, PartitionView) else walk.plan.segments
         # Kafka's tool would dump all files: those that the selection passes over get a heading,
         # too.
         unread = [segment for segment in every if segment not in walk.plan.segments]
+        segment: Segment | None = None
         while self.selection.limit != 0:
             segment = walk.take()
             while unread and (segment is None or unread[0].base_offset < segment.base_offset):
@@ -364,7 +339,7 @@ class Dump:
                 self._kafka_lines(found, text)
             except _WentAwayError as gone:
                 walk.go_on(gone.error)
-        self._kafka_lines(self._missing(what, self.selection.to_offset), text)
+        self._kafka_lines(_missing(what, plan.selection, segment), text)
 
     def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
         from kafkalog_cli.output import kafka_text
@@ -502,6 +477,45 @@ def labels_of(
         return {}, ()
     is_clear = len(set(names.values())) == len(names)
     return {path: (name if is_clear else path,) for path, name in names.items()}, ("LOG",)
+
+
+def with_missing(
+    what: PartitionView | FileEntry, plan: ReadPlan, read: Callable[[ReadPlan], Iterator[Any]]
+) -> Iterator[Any]:
+    """Yield what `read` does of a plan, and then the findings about gaps before the last of it."""
+    last: Segment | None = None
+
+    def keep(segment: Segment | None) -> None:
+        nonlocal last
+        last = segment
+
+    yield from read(replace(plan, on_segment=keep))
+    yield from _missing(what, plan.selection, last)
+
+
+def _missing(
+    what: PartitionView | FileEntry, selection: Selection, last: Segment | None
+) -> Iterator[Defect]:
+    """Yield the findings about missing offsets, up to the segment where a limit was reached."""
+    if isinstance(what, FileEntry):
+        return
+    partition, view = what.partition, selection.view
+    wanted = selection.from_offset, selection.to_offset if last is None else last.base_offset
+    with suppress(GoneError):  # a broker may have cleaned the log since it was listed
+        yield from answered(
+            lambda: _missing_in(what.so_far, view, *wanted),
+            lambda: _missing_in(show(listed_again(partition), view), view, *wanted),
+        )
+
+
+def _missing_in(what: PartitionView, view: LogView, *wanted: int | None) -> list[Defect]:
+    if next(gaps_between(what.segments, *wanted), None) is None:
+        return []
+    from kafkalog.check.segments import missing_offsets
+
+    if what.partition.packed:  # other segments may show that compaction removed them
+        what = show(listed_again(what.partition), view)
+    return list(missing_offsets(what.partition, what.segments, *wanted))
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:

@@ -6,19 +6,21 @@ import os
 import re
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import INDEX_KINDS
 from kafkalog.errors import KafkaLogError, ShortageError, UsageError
 from kafkalog.files.log_dir import FileEntry, PartitionDir, one_log
 from kafkalog.log.batches.selection import EVERYTHING, Selection
-from kafkalog_cli.output.dump import LOGS, DumpStyle
+from kafkalog.model import Defect
+from kafkalog.node.reader import plan_reading
+from kafkalog_cli.output.dump import LOGS, DumpStyle, with_missing
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.side_files import index_entries, selected_entries
 
 if TYPE_CHECKING:
     from kafkalog.files.log_dir import Target
-    from kafkalog.model import Defect
     from kafkalog.tables.arrow_files import Exporter
     from kafkalog_cli.outcome import Outcome
 
@@ -77,16 +79,19 @@ class FileDump:
                 if self._kind in ("records", "batches"):
                     from kafkalog.node.scan import scan
 
-                    for batch in scan(
-                        what,
-                        selection=self._selection,
+                    read = partial(
+                        scan,
                         batches=self._kind == "batches",
                         batch_rows=_BATCH_ROWS,
-                        defects=self._defect,
+                        defects=self._outcome.hear,
                         progress=progress,
-                    ):
-                        exporter.write(batch)
-                        self._count(batch.num_rows)
+                    )
+                    for found in with_missing(what, plan_reading(what, self._selection), read):
+                        if isinstance(found, Defect):
+                            self._outcome.hear(found)
+                            continue
+                        exporter.write(found)
+                        self._count(found.num_rows)
                 else:
                     assert isinstance(target, FileEntry), "only files are of other kinds"
                     entries = index_entries(target.path, target.name.kind)
@@ -125,9 +130,6 @@ class FileDump:
             self._exporter = self._files.enter_context(made)
             self._kind = kind
         return self._exporter
-
-    def _defect(self, defect: Defect) -> None:
-        self._outcome.hear(defect)
 
 
 def _facts(selection: Selection) -> dict[str, Any]:

@@ -276,6 +276,20 @@ def test_a_segment_that_cannot_be_read_ends_its_partition(
         assert b"path-not-found" in found[2]
 
 
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("kind", [(), ("--batches",)], ids=["records", "batches"])
+def test_a_limit_before_a_lost_segment_is_reached_without_a_finding(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], form: str, kind: tuple[str, ...]
+):
+    """All wanted rows are shown; the first row after the gap makes it matter."""
+    partition = tmp_path / "orders-0"
+    for base in (0, 10):
+        data = [batch(base + i, [record(0)]) for i in range(5)]
+        write_log(partition, *data, name=f"{base:020}")
+    argv = (partition, "--format", form, *kind, "--limit")
+    assert [assert_same(capfdbinary, *argv, limit)[0] for limit in (3, 5, 6)] == [0, 0, 8]
+
+
 def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """They are printed before the kernels could be loaded; a search may have to read everything."""
     from kafkalog.files.log_dir import open_path

@@ -71,6 +71,18 @@ def test_an_export_lists_no_lost_segment_as_complete(
     assert "Offsets 250 to 499 are missing." in result.stderr
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_file_of_rows_lists_no_lost_segment_as_complete(
+    log_dir: Path, kafkalog: Run, tmp_path: Path, form: str
+) -> None:
+    lose_the_second_segment(log_dir)
+    for limit, status in ((250, 0), (251, 8)):
+        place = tmp_path / f"{limit}.{form}"
+        result = kafkalog("dump-segment", log_dir / "orders-0", "--limit", limit, "--to", place)
+        assert result.status == status
+        assert ("Offsets 250 to 499 are missing." in result.stderr) == bool(status)
+
+
 def test_only_what_is_asked_for_is_missing(log_dir: Path, kafkalog: Run) -> None:
     """The orders from 500 on are complete, and so are other topics."""
     lose_the_second_segment(log_dir)

@@ -48,13 +48,17 @@ def windows(
 ) -> Iterator[Window]:
     """Yield the differences of the records from an offset on; most windows have few rows or none.
 
-    Control records are compared, too. Raises as `scan`.
+    Control records are compared, too. The defects of the left log come first. Raises as `scan`.
     """
-    one, other = _Rows(left, start, defects), _Rows(right, start, defects)
+    # How much of a log is read at a time, and so which defect is met first, depends on the decoder.
+    of_right: list[Defect] = []
+    one, other = _Rows(left, start, defects), _Rows(right, start, of_right.append)
     while True:
         edges = [rows.edge() for rows in (one, other)]
         edge = min((edge for edge in edges if edge is not None), default=None)
         if edge is None:
+            for defect in of_right:
+                defects(defect)
             return
         yield _compared(one.take(edge), other.take(edge))
 

@@ -111,6 +111,7 @@ class ReadPlan:
         again: makes a plan from a new listing, from an offset on; None if nothing can be listed.
         reached: called with the offset after each batch that was used, or after several, and with
             the leader epoch of the last one.
+        on_segment: called with each segment before it is read, and with None at the end.
         is_unchanged: whether positions in the selection still fit the file; None if nothing was
             planned by position.
         low: the lowest offset that can be there; None if only the segments' names say it.
@@ -123,6 +124,7 @@ class ReadPlan:
     difference: Difference | None = None
     again: Callable[[int | None], ReadPlan] | None = None
     reached: Callable[[int, int], object] | None = None
+    on_segment: Callable[[Segment | None], object] | None = None
     is_unchanged: Callable[[], bool] | None = None
     low: int | None = None
     frontier: Frontier | None = None

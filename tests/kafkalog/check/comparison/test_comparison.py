@@ -13,7 +13,7 @@ from kafkalog.check.comparison import walk
 from kafkalog.check.comparison.model import Comparison, Verdict
 from kafkalog.check.comparison.run import Comparer, pairs_of
 from kafkalog.errors import Listener, UsageError
-from kafkalog.io.jit.fast_path import kernels_work
+from kafkalog.io.jit import fast_path
 from kafkalog.log.defects import Events
 from kafkalog.node.targets import open_targets
 from tests.builders import BASE_TIME, batch, flip, record
@@ -264,7 +264,7 @@ def test_a_displaced_batch_is_the_first_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_kernels: bool
 ) -> None:
     """Also below the start of both logs, and where batches are read one by one."""
-    monkeypatch.setattr(walk, "kernels_work", lambda: by_kernels and kernels_work())
+    monkeypatch.setattr(walk, "kernels_work", lambda: by_kernels and fast_path.kernels_work())
     chance = random.Random(4)
     log = [made(i, 0, {i: (i, b"k", b"%d" % i)}) for i in range(4)]
     displaced = replace(log[2], data=(-7).to_bytes(8, signed=True) + log[2].data[8:])
@@ -368,3 +368,20 @@ def test_damage_in_one_copy_is_reported_and_the_rest_compared(tmp_path: Path) ->
         else:
             assert (found.verdict, found.left_only_records) == (Verdict.BEHIND, 6 - up_to)
         assert found.identical_up_to == (up_to or None)
+
+
+@pytest.mark.parametrize("size_min", [0, 1 << 60], ids=["kernels", "one by one"])
+def test_defects_of_the_left_copy_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_min: int
+) -> None:
+    """Wherever they are: how far one log is read before the other is up to the decoder."""
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
+    chance = random.Random(4)
+    log = [made(i, 0, {i: (i, b"k", b"%d" % i)}) for i in range(6)]
+    for name, place in (("a", 4), ("b", 1)):
+        damaged = [*log]
+        damaged[place] = replace(log[place], data=(99).to_bytes(8) + log[place].data[8:])
+        write(tmp_path / name / "t-0", damaged, chance)
+    heard = Events()
+    list(library.diff(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", on_event=heard.hear))
+    assert [one.path[len(str(tmp_path)) + 1 :][:1] for one in heard.defects] == ["a", "b"]
