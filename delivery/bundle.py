@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOT: Final = Path(__file__).parents[1]
-EXTRAS: Final = "arrow,avro,kafka,profile,serve,sql,tier"
+EXTRAS: Final = "data,kafka,schemas"
 """What it can do by default: not Spark, nor tables of lakes."""
 
 _STDLIB: Final = Path(sysconfig.get_path("stdlib"))

@@ -31,8 +31,9 @@ SOURCES = PLACE / "sources"
 
 _TOOLS = {"qemu-aarch64-static": "qemu-user-static", "debootstrap": "debootstrap", "git": "git"}
 """What it calls, and the package of Debian that has it."""
-_EXTRAS = ("arrow", "avro", "jit")
-_TESTS_NEED = ("hypothesis", "polars", "pytest", "pytest-xdist", "zstandard")
+_TESTS_NEED = (
+    "fastavro", "hypothesis", "polars", "pyarrow", "pytest", "pytest-xdist", "zstandard",
+)  # fmt: skip
 _PIP = (sys.executable, "-m", "pip")
 _INSTALL = (
     "install", "--quiet", "--no-compile", "--only-binary", ":all:", "--constraint",
@@ -80,8 +81,7 @@ def make_python() -> None:
 def install_packages() -> None:
     """Install what kafkalog and its tests need, and here a linker for that processor."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [one for name in _EXTRAS for one in project["optional-dependencies"][name]]
-    wanted = [*project["dependencies"], *extras, *_TESTS_NEED]
+    wanted = [*project["dependencies"], library.NUMBA, *_TESTS_NEED]
     state = "\n".join([*wanted, (ROOT / "constraints.txt").read_text(encoding="utf-8")])
     installed = VENV / "installed.txt"
     if installed.exists() and installed.read_text(encoding="utf-8") == state:

@@ -49,13 +49,13 @@ def outcomes(lines: list[list[str]], place: Path) -> list[tuple[list[str], int, 
 
 
 @pytest.mark.parametrize(("words", "extra"), [
-    ((), "arrow"),
-    (("--file-format", "ndjson"), "arrow"),
-    (("--append",), "arrow"),
-    (("--append", "--as", "delta"), "delta"),
-    (("--append", "--as", "iceberg", "--set", "warehouse=w"), "iceberg"),
-    (("--value-format", "avro"), "avro"),
-    (("--append", "--as", "delta", "--value-format", "protobuf"), "delta,protobuf"),
+    ((), "data"),
+    (("--file-format", "ndjson"), "data"),
+    (("--append",), "data"),
+    (("--append", "--as", "delta"), "lake"),
+    (("--append", "--as", "iceberg", "--set", "warehouse=w"), "lake"),
+    (("--value-format", "avro"), "schemas"),
+    (("--append", "--as", "delta", "--value-format", "protobuf"), "lake,schemas"),
 ])  # fmt: skip
 def test_an_export_names_its_extras(tmp_path: Path, words: tuple[str, ...], extra: str) -> None:
     """Nothing is written, and the hint names what to install."""
@@ -66,7 +66,7 @@ def test_an_export_names_its_extras(tmp_path: Path, words: tuple[str, ...], extr
 
 
 @pytest.mark.parametrize(("name", "status", "words"), [
-    ("numba.core", 5, "pip install 'kafkalog[jit]'"),
+    ("numba.core", 5, "pip install 'kafkalog[dev]'"),
     ("confluent_kafka", 5, "pip install 'kafkalog[kafka]'"),
     ("numpy", 70, "Please report it"),
     ("kafkalog.nothing", 70, "Please report it"),
