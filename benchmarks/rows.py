@@ -172,7 +172,7 @@ def disk_usage_rows() -> list[Row]:
     commands: dict[str, tuple[tuple[str, ...], tuple[Wanted, ...]]] = {
         "du": (("kafkalog", "du"), (Wanted("s", at_most=2), MEMORY)),
         "du --forecast": (("kafkalog", "du", "--forecast"), (MEMORY,)),
-        "retention": (("kafkalog", "retention"), ()),
+        "simulate-retention": (("kafkalog", "simulate-retention"), ()),
         "du of coreutils": (("du", "--summarize", "--block-size=1"), ()),
     }
     return [

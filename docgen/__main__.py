@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 
+from docgen.output import write_schemas
 from docgen.pages import DOCS, ROOT, pages, with_blocks, with_sessions
 from docgen.terminal import terminal_picture
+from kafkalog_cli.output.schemas import VERSION
 
 
 def main() -> None:
@@ -16,6 +18,7 @@ def main() -> None:
     options = parser.parse_args()
     os.chdir(ROOT)
     (DOCS / "verify.svg").write_text(terminal_picture(), encoding="utf-8")
+    write_schemas(DOCS / "schemas" / str(VERSION))
     for page in pages():
         text = page.read_text(encoding="utf-8")
         written = with_blocks(with_sessions(text) if options.sessions else text)

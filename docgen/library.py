@@ -8,6 +8,9 @@ import inspect
 
 import kafkalog
 
+_RETURNED = (kafkalog.Rows, kafkalog.Plan)
+"""Classes that functions return, and nobody else makes."""
+
 
 def library_sections() -> str:
     """Write a section per public name."""
@@ -22,6 +25,8 @@ def library_sections() -> str:
 def _signature(value: object) -> str:
     """Return the parameter names of a callable in parentheses, or nothing for other values."""
     if isinstance(value, type) and (dataclasses.is_dataclass(value) or _is_plain(value)):
+        return ""
+    if value in _RETURNED:
         return ""
     parameters = inspect.signature(value).parameters.values()  # type: ignore[arg-type] # callable
     return f"({', '.join(_parameter(parameter) for parameter in parameters)})"
@@ -56,6 +61,8 @@ def _members(value: object) -> list[str]:
         names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
         lines[""] = f"Fields: {', '.join(f'`{name}`' for name in names)}.\n"
     ours = [base for base in value.__mro__ if base.__module__.startswith("kafkalog")]
+    if value is not kafkalog.Rows:
+        ours = [base for base in ours if base is not kafkalog.Rows]
     for base in reversed(ours):
         for name, member in vars(base).items():
             function = getattr(member, "fget", None) or getattr(member, "func", None) or member

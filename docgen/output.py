@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from docgen import manifests
 from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
@@ -21,32 +20,9 @@ from kafkalog.node.state.transactions import OpenData
 from kafkalog.node.unified_log import OpenTransaction
 from kafkalog.wire.producing.model import TranslatedOffset
 from kafkalog_cli.main import run
-from kafkalog_cli.output import (
-    anatomy,
-    compactions,
-    compared,
-    disk_usage,
-    explanations,
-    exported,
-    findings,
-    found,
-    groups,
-    listing,
-    lookups,
-    metadata,
-    objects,
-    overviews,
-    profiles,
-    records,
-    repairs,
-    replayed,
-    retention,
-    rolls,
-    side_files,
-    trims,
-    undone,
-)
+from kafkalog_cli.output import groups, replayed
 from kafkalog_cli.output import kinds as k
+from kafkalog_cli.output.schemas import object_types, schema_of
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -67,7 +43,7 @@ COMMANDS = (
     f"dump-segment {LOG_DIR}/meta.properties {LOG_DIR}/__cluster_metadata-0/quorum-state",
     f"anatomy {LOG_DIR}/orders-0@260 --limit 1",
     f"anatomy {LOG_DIR}/orders-0",
-    f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
+    f"lookup-offset {LOG_DIR}/orders-0 260 --steps",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
     "salvage examples/damaged/orders-0 --to rescued --dry-run",
@@ -94,18 +70,9 @@ COMMANDS = (
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
     f"find {LOG_DIR} --key user-8 --topic customers --history --limit 2",
     f"replay {LOG_DIR}/orders-0 --dry-run",
-    f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
+    f"profile {LOG_DIR}/customers-0 --hot-keys 2",
 )
-OBJECT_TYPES = {
-    one.name: one
-    for family in (
-        listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        retention, trims, rolls, compactions, disk_usage, undone, replayed,
-        profiles, exported, groups, found, compared, metadata, overviews,
-    )
-    for one in vars(family).values()
-    if isinstance(one, objects.ObjectType)
-} | manifests.object_types()  # fmt: skip
+OBJECT_TYPES = object_types()
 """Every object type that the commands print, by name."""
 # Fixed in the examples: these depend on when, where and how fast the commands run.
 _FIXED = {"modified_timestamp": 1704067449000, "extents": 1, "disk_bytes": 65536,
@@ -167,9 +134,10 @@ def _undo_rows() -> dict[str, dict[str, Any]]:
 def _export_rows() -> list[dict[str, Any]]:
     """Return what `export` prints about an example log."""
     with TemporaryDirectory() as place:
-        rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
+        rows = rows_of(f"export {LOG_DIR}/orders-0")
+        rows += rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
         shutil.copytree(f"{LOG_DIR}/orders-0", f"{place}/log/orders-0")
-        append = f"export {place}/log --to {place}/table --append --allow-gaps"
+        append = f"export {place}/log --to {place}/table --append --accept gaps"
         rows_of(append)
         shutil.rmtree(f"{place}/log/orders-0")
         shutil.copytree(f"{LOG_DIR}/payments-0", f"{place}/log/payments-0")
@@ -268,6 +236,24 @@ def mistakes(row: dict[str, Any]) -> list[str]:
         if kind not in kinds:
             found.append(f"{row['type']}.{name} is {kind}, documented is {', '.join(kinds)}")
     return found
+
+
+def write_schemas(place: Path) -> None:
+    """Write a JSON Schema per type of row, and remove those of types that are gone."""
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.glob("*.json"):
+        if old.stem not in OBJECT_TYPES:
+            old.unlink()
+    for name, text in schema_files().items():
+        (place / name).write_text(text, encoding="utf-8")
+
+
+def schema_files() -> dict[str, str]:
+    """Return the files of `docs/schemas/1`, by name."""
+    return {
+        f"{name}.json": json.dumps(schema_of(one), ensure_ascii=False, indent=1) + "\n"
+        for name, one in OBJECT_TYPES.items()
+    }
 
 
 def object_sections() -> str:

@@ -19,7 +19,7 @@ def show(defect: kafkalog.Defect) -> None:
 def main(partition_dir: str) -> None:
     counts: Counter[bytes | None] = Counter()
     log = kafkalog.Log(partition_dir)
-    for record in log.records(data=True, on_defect=show):  # no transaction markers
+    for record in log.records(data=True, on_event=show):  # no transaction markers
         counts[record.key] += 1
     print(f"{counts.total()} records, {len(counts)} keys")
     for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0] or b""))[:5]:

@@ -33,7 +33,8 @@ spark = opened.enter_context(spark_session("local[*]"))
 # %% All committed records to a lake, partitioned by topic and partition; again, it goes on.
 lake = os.path.join(opened.enter_context(tempfile.TemporaryDirectory()), "lake")
 committed = Request(isolation=Isolation.READ_COMMITTED)
-done = kafkalog.export(LOG_DIR, to=lake, request=committed, engine=SparkEngine(spark, workers=2))
+engine = SparkEngine(spark, workers=2)
+done = kafkalog.export(LOG_DIR, to=lake, request=committed, engine=engine).apply()
 print(f"{done.rows} committed records in {len(done.parts)} files")
 spark.read.parquet(lake).createOrReplaceTempView("lake")
 

@@ -3,6 +3,8 @@
 That of the standard library compiles up to eight methods of each class while a module is loaded,
 some half a millisecond a class. A short command loads 50 to 120 of them and uses a few: they took
 a fifth of its time. What it uses, it mostly neither compares nor shows.
+
+A `repr` is one line: a notebook shows one for each cell, and a record may hold a megabyte.
 """
 
 from __future__ import annotations
@@ -25,15 +27,70 @@ else:
 _FIELDS: Final = "__dataclass_fields__"
 # An instance comes from the first or from the last; `fields` and subclasses ask for the second.
 _AWAITED: Final = ("__init__", _FIELDS, "__setstate__")
-_COMPARING: Final = ("__eq__", "__hash__", "__repr__")
+_COMPARING: Final = ("__eq__", "__hash__")
 _REFUSING: Final = ("__setattr__", "__delattr__")
 _SPLIT: Final = {"frozen", "kw_only"}  # with other options, all methods are made together
 _NOT_FIELDS: Final = ("ClassVar", "InitVar", "KW_ONLY")
 _OF_LAYOUT: Final = ("__dict__", "__weakref__", "__slots__")
+_LINE_MAX: Final = 100
+_PATH_MAX: Final = 40
+_PLAIN: Final = (bool, int, float, str, bytes)
+_MANY: Final = (tuple, list, dict, set, frozenset)
+SHOWN: Final = "_in_repr"
+"""Attribute of a class: paths of the attributes that its `repr` shows, such as `batch.position`."""
 _lock: Final = RLock()
 
 
+def one_line(name: str, *parts: str) -> str:
+    """Return `Name(part, part)`, cut to a line."""
+    line = f"{name}({', '.join(parts)})"
+    return line if len(line) <= _LINE_MAX else f"{line[: _LINE_MAX - 2]}…)"
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return the attribute at a path such as `batch.position`; None if one on the way is None."""
+    for name in path.split("."):
+        if value is not None:
+            value = getattr(value, name)
+    return value
+
+
+def _value(value: Any) -> str:
+    """Return a value of a field, or what it is if that is long."""
+    if isinstance(value, str):
+        # What a path is of stands at its end.
+        is_long_path = "/" in value and len(value) > _PATH_MAX
+        return repr(f"…{value[-_PATH_MAX:]}" if is_long_path else str(value[:_LINE_MAX]))
+    if isinstance(value, bytes):
+        return repr(value[:_LINE_MAX])
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, _MANY):
+        return f"{len(value)} item{'s'[: len(value) != 1]}"
+    return f"{type(value).__name__}(…)"
+
+
+def _line_of(self: Any) -> str:
+    """Return the attributes in `SHOWN`; else the fields that are neither null nor as by default."""
+    name = type(self).__name__
+    if hasattr(self, SHOWN):
+        found = ((path, value_at(self, path)) for path in getattr(self, SHOWN))
+        return one_line(name, *(f"{path.rpartition('.')[2]}={_value(value)}"
+                                for path, value in found if value is not None))  # fmt: skip
+    values = ((one, getattr(self, one.name, None)) for one in dataclasses.fields(self) if one.repr)
+    parts = (f"{one.name}={_value(value)}" for one, value in values if _says(value, one.default))
+    return one_line(name, *parts)
+
+
+def _says(value: Any, default: object) -> bool:
+    if isinstance(value, _MANY):
+        return bool(value)
+    return value is not None and not (isinstance(value, _PLAIN) and value == default)
+
+
 def _made(cls: Any, **options: Any) -> Any:
+    if "__repr__" not in cls.__dict__ and options.get("repr", True):
+        cls.__repr__ = _line_of
     hints = get_annotations(cls)
     # Annotations are text here (`from __future__`): what is none, or is no field, is left to the
     # library.

@@ -6,7 +6,7 @@
         print(name, log.offsets.log_end_offset.value)
 
     log = kafkalog.Log("/var/lib/kafka/orders-0")
-    for record in log.records(from_offset=1000, on_defect=print):
+    for record in log.records(from_offset=1000, on_event=print):
         print(record.offset, record.key, record.value)
     table = log.scan(["timestamp", "key"]).to_table()
     found = log.lookup(timestamp=1_700_000_000_000)
@@ -32,16 +32,15 @@ if TYPE_CHECKING:
     from kafkalog.answers.verification import verify as verify
     from kafkalog.change.audit.run import audit_compaction as audit_compaction
     from kafkalog.change.compaction.run import compact as compact
-    from kafkalog.change.journal.undo import undo as undo
     from kafkalog.change.lake import export as export
+    from kafkalog.change.plan import Plan as Plan
+    from kafkalog.change.plans import resurrect as resurrect
+    from kafkalog.change.plans import salvage as salvage
+    from kafkalog.change.plans import undo as undo
     from kafkalog.change.repair.rebuild import rebuild_index as rebuild_index
     from kafkalog.change.repair.run import recover as recover
-    from kafkalog.change.rescue import salvage as salvage
     from kafkalog.change.resurrection import ResurrectOptions as ResurrectOptions
-    from kafkalog.change.resurrection import resurrect as resurrect
-    from kafkalog.change.resurrection import resurrect_in_place as resurrect_in_place
-    from kafkalog.change.resurrection import resurrect_into as resurrect_into
-    from kafkalog.change.retention.run import apply_retention as apply_retention
+    from kafkalog.change.retention.run import retention as retention
     from kafkalog.change.retention.simulation import simulate_retention as simulate_retention
     from kafkalog.change.roll.simulate import simulate_roll as simulate_roll
     from kafkalog.check.comparison.run import diff as diff
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import KafkaLogError as KafkaLogError
     from kafkalog.files.log_dir import Segment as Segment
     from kafkalog.files.offsets import LogOffset as LogOffset
+    from kafkalog.io.rows import Rows as Rows
     from kafkalog.model import Batch as Batch
     from kafkalog.model import Defect as Defect
     from kafkalog.model import Isolation as Isolation
@@ -79,7 +79,6 @@ _MODULES = {
     "node.configs": ("ConfigSources",),
     "tables.datasets": ("dataset",),
     "errors": ("CorruptDataError", "KafkaLogError"),
-    "change.journal.undo": ("undo",),
     "change.lake": ("export",),
     "files.log_dir": ("Segment",),
     "answers.logs": ("Log", "LogDir", "open"),
@@ -89,14 +88,11 @@ _MODULES = {
     "tables.profiles": ("profile",),
     "change.repair.rebuild": ("rebuild_index",),
     "change.repair.run": ("recover",),
-    "change.rescue": ("salvage",),
-    "change.resurrection": (
-        "ResurrectOptions",
-        "resurrect",
-        "resurrect_in_place",
-        "resurrect_into",
-    ),
-    "change.retention.run": ("apply_retention",),
+    "change.plan": ("Plan",),
+    "change.plans": ("resurrect", "salvage", "undo"),
+    "change.resurrection": ("ResurrectOptions",),
+    "io.rows": ("Rows",),
+    "change.retention.run": ("retention",),
     "change.retention.simulation": ("simulate_retention",),
     "change.roll.simulate": ("simulate_roll",),
     "answers.search.run": ("find",),
@@ -118,3 +114,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
     import_module("kafkalog.io.jit.fast_path").require_known_decoder()
     return getattr(import_module(f"kafkalog.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,6 +8,7 @@ not go on. The exit statuses are those of the command line's contract (`docs/exi
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -26,6 +27,20 @@ INCOMPLETE: Final = 8
 """Exit status: done, but damaged, unreadable or refused parts are left out; each is named."""
 INTERNAL_ERROR: Final = 70
 """Exit status: kafkalog itself failed, which says nothing about the data."""
+
+
+class EventKind(StrEnum):
+    """What an event is about: the `kind` of each."""
+
+    PROGRESS = "progress"
+    """Bytes were read."""
+    DEFECT = "defect"
+    """Something is wrong, or could not be read."""
+    NOTE = "note"
+    """Something is worth knowing."""
+    DONE = "done"
+    """A part of the work is done."""
+
 
 on_failure: list[Callable[[Exception], None]] = []
 """Callbacks, called in any thread with each unexpected exception that was turned into a finding."""
@@ -50,6 +65,7 @@ class KafkaLogError(Exception):
 
     reference: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 3
+    kind: ClassVar[EventKind] = EventKind.DEFECT
     is_temporary: bool = False
     partition: PartitionDir | None = None
 
@@ -316,7 +332,7 @@ def raised(event: Event) -> None:
 
 
 @contextmanager
-def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[None]:
+def contained(path: str, failed: Callable[[KafkaLogError], object]) -> Iterator[None]:
     """Confine an error to the item that is being worked on.
 
     Args:
@@ -344,14 +360,46 @@ class Note(NamedTuple):
     text: str
     is_warning: bool = False
 
+    @property
+    def kind(self) -> EventKind:
+        """What it is as an event."""
+        return EventKind.NOTE
 
-Event: TypeAlias = "KafkaLogError | Defect | Note | Difference | PartitionOffsets | Loss | Groups"
-"""What a run reports besides its results.
+
+class Progress(NamedTuple):
+    """The number of bytes read since the last one."""
+
+    size_bytes: int
+
+    @property
+    def kind(self) -> EventKind:
+        """What it is as an event."""
+        return EventKind.PROGRESS
+
+
+class Done(NamedTuple):
+    """A part of the work is done: a row of what was copied, a step on the disk."""
+
+    result: object
+
+    @property
+    def kind(self) -> EventKind:
+        """What it is as an event."""
+        return EventKind.DONE
+
+
+Event: TypeAlias = (
+    "KafkaLogError | Defect | Note | Difference | PartitionOffsets | Loss | Groups"
+    " | Progress | Done"
+)
+"""What a run reports besides its results; each has a `kind`.
 
 What stops the work on one thing, damage, notes, how the view of a partition differs from its files,
-which bounds decide where its records end, offsets that a reader of a growing log never gets, and
-the groups that an answer was made from.
+which bounds decide where its records end, offsets that a reader of a growing log never gets, the
+groups that an answer was made from, and how far the work is.
 """
+OnEvent: TypeAlias = "Callable[[Event], object]"
+"""A function of a caller that each event is passed to; without one, grave ones are raised."""
 
 
 class Listener:

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, overload
 
 from formats import constants as c
 from formats.late_classes import dataclass
-from kafkalog.errors import UsageError
+from kafkalog.errors import EventKind, UsageError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -134,6 +134,8 @@ class Defect:
         size_bytes: number of bytes that the defect covers; None if not applicable.
     """
 
+    _in_repr = ("reference", "path", "position", "offset")
+
     reference: str
     severity: Severity
     path: str
@@ -142,6 +144,11 @@ class Defect:
     offset: int | None = None
     hint: str | None = None
     size_bytes: int | None = None
+
+    @property
+    def kind(self) -> EventKind:
+        """What it is as an event."""
+        return EventKind.NOTE if self.severity == Severity.NOTE else EventKind.DEFECT
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -161,6 +168,14 @@ class Batch:
 
     Follows `org.apache.kafka.common.record.internal.RecordBatch`.
     """
+
+    _in_repr = ("base_offset", "last_offset", "position", "size_bytes", "crc_valid")
+    _row = (
+        "path", "position", "size_bytes", "base_offset", "last_offset", "records", "magic",
+        "compression=codec_name", "timestamp_type", "base_timestamp", "max_timestamp",
+        "delete_horizon_timestamp", "producer_id", "producer_epoch", "base_sequence",
+        "last_sequence", "leader_epoch", "is_transactional", "is_control", "crc", "crc_valid",
+    )  # fmt: skip
 
     path: str
     position: int
@@ -208,6 +223,13 @@ class Batch:
     def compression(self) -> int:
         """Codec id: 0 none, 1 gzip and so on; `COMPRESSION_NAMES` lists those that Kafka knows."""
         return self.attributes & c.COMPRESSION_MASK
+
+    @property
+    def codec_name(self) -> str:
+        """The name of the codec, `unknown(5)` for an id that Kafka does not know."""
+        codec = self.compression
+        known = codec < len(c.COMPRESSION_NAMES)
+        return c.COMPRESSION_NAMES[codec] if known else f"unknown({codec})"
 
     @property
     def is_wrapper(self) -> bool:
@@ -261,6 +283,14 @@ class Record:
     `crc` and `crc_valid` are those of the record's own message in magic 0 and 1, None in magic 2.
     Follows `org.apache.kafka.common.record.internal.Record`.
     """
+
+    _in_repr = ("offset", "timestamp", "key", "value")
+    _row = (
+        "batch.path", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
+        "sequence", "batch.producer_id", "batch.producer_epoch", "batch.leader_epoch",
+        "batch.is_transactional", "batch.is_control", "compression=batch.codec_name",
+        "batch.magic", "batch_base_offset=batch.base_offset", "batch_position=batch.position",
+    )  # fmt: skip
 
     batch: Batch
     offset: int

@@ -183,8 +183,12 @@ def _loaded(name: str) -> Any:
         app.command(name=name, cls=_Command, short_help=_COMMANDS[name])(expanded(command))
     command = typer.main.get_command(app)
     for one in command.params:
-        if not SAFETY.isdisjoint(name[2:] for name in one.opts):
+        if one.param_type_name == "option":
+            word = max(one.opts, key=len)[2:]
+            # Variables have the names of options; none consents to a change.
             one.allow_from_autoenv = False  # type: ignore[attr-defined] # of options
+            if word and word not in SAFETY:
+                one.envvar = f"KAFKALOG_{name}_{word}".replace("-", "_").upper()
     return command
 
 

@@ -40,7 +40,8 @@ def _option(
     names: tuple[str, ...], apply: Callable[[Any], None], help_: str, **more: Any
 ) -> TyperOption:
     def called(context: typer.Context, _: typer.CallbackParam, value: Any) -> None:
-        if value not in (None, False, ()) and not context.resilient_parsing:
+        is_given = value is not None and value is not False and value != ()  # 0 is
+        if is_given and not context.resilient_parsing:
             apply(value)
 
     return TyperOption(

@@ -37,7 +37,7 @@ class Config:
         self.origins: dict[str, str] = {}
 
     def defaults_of(self, command: str, names: Iterable[str]) -> dict[str, Any]:
-        """Return the defaults of the options that a command has, as it calls them.
+        """Return the defaults of the options that a command has.
 
         Raises:
             UsageError: the command's section has another option, or one that changes things.
@@ -45,8 +45,7 @@ class Config:
         known = {*names}
         own = self.commands.get(command, {})
         _require_known(own, known, f"command.{command}")
-        found = {name: value for name, value in self.defaults.items() if name in known}
-        return {name.replace("-", "_"): value for name, value in (found | own).items()}
+        return {name: value for name, value in self.defaults.items() if name in known} | own
 
 
 def files() -> list[str]:
@@ -170,8 +169,9 @@ def _long(names: Iterable[str]) -> set[str]:
 
 def defaults_for(command: Any, context: Any) -> dict[str, Any]:
     """Return the defaults that the config gives the options of a command. Raises `UsageError`."""
-    names = _long(name for one in command.get_params(context) for name in one.opts)
-    return config().defaults_of(command.name, names)
+    parameters = {name: one.name for one in command.get_params(context) for name in _long(one.opts)}
+    found = config().defaults_of(command.name, parameters)
+    return {parameters[name]: value for name, value in found.items()}
 
 
 def apply_places(command: Any, context: Any) -> None:

@@ -8,17 +8,16 @@ all commands are in `kafkalog_cli.common_options`.
 from __future__ import annotations
 
 import re
-import time
 from contextlib import nullcontext
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.io.wording import utc_text
+from kafkalog.io.times import UNITS_MS
+from kafkalog.io.times import parse_time as parse_time  # noqa: PLC0414 # commands take it from here
 from kafkalog.model import Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
 from kafkalog_cli.option_sets import (
@@ -32,7 +31,6 @@ from kafkalog_cli.option_sets import (
     SHOW,
     OptionSet,
 )
-from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -161,7 +159,19 @@ RegistryOption = Annotated[str | None, option(
     DECODE, "-r", "--registry", metavar="PLACE",
     help="Schemas by the ids in the data: URL, log directory with _schemas, or folder of files.",
 )]  # fmt: skip
-FormatOption = Annotated[Format, option(SHOW, "-o", "--format", help="Output format.")]
+
+
+class RowsFormat(StrEnum):
+    """The format of a listing."""
+
+    TABLE = "table"
+    LINE = "line"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+
+
+FormatOption = Annotated[RowsFormat, option(SHOW, "-o", "--format", help="Output format.")]
 LastOption = Annotated[int | None, option(
     SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
 )]  # fmt: skip
@@ -386,24 +396,61 @@ class Rows(OptionSet):
     limit: LimitOption = None
     wrap: WrapOption = False
 
+    def shown_as(self, form: StrEnum) -> str:
+        """Return the format: that of `-o`, unless another option chooses one.
+
+        Raises:
+            UsageError: two options choose one.
+        """
+        chosen = [] if form.value == Format.TABLE else [form.value]
+        chosen += [Format.LINE.value] * (self.vertical and form.value != Format.LINE)
+        chosen += [Format.TEMPLATE.value] * (self.template is not None)
+        if len(chosen) > 1:
+            raise UsageError("-o, -x and -f exclude each other.", hint="Give one of them.")
+        return chosen[0] if chosen else form.value
+
     def style(self, **more: Any) -> Style:
         """Return the style of values, with other facts of `Style`."""
+        from kafkalog_cli.output.layout import Layout
         from kafkalog_cli.output.objects import Style
-        from kafkalog_cli.session import session
+        from kafkalog_cli.session import now_ms, session
 
-        return Style(exact=session().exact, zone=session().zone, **more)
+        layout = Layout(
+            template=self.template,
+            columns=tuple(self.columns.split(",")) if self.columns else (),
+            wrap=self.wrap,
+            now_ms=None if session().now is None else now_ms(),
+        )
+        return Style(exact=session().exact, zone=session().zone, layout=layout, **more)
+
+
+class Form(OptionSet):
+    """The format of a command whose output is not one listing."""
+
+    form: FormatOption = RowsFormat.TABLE
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return Format(self.form.value)
 
 
 class Show(Rows):
     """How rows are shown."""
 
-    format: FormatOption = Format.TABLE
+    form: FormatOption = RowsFormat.TABLE
+
+    @property
+    def format(self) -> Format:
+        """The format. Raises `UsageError`."""
+        return Format(self.shown_as(self.form))
 
 
 class OffsetsFormat(StrEnum):
     """The format of a listing of offsets; the last one is what Kafka's tool resets groups from."""
 
     TABLE = "table"
+    LINE = "line"
     NDJSON = "ndjson"
     JSON = "json"
     CSV = "csv"
@@ -419,7 +466,17 @@ OffsetsFormatOption = Annotated[OffsetsFormat, option(
 class ShowOffsets(Rows):
     """How offsets are shown."""
 
-    format: OffsetsFormatOption = OffsetsFormat.TABLE
+    form: OffsetsFormatOption = OffsetsFormat.TABLE
+
+    @property
+    def resets(self) -> bool:
+        """Whether they are written for Kafka's tool that resets the offsets of groups."""
+        return self.form == OffsetsFormat.RESET_OFFSETS
+
+    @property
+    def format(self) -> Format:
+        """The format of a listing. Raises `UsageError`."""
+        return Format.TABLE if self.resets else Format(self.shown_as(self.form))
 
 
 class Configs(OptionSet):
@@ -488,99 +545,17 @@ class Change(Plan):
     backup: BackupOption = None
 
 
-# Of commands that do not take the sets yet.
-BytesOption = Annotated[BytesFormat, typer.Option("--bytes", help="Form of bytes.")]
-ExactOption = Annotated[bool, typer.Option("--exact", help="Plain numbers.")]
-ZoneOption = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone for tables.")]
-NowOption = Annotated[str | None, typer.Option("--now", metavar="TIME", help="What is now.")]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
-InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Apply the plan.")]
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
-_SECONDS = re.compile(r"@(-?)([0-9]{1,19})(?:\.([0-9]{1,9}))?")
-_SINCE_1970 = re.compile(r"([0-9]{1,19})(ms|us|s)")
-_DIGITS_OF_MS = range(12, 15)
-"""From 1973 to 5138, or as far before 1970."""
-_RELATIVE = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
 _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_time(text: str, now: str | int | None = None, zone: tzinfo = UTC) -> int:
-    """Parse a time to milliseconds.
-
-    ISO 8601 (without an offset a time in `zone`), relative to now (`-2h`), seconds (`@1704067460`),
-    with a unit (`1704067460s`), or milliseconds if their digits leave no doubt.
-
-    Raises:
-        UsageError: it is none of these, or an integer of which nothing says the unit.
-    """
-    if match := _RELATIVE.fullmatch(text):
-        base = time.time_ns() // 1_000_000 if now is None else now
-        base = base if isinstance(base, int) else parse_time(base, zone=zone)
-        distance = int(match[2]) * _UNITS_MS[match[3]]
-        return base + distance if match[1] == "+" else base - distance
-    if (since_1970 := _since_1970_ms(text)) is not None:
-        # Timestamps of Kafka are int64.
-        if abs(since_1970) > INT64_MAX:
-            raise _no_time(text)
-        return since_1970
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _no_time(text) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
-    return round(moment.timestamp() * 1000)
-
-
-def _since_1970_ms(text: str) -> int | None:
-    """Return the milliseconds of a number, None for what is none; raise where its unit is open."""
-    if match := _SECONDS.fullmatch(text):
-        since = int(match[2]) * 1000 + int((match[3] or "").ljust(3, "0")[:3])
-        return -since if match[1] else since
-    if match := _SINCE_1970.fullmatch(text):
-        return int(match[1]) * 1000 // _PER_SECOND[match[2]]
-    if not re.fullmatch(r"-?[0-9]{1,19}", text):
-        return None
-    if len(text.lstrip("-")) in _DIGITS_OF_MS or int(text) == 0:
-        return int(text)
-    raise _unit_is_open(text)
-
-
-def _unit_is_open(text: str) -> UsageError:
-    """Return the error that names what a number would be in the units that make sense."""
-    moments = {unit: utc_text(int(text) * 1000 // n) for unit, n in _PER_SECOND.items()}
-    units = [unit for unit, moment in moments.items() if moment.endswith("Z")][-2:]
-    if not units:
-        return _no_time(text)
-    written = {"s": f"@{text}", "ms": f"{text}ms", "us": f"{text}us"}
-    if text.startswith("-"):
-        del written["ms"]  # it is relative
-    return UsageError(
-        f"{text} is {' and '.join(f'{moments[unit]} in {unit}' for unit in units)}.",
-        hint=f"Write {' or '.join(written.get(unit, moments[unit]) for unit in reversed(units))}.",
-    )
-
-
-def _no_time(text: str) -> UsageError:
-    return UsageError(
-        f"{text!r} is not a time.",
-        hint="Give ISO 8601 (2026-11-21T04:00:00Z), -2h, seconds (@1700000000) or milliseconds "
-        "(1700000000000).",
-    )
-
-
 def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
     """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
-    from kafkalog.node.state.model import Moment
+    from kafkalog.node.state import model
 
-    if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
-        return Moment(partition=int(match[1]), offset=int(match[2]))
-    return Moment(parse_time(text, now, zone))
+    return model.parse_moment(text, now, zone)
 
 
 def parse_size(text: str) -> int:
@@ -609,7 +584,7 @@ def parse_duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 2h.")
-    return int(match[1]) * _UNITS_MS[match[2]] / 1000
+    return int(match[1]) * UNITS_MS[match[2]] / 1000
 
 
 def parse_share(text: str) -> float:

@@ -12,12 +12,14 @@ from kafkalog.errors import (
     INCOMPLETE,
     INTERNAL_ERROR,
     NO,
+    Done,
     GoneError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
     Listener,
     Note,
+    Progress,
     UnreadableError,
     contained,
     on_failure,
@@ -170,7 +172,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     """
     if isinstance(event, KafkaLogError):
         return event.exit_code
-    if isinstance(event, Note):
+    if isinstance(event, Note | Progress | Done):
         return 0
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.model import Defect
@@ -223,7 +225,7 @@ class Outcome(Listener):
 
     def __init__(self) -> None:
         self.has_changed = False
-        self._has_plan = False
+        self._has_answer = False
         self._statuses: set[int] = set()
         self._opened = 0
         self._failed: set[str | None] = set()
@@ -242,7 +244,7 @@ class Outcome(Listener):
         What was opened and failed is not done; of what was opened and did not fail, there is an
         answer.
         """
-        has_answer = self.has_changed or self._has_plan or self._opened > len(self._failed)
+        has_answer = self.has_changed or self._has_answer or self._opened > len(self._failed)
         return status_of_all(self._statuses, has_answer=has_answer)
 
     def open_all(
@@ -325,6 +327,8 @@ class Outcome(Listener):
                 self.errors.append(event)
                 self._failed.add(self._within or event.path)
                 self._statuses.add(status_of(event))
+            case Progress() | Done():
+                pass
             case _:
                 self._hear_of_data(event)
 
@@ -434,9 +438,9 @@ class Outcome(Listener):
         self.checks_failed += defect.reference == CHECK_FAILED
         self._statuses.add(status_of(defect, failing))
 
-    def done(self, count: int) -> None:
-        """Count what was opened and looked at, of a command that opens its targets itself."""
-        self._opened += count
+    def answers(self) -> None:
+        """Record that there is an answer, of a command that does not open its paths itself."""
+        self._has_answer = True
 
     def answers_no(self, is_no: bool = True) -> None:
         """Record that the answer is no, if it is: status 1 unless something could not be read."""
@@ -470,7 +474,7 @@ class Outcome(Listener):
             is_concerned: whether there is something to do.
         """
         self.has_changed |= has_changed
-        self._has_plan = has_plan
+        self._has_answer |= has_plan
         self.answers_no(check and is_concerned)
         return self.status
 
@@ -482,7 +486,7 @@ def report_gaps(
     outcome: Outcome,
     topic: InternalTopic,
     incomplete: Sequence[int],
-    undecodable: int,
+    undecoded: int,
     needed: Sequence[int] | None = None,
 ) -> None:
     """Warn of what an answer from an internal topic lacks; that is a failure.
@@ -501,15 +505,13 @@ def report_gaps(
     if incomplete:
         numbers = some_of([str(number) for number in incomplete])
         show_warning(f"Not all of {topic.name} could be read: partition {numbers}.")
-    if undecodable:
-        show_warning(f"{counted(undecodable, 'record')} of {topic.name} could not be decoded.")
-    outcome.lacks(bool(missing or incomplete or undecodable))
+    if undecoded:
+        show_warning(f"{counted(undecoded, 'record')} of {topic.name} could not be decoded.")
+    outcome.lacks(bool(missing or incomplete or undecoded))
 
 
 def _report_groups(outcome: Outcome, found: Groups) -> None:
-    report_gaps(outcome, found.topic, found.incomplete, found.undecodable)
+    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     shares = found.shares
-    report_gaps(
-        outcome, shares.topic, shares.incomplete, shares.undecodable, sorted(shares.missing)
-    )
+    report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))
     outcome.leaves_out(found.cut, hint="")

@@ -64,8 +64,8 @@ def _view(answer: Answer) -> View[Values]:
         return lambda row: _cell(row[number])
 
     columns = [
-        Column(name, cell(number), right=answer.numeric[number], fold=not answer.numeric[number])
-        for number, name in enumerate(answer.names)
+        Column(name, cell(number), right=is_number, least=0 if is_number else 12)
+        for number, (name, is_number) in enumerate(zip(answer.names, answer.numeric, strict=True))
     ]
     return View(
         tuple(columns),
@@ -76,7 +76,7 @@ def _view(answer: Answer) -> View[Values]:
 def _require_names(answer: Answer, form: Format) -> None:
     """Raise `UsageError` if objects would have two fields with one name."""
     twice = {name for name in answer.names if answer.names.count(name) > 1}
-    if twice and form != Format.TABLE:
+    if twice and form.has_objects:
         raise UsageError(
             f"Two columns have the name {min(twice)!r}.", hint="Name one of them: … AS other."
         )
@@ -147,6 +147,10 @@ class Damage(Listener):
         """Take that keys or values do not decode, and why one of them does not."""
         self._undecoded.setdefault(f"{column.source}s that are no {column.form}", reason)
 
+    def answered(self) -> None:
+        """Take that a statement has ended with an answer."""
+        self._outcome.answers()
+
     def report(self) -> None:
         """Show what belongs to the answers so far, and forget it."""
         self._outcome.report_logs()
@@ -187,6 +191,7 @@ def run_queries(database: Database, text: str, damage: Damage, answers: Answers)
             if answer.names:
                 whole = replace(answer, rows=chain(first, answer.rows))
                 answers.write(whole)
+            damage.answered()
         finally:
             damage.report()
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from kafkalog.errors import INCOMPLETE, NO, UnwritableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Buffer
 
 _STDOUT: Final = 1
@@ -32,17 +34,22 @@ class _Stream(io.FileIO):
     Attributes:
         failure: the first failure.
         stops_work: whether a failure is raised as `OutputError`.
+        is_lasting: whether it writes lines to a terminal, which stay there.
     """
 
-    def __init__(self, descriptor: int, *, stops_work: bool) -> None:
+    def __init__(self, descriptor: int, *, stops_work: bool, is_transient: bool = False) -> None:
         super().__init__(descriptor, "wb", closefd=False)
         self.failure: OSError | None = None
         self.stops_work = stops_work
+        self.is_lasting = not is_transient and self.isatty()
 
     def write(self, data: Buffer, /) -> int:
         """Write as much as the system accepts; after a failure, discard everything."""
         if self.failure is not None:
             return memoryview(data).nbytes
+        if self.is_lasting:
+            for erase in [*before_lines]:
+                erase()
         try:
             while (count := super().write(data)) is None:  # a non-blocking pipe or terminal
                 select.select([], [self], [])
@@ -57,6 +64,13 @@ class _Stream(io.FileIO):
 
 
 _streams: list[_Stream] = []
+before_lines: Final[list[Callable[[], None]]] = []
+"""Called before anything is written to a terminal: they erase what is shown for a while."""
+
+
+def transient_stream() -> TextIO:
+    """Return stderr for what `before_lines` erases: a progress bar."""
+    return _text(_Stream(_STDERR, stops_work=False, is_transient=True), sys.stderr, "replace")
 
 
 def open_streams() -> None:

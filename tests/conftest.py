@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -301,6 +302,10 @@ def kafkalog(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Result]
         capfdbinary.readouterr()
         status = run([str(word) for word in argv])
         captured = capfdbinary.readouterr()
+        if "ndjson" in argv and argv[0] != "sql" and find_spec("jsonschema") is not None:
+            from tests.schemas import check_rows
+
+            check_rows(captured.out)
         return Result(status, captured.out, captured.err.decode())
 
     return call

@@ -11,10 +11,10 @@ from tests.statements import statements
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")
-OPENING = {"open_path", "open_any", "open_targets", "look_at", "look_at_targets"}
+OPENING = {"open_path", "open_one", "open_any", "open_targets", "look_at", "look_at_targets"}
 OPENERS = {
     "the PATHs of a run of the command line": """
-        kafkalog_cli.commands.audit_compaction kafkalog_cli.commands.profile
+        kafkalog_cli.commands.audit_compaction
         kafkalog_cli.commands.salvage kafkalog_cli.commands.sql kafkalog_cli.outcome
         kafkalog_cli.output.kafka_dump""",
     "the PATHs of a run of the library, unless they are open": """

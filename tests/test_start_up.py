@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HEAVY = ["numpy", "numba", "pyarrow", "pyspark", "pandas"]
 SMALL_READS = (
     "import kafkalog; log = kafkalog.open('examples/log-dir')['orders-0']; "
-    "next(log.records()); log.lookup(offset=7); list(log.offsets); list(log.batches())"
+    "log.records()[0]; log.lookup(offset=7); list(log.offsets); list(log.batches())"
 )
 DECODERS = ["construct", "csv", "json", "logging"]
 """What reading a few records and small files needs none of."""

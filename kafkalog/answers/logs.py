@@ -1,8 +1,8 @@
 """The objects that `kafkalog.open` returns: a log directory as a mapping of logs, and a log.
 
-Damage reaches the caller in one way. Reading raises the error of the first defect; with
-`on_defect`, each defect is passed to that function instead, and reading continues with everything
-that can be decoded. Notes, and a view that hides nothing, raise no error.
+Damage reaches the caller in one way. Reading raises the error of the first defect; with `on_event`,
+each defect is passed to that function instead, and reading continues with everything that can be
+decoded. Notes, and a view that hides nothing, raise no error.
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
 
 from formats.file_names import FileKind, parse_file_name, partition_of
+from formats.late_classes import one_line
 from kafkalog.errors import UsageError
-from kafkalog.files.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
+from kafkalog.files.log_dir import (
+    LogDirListing,
+    PartitionDir,
+    Segment,
+    one_log,
+    open_partition,
+    open_path,
+)
 from kafkalog.io.paths import file_system
-from kafkalog.log.batches.selection import Selection, milliseconds, segments_of
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import milliseconds
+from kafkalog.log.batches.selection import Selection, segments_of
 from kafkalog.log.defects import raise_defect
 from kafkalog.model import Batch, Defect, Isolation, Level, LogView, Record, Special, named_member
 from kafkalog.node.reader import (
@@ -34,11 +44,13 @@ from kafkalog.node.unified_log import LogOffsets, UnifiedLog
 from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from kafkalog.answers.verification import Findings
-    from kafkalog.files.log_dir import AnyPath, Segment
+    from kafkalog.errors import OnEvent
+    from kafkalog.files.log_dir import AnyPath
+    from kafkalog.io.times import Time
     from kafkalog.log.batches.condition import Condition
+    from kafkalog.log.batches.selection import ReadPlan
+    from kafkalog.node.inventory import PartitionRow
     from kafkalog.node.lookup import Lookup
     from kafkalog.node.outcome import View
     from kafkalog.node.scan import Scan
@@ -49,13 +61,13 @@ T = TypeVar("T")
 class Wanted(TypedDict, total=False):
     """The keyword arguments that select records: those of `Selection`.
 
-    Times are milliseconds or a `datetime` with a time zone, names and patterns text or bytes.
+    Times are as for `kafkalog.io.times.milliseconds`, names and patterns text or bytes.
     """
 
     from_offset: int | None
     to_offset: int | None
-    from_time: int | datetime | None
-    to_time: int | datetime | None
+    from_time: Time | None
+    to_time: Time | None
     from_position: int | None
     limit: int | None
     max_bytes: int | None
@@ -125,11 +137,22 @@ class LogDir(Mapping[str, "Log"]):
     def __len__(self) -> int:
         return len(self._paths)
 
+    @property
+    def partitions(self) -> Rows[PartitionRow]:
+        """What `ls` lists: the partitions with their sizes and offsets, as a table."""
+        from kafkalog.node.inventory import PartitionRow, list_partitions
+
+        return Rows(list_partitions(open_targets([self.path])), PartitionRow)
+
     def __fspath__(self) -> str:
         return self.path
 
+    def _repr_html_(self) -> str:
+        return self.partitions._repr_html_()
+
     def __repr__(self) -> str:
-        return f"LogDir({self.path!r})"
+        logs = f"{len(self)} log{'s'[: len(self) != 1]}"
+        return one_line("LogDir", repr(self.path), logs)
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
         """Check everything in the directory; `kafkalog.verify` describes the arguments."""
@@ -166,7 +189,7 @@ class Log:
         return self.path
 
     def __repr__(self) -> str:
-        return f"Log({self.path!r})"
+        return one_line("Log", repr(self.path))
 
     @property
     def name(self) -> str:
@@ -192,11 +215,11 @@ class Log:
         return PartitionDir(path, partition_of(path), ())
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def segments(self) -> Rows[Segment]:
         """The live segments by base offset, with their files."""
         if self._tiers:
-            return self._listed().joined().segments
-        return segments_of(one_log(open_path(self.path)))[0]
+            return Rows(self._listed().joined().segments, Segment)
+        return Rows(segments_of(one_log(open_path(self.path)))[0], Segment)
 
     def _listed(self) -> PartitionDir:
         """List the partition directory, with its part in the tiers."""
@@ -215,13 +238,11 @@ class Log:
         """The log's offsets, each with its source: log start, log end, high watermark …."""
         return UnifiedLog(show_now(self._listed()).partition).offsets
 
-    def records(
-        self, *, on_defect: Callable[[Defect], object] | None = None, **wanted: Unpack[Wanted]
-    ) -> Iterator[Record]:
-        """Return the records, in log order.
+    def records(self, *, on_event: OnEvent | None = None, **wanted: Unpack[Wanted]) -> Rows[Record]:
+        """Return the records, in log order, read on demand.
 
         Args:
-            on_defect: called with each defect; without it the first one is raised. The records of a
+            on_event: is passed each defect; without it the first one is raised. The records of a
                 batch with a wrong checksum come after its defect, as far as they can be decoded,
                 unless `sound` is given.
             wanted: which records: `from_offset`, `to_offset`, `from_time`, `to_time`, `limit`,
@@ -233,15 +254,13 @@ class Log:
             NotFoundError, UnreadableError, NotAKafkaFileError, UsageError: as `kafkalog.open`.
 
         Cost:
-            A Python object per record: `scan` is some hundred times faster on large logs.
+            A Python object per record: `scan` is some hundred times faster on large logs, and so is
+            `to_arrow`.
         """
         selection = selection_of(wanted)
-        plan = plan_reading(self._readable(selection.view), selection)
-        return _sound(chain(untold_differences(self.path, plan), read_records(plan)), on_defect)
+        return self._rows(read_records, Record, selection, on_event)
 
-    def batches(
-        self, *, on_defect: Callable[[Defect], object] | None = None, **wanted: Unpack[Wanted]
-    ) -> Iterator[Batch]:
+    def batches(self, *, on_event: OnEvent | None = None, **wanted: Unpack[Wanted]) -> Rows[Batch]:
         """Return the batches, with their checksums computed (`Batch.crc_valid`).
 
         A batch is selected as a whole if, according to its header, it can hold a wanted record;
@@ -249,8 +268,26 @@ class Log:
         `records`.
         """
         selection = selection_of(wanted)
-        plan = plan_reading(self._readable(selection.view), selection)
-        return _sound(chain(untold_differences(self.path, plan), read_batches(plan)), on_defect)
+        return self._rows(read_batches, Batch, selection, on_event)
+
+    def _rows(
+        self,
+        read: Callable[[ReadPlan], Iterator[T | Defect]],
+        kind: type[T],
+        selection: Selection,
+        on_event: OnEvent | None,
+    ) -> Rows[T]:
+        def plan() -> ReadPlan:
+            return plan_reading(self._readable(selection.view), selection)
+
+        planned = [plan()]  # so that errors of the call are raised by the call
+
+        def values() -> Iterator[T]:
+            now = planned.pop() if planned else plan()
+            return _sound(chain(untold_differences(self.path, now), read(now)), on_event)
+
+        table = partial(self._scan, None, selection, on_event, batches=kind is Batch)
+        return Rows(values, kind, table=table)
 
     def scan(
         self,
@@ -259,7 +296,7 @@ class Log:
         batches: bool = False,
         batch_rows: int = 65536,
         threads: int | None = None,
-        on_defect: Callable[[Defect], object] | None = None,
+        on_event: OnEvent | None = None,
         **wanted: Unpack[Wanted],
     ) -> Scan:
         """Return the same records as Arrow columns, read on demand.
@@ -269,31 +306,35 @@ class Log:
             batches: read the batches of the log rather than its records.
             batch_rows: maximum number of rows per record batch.
             threads: number of decoding threads; None for one per processor, up to 8.
-            on_defect: as in `records`.
+            on_event: as in `records`.
             wanted: as in `records`.
 
         Raises:
             UnsupportedError: pyarrow is missing.
             UsageError: a column is unknown.
         """
+        return self._scan(
+            columns, selection_of(wanted), on_event, batches=batches, batch_rows=batch_rows,
+            threads=threads,
+        )  # fmt: skip
+
+    def _scan(
+        self,
+        columns: Sequence[str] | None,
+        selection: Selection,
+        on_event: OnEvent | None,
+        **options: Any,
+    ) -> Scan:
         from kafkalog.node.scan import Scan
 
-        selection = selection_of(wanted)
-        return Scan(
-            self._readable(selection.view),
-            columns=columns,
-            selection=selection,
-            batches=batches,
-            batch_rows=batch_rows,
-            threads=threads,
-            on_defect=on_defect or raise_defect,
-        )
+        path = self._readable(selection.view)
+        return Scan(path, columns=columns, selection=selection, on_event=on_event, **options)
 
     def lookup(
         self,
         *,
         offset: int | None = None,
-        timestamp: int | datetime | Special | str | None = None,
+        timestamp: Time | Special | None = None,
         isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
         high_watermark: int | Literal["end"] | None = None,
     ) -> Lookup:
@@ -301,9 +342,8 @@ class Log:
 
         Args:
             offset: an offset; either this or a timestamp.
-            timestamp: milliseconds, a `datetime` with a time zone, or one of ListOffsets' special
-                timestamps: `earliest`, `latest`, `max-timestamp`, `earliest-local`,
-                `latest-tiered`.
+            timestamp: a time, or one of ListOffsets' special timestamps: `earliest`, `latest`,
+                `max-timestamp`, `earliest-local`, `latest-tiered`.
             isolation: how far into the log an answer may lie.
             high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
 
@@ -320,9 +360,9 @@ class Log:
         bound = named_member(Isolation, isolation)
         if offset is not None:
             return lookup.lookup_offset(log, offset, bound)
-        if isinstance(timestamp, str):
-            return lookup.lookup_special(log, named_member(Special, timestamp), bound)
         assert timestamp is not None, "one of both is given"
+        if isinstance(timestamp, str) and timestamp in tuple(Special):
+            return lookup.lookup_special(log, Special(timestamp), bound)
         return lookup.lookup_timestamp(log, milliseconds(timestamp), bound)
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
@@ -350,11 +390,9 @@ def selection_of(wanted: Wanted) -> Selection:
     return Selection(**named)
 
 
-def _sound(
-    found: Iterator[T | Defect], on_defect: Callable[[Defect], object] | None
-) -> Iterator[T]:
-    """Yield everything but defects; pass these to `on_defect`, or raise the first grave one."""
-    take = on_defect or raise_defect
+def _sound(found: Iterator[T | Defect], on_event: OnEvent | None) -> Iterator[T]:
+    """Yield everything but defects; pass these on, or raise the first grave one."""
+    take = on_event or raise_defect
     for one in found:
         if isinstance(one, Defect):
             take(one)

@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import one_line
 from kafkalog.check.schedule import History, Sample, Schedule, Summary
 from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
@@ -16,15 +17,17 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.paths.reading import reading
 from kafkalog.io.paths.reading_errors import unread_places
 from kafkalog.io.paths.source import read_file
+from kafkalog.io.rows import Rows
 from kafkalog.io.storage import NewFile
-from kafkalog.model import Defect, Level
+from kafkalog.log.events import reporting
+from kafkalog.model import Defect, Level, named_member
 from kafkalog.node.targets import Target, open_targets, require_topics, topics_of, unlisted_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 
     from kafkalog.check.walk import ReadColumns, RemoteWalk
-    from kafkalog.errors import Event
+    from kafkalog.errors import Event, OnEvent
     from kafkalog.files.log_dir import AnyPath
     from kafkalog.files.topics import PartitionNumbers
     from kafkalog.io.engine import Engine
@@ -34,8 +37,8 @@ _STATE_SIZE_MAX: Final = 1 << 30
 _UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")
 
 
-class Findings:
-    """The findings of one run of the checks: iterate over it, once.
+class Findings(Rows[Defect]):
+    """The findings of one run of the checks: iterate over it, or take it as a table, once.
 
     Args:
         targets: log directories, partition directories or files, checked against each other; paths,
@@ -53,8 +56,9 @@ class Findings:
         topics: of log directories, only the partitions of these; None for all that is in them.
         numbers: of log directories, only partitions with these numbers.
         internal: whether internal topics are checked that are not named.
-        failed: called with an error that stops the work on a target, while the run continues with
-            the others; without it the error is raised.
+        on_event: is passed an error that stops the work on a target, while the run continues with
+            the others, and what was read; without it the error is raised.
+        progress: whether to draw a bar while it runs.
 
     Attributes:
         schedule: what is read at which level, and what is deferred.
@@ -82,14 +86,17 @@ class Findings:
         topics: Collection[str] | None = None,
         numbers: PartitionNumbers | None = None,
         internal: bool = True,
-        failed: Callable[[KafkaLogError], None] | None = None,
+        on_event: OnEvent | None = None,
+        progress: bool = False,
     ) -> None:
         if seed is not None and sample is None:
             raise UsageError("A seed requires a sample.", hint="For example sample=0.05.")
         seed = _seed_of_the_day() if seed is None else seed
         chosen = None if sample is None else Sample(sample, seed)
+        super().__init__(self._checked, Defect)
         self.errors: list[KafkaLogError] = []
-        self._failed = failed
+        self._on_event = on_event
+        self._progress = progress
         self._state = state
         self._threads = threads
         self._rate_limit = rate_limit
@@ -100,7 +107,7 @@ class Findings:
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,
-            Level(level),
+            named_member(Level, level),
             sample=chosen,
             history=self._history,
             duration_s=max_duration_s,
@@ -147,8 +154,14 @@ class Findings:
         """What the next start of a broker would do, if that is worth mentioning."""
         return self.verification.next_starts
 
-    def __iter__(self) -> Iterator[Defect]:
-        return self.run()
+    def _checked(self) -> Iterator[Defect]:
+        with reporting(self._on_event, progress=self._progress, targets=self.targets) as report:
+            yield from self.run(report.advance)
+
+    def __repr__(self) -> str:
+        paths = (repr(target.path) for target in self.targets)
+        counts = f"{self.summary.defects.total()} so far, {self.summary.files} files read"
+        return one_line("Findings", counts, *paths)
 
     def run(
         self,
@@ -168,7 +181,7 @@ class Findings:
             UsageError: an engine together with `state` or `max_duration_s`, which are about the
                 order of
                 work in one process.
-            KafkaLogError: an error that stops the work, without `failed`.
+            KafkaLogError: an error that stops the work, without `on_event`.
         """
         if engine is not None and (self._history is not None or self.schedule.is_limited):
             raise UsageError("A state and a duration are about the order of work in one process.")
@@ -227,9 +240,9 @@ class Findings:
 
     def _fail(self, error: KafkaLogError) -> None:
         self.errors.append(error)
-        if self._failed is None:
+        if self._on_event is None:
             raise error
-        self._failed(error)
+        self._on_event(error)
 
 
 def verify(

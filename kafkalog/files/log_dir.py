@@ -61,6 +61,9 @@ class Segment:
     `next_base_offset` is the base offset of the segment that follows, None for the active segment.
     """
 
+    _in_repr = ("base_offset", "next_base_offset", "log.size_bytes")
+    _row = ("base_offset", "next_base_offset", "log.size_bytes", "is_active", "log.path")
+
     base_offset: int
     log: FileEntry
     offset_index: FileEntry | None
@@ -101,6 +104,8 @@ class PartitionDir:
         log_dirs: the log directories of the run that listed it, where its other copies may be.
         topic_id: the id in its `partition.metadata` when it was listed; None in a store, too.
     """
+
+    _in_repr = ("path",)
 
     path: str
     name: DirectoryName | None

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.late_classes import dataclass
+from kafkalog.errors import EventKind
 from kafkalog.io.wording import counted, some_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class PartitionOffsets:
         last_stable: the last stable offset; None unless only committed records are wanted.
         end: the log end offset.
     """
+
+    kind = EventKind.NOTE
 
     topic: str
     partition: int

@@ -6,10 +6,12 @@ Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.find
 
 from __future__ import annotations
 
+import os
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.late_classes import dataclass
+from formats.file_names import parse_file_name
+from formats.late_classes import dataclass, one_line
 from kafkalog.files import tiers
 from kafkalog.log.batches.records import decode_records, resolve_batch
 from kafkalog.log.batches.segment import batch_for
@@ -73,6 +75,14 @@ class Lookup:
     record: Record | None = None
     read_bytes: int = 0
     steps: tuple[Step, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        if self.reason is not None:
+            return one_line("Lookup", repr(self.reason))
+        parts = {"offset": self.offset, "position": self.batch and self.batch.position}
+        if self.segment is not None:
+            parts["segment"] = parse_file_name(os.path.basename(self.segment)).offset
+        return one_line("Lookup", *(f"{name}={value}" for name, value in parts.items()))
 
     def agrees_with(self, other: Lookup) -> bool:
         """Return whether both give the same answer, even if found in different ways."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats.late_classes import dataclass
+from kafkalog.errors import EventKind
 from kafkalog.io.wording import counted
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Difference:
             `Frontier`.
         unscanned_bytes: bytes that a start would scan, and nobody has, as no reader needed them.
     """
+
+    kind = EventKind.NOTE
 
     path: str
     swapped: int = 0

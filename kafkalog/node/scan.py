@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from formats.late_classes import one_line
 from kafkalog.errors import UsageError
 from kafkalog.io.jit import fast_path
+from kafkalog.io.paths import file_system
 from kafkalog.log.batches.selection import EVERYTHING, ReadPlan, Selection
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, Turnstile, logs_to_decode, record_size
 from kafkalog.log.defects import raise_defect
@@ -165,7 +168,7 @@ class Scan:
         batches: read the batches of the log rather than its records.
         batch_rows: maximum number of rows per record batch.
         threads: number of decoding threads; None for one per processor, up to 8.
-        on_defect: called with each defect, in order; by default the first grave one is raised.
+        on_event: called with each defect, in order; by default the first grave one is raised.
 
     Attributes:
         schema: the `pyarrow.Schema` of the columns.
@@ -184,7 +187,7 @@ class Scan:
         batches: bool = False,
         batch_rows: int = 65536,
         threads: int | None = None,
-        on_defect: Callable[[Defect], object] = raise_defect,
+        on_event: Callable[[Defect], object] | None = None,
     ) -> None:
         fast_path.require_arrow()
         from kafkalog.log.columns.arrow import BATCH_SCHEMA, SCHEMA, schema_of
@@ -197,9 +200,17 @@ class Scan:
             batches=batches,
             batch_rows=batch_rows,
             threads=threads,
-            defects=on_defect,
+            defects=on_event or raise_defect,
         )
+        self._path = path
         self._offset = "base_offset" if batches else "offset"
+
+    def __repr__(self) -> str:
+        path = self._path
+        path = path if isinstance(path, str | os.PathLike) else getattr(path, "path", "")
+        name = os.path.basename(file_system.absolute(os.fspath(path)))
+        rows = "batches" if self._offset == "base_offset" else "records"
+        return one_line("Scan", f"{name}, {rows}, {' '.join(self.schema.names)}")
 
     def to_batches(self) -> Iterator[Any]:
         """Yield the rows as `pyarrow.RecordBatch`es, in bounded memory. Raises as `Log.records`."""

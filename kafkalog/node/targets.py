@@ -47,7 +47,7 @@ T = TypeVar("T")
 def open_targets(
     paths: Iterable[AnyPath],
     *,
-    hear: Callable[[Event], None] = raised,
+    hear: Callable[[Event], object] = raised,
     by_names: bool = False,
     topics: Collection[str] | None = None,
 ) -> list[Target]:
@@ -104,7 +104,7 @@ def log_dirs_of(targets: Iterable[Target | LogDirTop]) -> tuple[str, ...]:
 
 def look_at_targets(
     paths: Iterable[str | os.PathLike[str]],
-    hear: Callable[[Event], None] = raised,
+    hear: Callable[[Event], object] = raised,
 ) -> list[LogDirTop | PartitionDir | FileEntry]:
     """Do what `open_targets` does, without listing the partitions of log directories."""
     return of_one_moment(_each(look_at, paths, hear), look_at)
@@ -113,7 +113,7 @@ def look_at_targets(
 def _each(
     opens: Callable[[str], T | Parent],
     paths: Iterable[str | os.PathLike[str] | T],
-    hear: Callable[[Event], None],
+    hear: Callable[[Event], object],
 ) -> list[T]:
     targets: list[T] = []
     for one in paths:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind
-from formats.late_classes import dataclass
+from formats.late_classes import dataclass, one_line
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
 from kafkalog.files.indexes import read_aborted_transactions
@@ -409,6 +409,10 @@ class LogOffsets:
         yield self.last_stable_offset
         yield self.recovery_point
         yield self.cleaner_offset
+
+    def __repr__(self) -> str:
+        ends = (self.log_start_offset, self.log_end_offset, self.high_watermark)
+        return one_line("LogOffsets", *(f"{one.name}: {one.value}" for one in ends))
 
     @computed_once
     def log_start_offset(self) -> LogOffset:

@@ -26,7 +26,7 @@ _RISING: Final = ("offset", "timestamp", "timestamp_ms")
 _STATISTICS: Final = (
     "path", "offset", "timestamp", "timestamp_ms", "base_offset", "last_offset", "position",
     "batch_position", "base_timestamp", "max_timestamp", "producer_id", "leader_epoch",
-    "first_offset",
+    "first_offset", "segment_base_offset",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, GoneError, UsageError
+from kafkalog.errors import DataError, EventKind, GoneError, UsageError
 from kafkalog.log.living import about_a_log
 from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.node.claims import Claim
@@ -361,6 +361,8 @@ class Loss:
         detail: a sentence for a person.
         path: the partition directory; None if there is none.
     """
+
+    kind = EventKind.DEFECT
 
     key: str
     first_offset: int

@@ -317,7 +317,7 @@ _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
     "partition": lambda split: split.partition,
     "path": lambda split: text_of(split.path),
     "log_dir": lambda split: text_of(split.log_dir),
-    "base_offset": lambda split: split.base_offset,
+    "segment_base_offset": lambda split: split.base_offset,
     "state": lambda split: state_of(split.path),
 }
 
@@ -328,7 +328,7 @@ def constants_of(split: Split) -> dict[str, object]:
     if split.table in (TableName.RECORDS, TableName.BATCHES):
         names += ["path", "state"]
     elif split.table in (TableName.OFFSET_INDEX, TableName.TIME_INDEX, TableName.TRANSACTIONS):
-        names += ["path", "base_offset"]
+        names += ["path", "segment_base_offset"]
     return {name: _CONSTANT[name](split) for name in names}
 
 

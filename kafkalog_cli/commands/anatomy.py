@@ -8,10 +8,10 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog_cli.option_sets import SHOW
-from kafkalog_cli.options import FormatOption, option
+from kafkalog_cli.options import Form, option
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import session
 
 
@@ -28,7 +28,8 @@ def anatomy(
     to: Annotated[str | None, option(
         SHOW, "--to", metavar="NEW.html", help="Write a page that opens in any browser.",
     )] = None,
-    form: FormatOption = Format.TABLE,
+    *,
+    shown: Form,
 ) -> int:  # fmt: skip
     """Explain the bytes of a file: which field each belongs to, its value and its meaning.
 
@@ -46,6 +47,7 @@ def anatomy(
     kafkalog anatomy orders-0@4711 --to batch.html
     kafkalog anatomy orders-0
     """
+    form = shown.format
     from kafkalog.answers.anatomy.dissect import dissect, place_of
     from kafkalog.answers.anatomy.model import Field
     from kafkalog.answers.anatomy.writes import writes_of
@@ -69,7 +71,7 @@ def anatomy(
         from kafkalog_cli.output.anatomy import write_page
 
         write_page(to, what, items, outcome)
-    elif form == Format.TABLE:
+    elif form.is_screen:
         show.print_items(items, outcome)
     else:
         with Writer(show.field_view(), form) as writer:

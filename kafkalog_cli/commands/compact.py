@@ -12,7 +12,7 @@ import typer
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _show_results(
 ) -> int:  # fmt: skip
     from kafkalog_cli.output import compactions as out
 
-    is_table = show.format == Format.TABLE
+    is_table = show.format.is_screen
     if run.is_one and is_table:
         for candidate in run.candidates:
             out.print_candidate(candidate)
@@ -154,6 +154,6 @@ def _show_results(
     )
     writer.write_object(out.COMPACTION_SUMMARY.row(summary))
     if is_table:
-        writer.flush()
+        writer.end_rows()
         out.print_compaction_summary(summary, show.style(), is_plan=run.is_plan)
     return summary.status

@@ -99,7 +99,7 @@ def _show(
             if records and form in (Format.NDJSON, Format.JSON):
                 for one in comparer.records(pair, found):
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
-    if records and form == Format.TABLE and different:
+    if records and form.is_screen and different:
         typer.echo()
         rows = (one for pair, found in different for one in comparer.records(pair, found))
         write_all(rows, show.record_view(style), form)

@@ -12,7 +12,7 @@ from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import partition_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
 
 
@@ -93,5 +93,5 @@ def _write(
         for disk in report.disks:
             writer.write_object(show.DISK.row(disk))
         writer.write_object(show.DISK_USAGE_TOTAL.row(report.total))
-    if shown.format == Format.TABLE and (report.shares or not outcome.errors):
+    if shown.format.is_screen and (report.shares or not outcome.errors):
         show.print_report(report, style, until_ms)

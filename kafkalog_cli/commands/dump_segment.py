@@ -24,6 +24,7 @@ class DumpFormat(StrEnum):
     """The format of a dump."""
 
     TABLE = "table"
+    LINE = "line"
     NDJSON = "ndjson"
     JSON = "json"
     CSV = "csv"
@@ -106,7 +107,7 @@ def dump_segment(
     from kafkalog_cli.output.new_file import COLUMNAR, form_of
     from kafkalog_cli.schemas import decoders
 
-    shown_form = form.value if to is None else form_of(to, form)
+    shown_form = rows.shown_as(form) if to is None else form_of(to, form)
     selection = records.selection(
         from_position=from_position, limit=rows.limit, control=control, isolation=isolation,
         view=view,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kafkalog_cli.options import FormatOption
-from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.options import Form
+from kafkalog_cli.output.writer import write_all
 from kafkalog_cli.pager import start_pager
 
 
@@ -23,10 +23,15 @@ def _completed(incomplete: str) -> list[str]:
 def explain(
     references: Annotated[list[str] | None, typer.Argument(
         metavar="[NAME]...", help="A finding, an error, options, exit-status, times, bounds, "
-        "formats, config, or a config of Kafka's; without it, list all findings and errors.",
+        "formats, config, a config of Kafka's or, with --schema, a type of row; without it, list "
+        "all findings and errors.",
         show_default=False, autocompletion=_completed,
     )] = None,
-    form: FormatOption = Format.TABLE,
+    schema: Annotated[bool, typer.Option(
+        "--schema", help="Print the JSON Schema of the rows of a type, or of all types, one a line."
+    )] = False,
+    *,
+    shown: Form,
 ) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
 
@@ -37,7 +42,14 @@ def explain(
     kafkalog explain exit-status
     kafkalog explain segment.bytes
     kafkalog explain torn-tail zero-tail -o ndjson
+    kafkalog explain record --schema
     """
+    form = shown.format
+    if schema:
+        from kafkalog_cli.output.schemas import print_schemas
+
+        print_schemas(references or ())
+        return 0
     from kafkalog_cli.output.explanations import (
         all_explanations,
         explanation_of,
@@ -47,7 +59,7 @@ def explain(
     from kafkalog_cli.output.rules import RULES, config_lines
 
     start_pager()
-    if form != Format.TABLE or not references:
+    if not form.is_screen or not references:
         found = [explanation_of(name) for name in references or ()] or all_explanations()
         write_all(found, explanation_view(), form)
         return 0

@@ -103,12 +103,12 @@ def export(
     view: opt.ViewOption = LogView.RECOVERED,
     isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
     replicas: opt.AnyReplicasOption = None,
-    form: opt.FormatOption = Format.TABLE,
     *,
     partitions: opt.Partitions,
     decode: opt.Decode,
     reading: opt.Reading,
     spark: opt.Spark,
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Write records, or another table, as files that Spark, DuckDB, pyarrow and others can read.
 
@@ -124,6 +124,7 @@ def export(
     kafkalog export orders-0 --to c.db.t --append --as iceberg --set warehouse=w
     kafkalog export orders-0 --to lake --value-format json
     """
+    form = shown.format
     payloads = decode.payloads
     _require_libraries(kind, payloads)
     from kafkalog.change.lake import ExportRequest

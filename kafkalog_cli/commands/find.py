@@ -78,14 +78,14 @@ def find(
     kafkalog find /var/lib/kafka --value-regex '"item":"tea"' -n 5
     kafkalog find /var/lib/kafka --where 'value.cents > 100'
     kafkalog find /var/lib/kafka --producer-id 1 -o ndjson
-    kafkalog find orders-0 --value-format json --undecodable
+    kafkalog find orders-0 -k user-8 --value-format json -o ndjson
     """
     from kafkalog.answers.search.run import Search
     from kafkalog_cli.output.found import found_view
     from kafkalog_cli.output.new_file import form_of
     from kafkalog_cli.schemas import decoders, topics_in
 
-    form = show.format.value if to is None else form_of(to, show.format)
+    form = show.format.value if to is None else form_of(to, show.form)
     selection = records.selection(
         data=records.producer_id is None or undecodable,  # markers have no value
         isolation=bounds.isolation,

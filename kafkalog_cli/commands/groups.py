@@ -62,7 +62,7 @@ def groups(
 
     moment, before = moment_of(at), moment_of(since)
     meant = _Meant(partitions.topics, partitions.numbers)
-    resets = show.format == opt.OffsetsFormat.RESET_OFFSETS
+    resets = show.resets
     if resets and since is not None:
         raise UsageError("-o reset-offsets does not go with --since.", hint="Give --at.")
     outcome = Outcome()
@@ -105,7 +105,7 @@ def groups(
 
 
 def _write(sections: Sequence[Section], show: opt.ShowOffsets) -> None:
-    write_sections(sections, Format(show.format.value), show.limit)
+    write_sections(sections, show.format, show.limit)
 
 
 def _coordinators(names: Sequence[str], targets: Sequence[Target]) -> list[Coordinator]:
@@ -163,16 +163,16 @@ class _Listing:
         groups = (view.group_view(style), self._groups())
         members = (view.member_view(style), self._members())
         offsets = (view.offset_view(style), self._offsets())
-        if form in (opt.OffsetsFormat.NDJSON, opt.OffsetsFormat.JSON):
+        if form in (Format.NDJSON, Format.JSON):
             sections: list[Section] = [groups, members, offsets]
-        elif form == opt.OffsetsFormat.CSV:
+        elif form == Format.CSV:
             sections = [offsets if has_offsets else groups]
         elif self.is_named:
             sections = [members, offsets]
             self._note_empty()
         else:
             sections = [offsets if has_offsets else groups]
-        if form != opt.OffsetsFormat.CSV:
+        if form != Format.CSV:
             sections.insert(0, (view.coordinator_view(style), coordinators))
         _write(sections, self.show)
 

@@ -64,7 +64,7 @@ def lookup_offset(
     kafkalog lookup-offset orders-0 4711 --show
     kafkalog lookup-offset orders-0 --timestamp 2026-11-21T04:00:00Z --steps
     kafkalog lookup-offset orders-0 --special latest --isolation read_committed
-    kafkalog lookup-offset /var/lib/kafka -t orders --timestamp -2h -o reset-offsets
+    kafkalog lookup-offset /var/lib/kafka --timestamp -2h -o reset-offsets
     """
     from kafkalog.answers.search.lookups import look_up
     from kafkalog.io.paths.reading_errors import unread_places
@@ -75,8 +75,7 @@ def lookup_offset(
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
     times = [time_of(text) for text in timestamp or ()]
     questions = list(_questions(offsets, times, special or [], bounds.isolation))
-    resets = rows.format == opt.OffsetsFormat.RESET_OFFSETS
-    if resets and len(questions) > 1:
+    if rows.resets and len(questions) > 1:
         raise UsageError("-o reset-offsets has the answers to one query.")
     if bounds.view == LogView.ALL:
         raise UsageError("A lookup needs one log; leftovers belong to none.")
@@ -89,6 +88,7 @@ def lookup_offset(
         rows.format,
         rows.style(),
         outcome,
+        resets=rows.resets,
         names=not is_one,
         directories=len({one.log_dir for one in logs}) > 1,
         explains=steps,

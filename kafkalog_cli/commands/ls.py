@@ -81,7 +81,9 @@ def ls(
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "modified_timestamp")
         rows = sorted(rows, key=fact, reverse=True)
     if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
-        columns = columns.preceded(Column("DIRECTORY", attrgetter("log_dir"), fold=True))
+        columns = columns.preceded(
+            Column("DIRECTORY", attrgetter("log_dir"), least=12, keeps_end=True)
+        )
     with Writer(columns, show.format) as writer:
         for log_dir in list_log_dirs(targets):
             writer.write_lines(listing.log_dir_heading(log_dir))

@@ -172,7 +172,7 @@ class _Shown:
             self.outcome.miss(f"There is no {path!r} in the tree.")
         elif only_leaf and not isinstance(node, Leaf):
             raise UsageError(f"{path} is not a leaf of the tree.", hint="Give --tree.")
-        elif self.show.format != Format.TABLE:
+        elif not self.show.format.is_screen:
             self._leaves(self.found.leaves(path))
         else:
             for line in islice(tree_lines(node), self.show.limit):

@@ -89,12 +89,9 @@ def _profiles(
     hot_keys: int,
 ) -> list[Profile]:
     from kafkalog.io.paths.file_system import absolute
-    from kafkalog.node.targets import open_targets
     from kafkalog.tables.profiles.run import profile_logs
 
-    targets = open_targets(
-        map(absolute, paths), hear=outcome.hear_note, topics=request.bounds.topics
-    )
+    targets = outcome.open_all(map(absolute, paths), topics=request.bounds.topics)
     with choice.open() as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(

@@ -12,7 +12,7 @@ import typer
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
 
 
@@ -61,7 +61,7 @@ def rebuild_index(
             results = run.apply(progress) if is_one_scan else run.plan(progress)
         for index in islice((index for one in results for index in one.indexes), show.limit):
             writer.write(index)
-        writer.flush()
+        writer.end_rows()
         is_asked = is_applied and not is_one_scan and bool(run.wanted)
         if is_asked and consents_to(change, len(run.wanted), path):
             with byte_progress(run.wanted, enabled=not quiet) as progress:
@@ -74,6 +74,6 @@ def rebuild_index(
             is_concerned=summary.to_write > 0,
         )
         writer.write_object(out.INDEX_SUMMARY.row(replace(summary, status=status)))
-    if show.format == Format.TABLE:
+    if show.format.is_screen:
         out.print_index_summary(summary, is_plan=not is_applied)
     return status

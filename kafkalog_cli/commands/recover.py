@@ -13,7 +13,7 @@ import typer
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ def recover(
     with run, Writer(out.recovery_view(style), show.format) as writer:
         with byte_progress(run.partitions, enabled=not quiet) as progress:
             run.plan(progress)
-        if show.format == Format.TABLE:
+        if show.format.is_screen:
             for one in islice(run.results, show.limit):
                 writer.write(one)
-            writer.flush()
+            writer.end_rows()
             _show_plan(run, style)
         # A table shows the plan before consent; objects also say what was done, so they come after
         # it.
@@ -104,7 +104,7 @@ def recover(
                 # Scanned to perform it, and to check it.
                 with byte_progress(wanted * 2, enabled=not quiet) as progress:
                     run.apply(progress)
-        if show.format != Format.TABLE:
+        if not show.format.is_screen:
             for one in islice(run.results, show.limit):
                 writer.write(one)
         done = sum(one.done is not None for one in run.results)
@@ -113,7 +113,7 @@ def recover(
         )
         status = _status(run, summary, outcome, check=change.check)
         writer.write_object(out.RECOVERY_SUMMARY.row(replace(summary, status=status)))
-    if show.format == Format.TABLE and run.plans:
+    if show.format.is_screen and run.plans:
         out.print_recovery_summary(summary, style)
     return status
 

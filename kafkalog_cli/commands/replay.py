@@ -12,7 +12,6 @@ from kafkalog.io.wording import counted
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import CHANGE, CONFIGS, SELECT
-from kafkalog_cli.output.writer import Format
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
@@ -68,11 +67,11 @@ def replay(
     view: opt.ViewOption = LogView.RECOVERED,
     isolation: opt.IsolationOption = Isolation.READ_UNCOMMITTED,
     rate_limit: opt.RateLimitOption = None,
-    form: opt.FormatOption = Format.TABLE,
     *,
     partitions: opt.Partitions,
     records: opt.Records,
     change: opt.Plan,
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Produce the records of logs into a live cluster, each record once.
 
@@ -86,6 +85,7 @@ def replay(
     kafkalog replay orders-0 --topic-map orders=again --bootstrap localhost:9092
     kafkalog replay /var/lib/kafka --bootstrap host:9092 --progress run --apply
     """
+    form = shown.format
     from kafkalog.wire.producing.model import Request
     from kafkalog.wire.producing.run import Replay
     from kafkalog_cli.maintenance import asks, will_apply
@@ -132,7 +132,7 @@ def replay(
             planned.check(cluster)
         with counts() as listener.bar:
             summary = planned.count()
-        if not is_applied or form == Format.TABLE:
+        if not is_applied or form.is_screen:
             write_replay(summary, form, style, performed=False)
         is_applied = is_applied and _consents(summary, bootstrap)
     has_changed = False

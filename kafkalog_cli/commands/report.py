@@ -9,8 +9,8 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import CHECK, SHOW
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.output.progress import advancing, byte_progress
+from kafkalog_cli.output.writer import write_all
 from kafkalog_cli.session import now_ms, session
 
 
@@ -30,10 +30,10 @@ def report(
         SHOW, "--hot-keys", metavar="N", min=0, help="At most N hot keys per topic.",
     )] = 10,
     fail_on: opt.FailOnOption = opt.FailOn.NEVER,
-    form: opt.FormatOption = Format.TABLE,
     *,
     configs: opt.Configs,
     reading: opt.Reading,
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Write one HTML page about log directories.
 
@@ -46,6 +46,7 @@ def report(
     kafkalog report /var/lib/kafka --to report.html --level deep --keys
     kafkalog report /var/lib/kafka --to report.html --replace --fail-on damage
     """
+    form = shown.format
     from kafkalog.answers.overview import report
     from kafkalog.answers.overview.page import require_libraries
     from kafkalog.io.storage import NewFile
@@ -66,10 +67,9 @@ def report(
                 records=keys,
                 hot_keys=hot_keys,
                 configs=sources,
-                now_ms=now_ms(),
+                now=now_ms(),
                 threads=reading.threads,
-                failed=outcome.hear,
-                progress=progress,
+                on_event=advancing(progress, outcome.hear),
             )
         if not found.partitions and not found.log_dirs:
             new.discard()

@@ -86,10 +86,10 @@ def resurrect(
     properties_out: Annotated[str | None, typer.Option(
         "--properties-out", metavar="FILE", help="Also write server.properties here.",
     )] = None,
-    form: opt.FormatOption = Format.TABLE,
     *,
     change: opt.Change,
     pace: opt.Pace,  # noqa: ARG001 # it holds around the command
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Make a log directory that Kafka 4.4 or 4.3 can start from, using only what is on disk.
 
@@ -104,6 +104,7 @@ def resurrect(
     kafkalog resurrect orders-0 customers-0 --to revived --kafka 4.3
     kafkalog resurrect /var/lib/kafka --cluster-id new --apply --backup before
     """
+    form = shown.format
     from kafkalog.change.resurrection import ResurrectOptions
     from kafkalog.files.topics import Topics
     from kafkalog.io.paths.uris import require_local
@@ -166,7 +167,7 @@ class _Work:
         outcome = Outcome()
         is_asked = is_applied and self.to is None and asks(self.change)
         destination = "--apply" if self.change.apply or self.into else "--to NEW"
-        is_table = self.form == Format.TABLE
+        is_table = self.form.is_screen
         writer = ResurrectWriter(self.form)
         summary = self._pass(writer, dry_run=is_asked or not is_applied)
         show_notes(summary)

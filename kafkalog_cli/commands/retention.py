@@ -11,7 +11,6 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.writer import Format
 from kafkalog_cli.session import now_ms, session
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class _Work:
         """Show what a broker would delete; return the exit status."""
         from kafkalog.change.retention.apply import trim_of
         from kafkalog.change.retention.run import TrimmedPartition
-        from kafkalog.change.retention.simulation import simulate_retention
+        from kafkalog.change.retention.simulation import judged_partitions
         from kafkalog.node.targets import require_topics, selected, topics_of
         from kafkalog_cli.output import retention as out
         from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
@@ -109,13 +108,14 @@ class _Work:
         with out.RetentionWriter(
             summary, show.format, style, checks=checks, limit=show.limit
         ) as writer:
-            for found in simulate_retention(
-                *targets, configs=sources, listener=outcome, **self.options
+            for found in judged_partitions(
+                *targets, configs=sources, hear=outcome.hear, **self.options
             ):
                 writer.write_partition(found)
-                with outcome.contained(found.partition.path):
-                    trim = None if is_simulation else trim_of(found, keep_deleted=self.keep_deleted)
-                    trims += [] if trim is None else [TrimmedPartition(trim)]
+                if not is_simulation:
+                    with outcome.contained(found.partition.path):
+                        trim = trim_of(found.partition, found, keep_deleted=self.keep_deleted)
+                        trims += [] if trim is None else [TrimmedPartition(trim)]
             for one in trims:
                 writer.write_object(RETENTION_APPLIED.row(one))
             summary.to_change = sum(not one.plan.is_empty for one in trims)
@@ -126,7 +126,7 @@ class _Work:
                 is_concerned=summary.to_change > 0,
             )
             writer.end(status)
-        if show.format == Format.TABLE and targets:
+        if show.format.is_screen and targets:
             out.print_retention_summary(summary, style)
             if not is_simulation:
                 print_trims(trims, style, is_plan=True)
@@ -158,7 +158,7 @@ class _Work:
         ):
             for one in run.plan():
                 writer.write_partition(one.plan.found)
-            writer.flush()
+            writer.end_rows()
             if run.wanted and consents_to(self.change, len(run.wanted), path):
                 run.apply()
             for one in run.results:
@@ -167,6 +167,6 @@ class _Work:
             summary.changed = sum(one.is_done for one in run.results)
             status = outcome.of_work(has_changed=run.has_changed)
             writer.end(status)
-        if show.format == Format.TABLE:
+        if show.format.is_screen:
             print_trims(run.results, style, is_plan=False)
         return status

@@ -10,7 +10,6 @@ from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format
 from kafkalog_cli.session import session
 from kafkalog_cli.standard_streams import put_work_first
 
@@ -22,10 +21,10 @@ def salvage(
     to: opt.NewDirectoryOption = None,
     from_tier: opt.FromTierOption = None,
     dry_run: opt.DryRunOption = False,
-    form: opt.FormatOption = Format.TABLE,
     *,
     partitions: opt.AllPartitions,
     pace: opt.Pace,  # noqa: ARG001 # it holds around the command
+    shown: opt.Form,
 ) -> int:  # fmt: skip
     """Copy every sound batch, even past damage, into a new log, and account for the rest.
 
@@ -39,6 +38,7 @@ def salvage(
     kafkalog salvage /var/lib/kafka
     kafkalog salvage /var/lib/kafka --to rescued
     """
+    form = shown.format
     from kafkalog.change.rescue import salvage as run_salvage
     from kafkalog.files.log_dir import open_one
     from kafkalog.io.paths.uris import require_local
@@ -75,7 +75,7 @@ def salvage(
         writer.write_object(out.summary_row(summary, status))
     if summary.left_over_removed:
         show_note("leftovers of a killed run next to the new directory were removed")
-    if form == Format.TABLE:
+    if form.is_screen:
         out.print_totals(summary)
         out.note_unfinished(writer.unfinished if summary.lost_ranges else ())
     return status

@@ -91,7 +91,7 @@ def serve(
     kafkalog serve /var/lib/kafka /mnt/tier/kafka-tiered-storage
     kafkalog serve /var/lib/kafka --commits offsets.ndjson --metrics-listen :9100
     """
-    from kafkalog.wire.server.run import serve as run
+    from kafkalog.wire.server.run import run_server
 
     if commits is not None and read_only_commits:
         raise UsageError(
@@ -116,7 +116,7 @@ def serve(
         metrics=None if metrics_listen is None else parse_address(metrics_listen),
     )
     outcome = Outcome()
-    run(paths, options, _Shown(outcome))
+    run_server(paths, options, _Shown(outcome))
     return outcome.status
 
 

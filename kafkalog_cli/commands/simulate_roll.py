@@ -9,8 +9,8 @@ import typer
 
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
-from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.progress import advancing, byte_progress
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import session
 
 
@@ -45,8 +45,7 @@ def simulate_roll(
             partition,
             configs=configs.sources(),
             seed=seed,
-            progress=progress,
-            listener=outcome,
+            on_event=advancing(progress, outcome.hear),
         )
     with Writer(out.segment_view(style), show.format) as writer:
         for defect in trials[0].replay.defects:
@@ -57,7 +56,7 @@ def simulate_roll(
             writer.write(segment)
         for trial in trials:
             writer.write_object(out.ROLL_SUMMARY.row(trial))
-    if show.format == Format.TABLE:
+    if show.format.is_screen:
         for trial in trials:
             print_lines(out.trial_lines(trial, style))
     return outcome.status

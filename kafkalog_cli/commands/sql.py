@@ -199,6 +199,7 @@ def _run_in_spark(query: str, tables: Tables, choice: EngineChoice, show: opt.Sh
         with scratch_directory() as scratch:
             answer = _answer_of(run, options, outcome, scratch, find)
             Answers(show.format, show.limit).write(answer)
+        outcome.answers()
     return outcome.status
 
 

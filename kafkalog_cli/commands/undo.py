@@ -10,7 +10,7 @@ import typer
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.output.writer import Writer, write_all
 
 
 def undo(
@@ -53,7 +53,7 @@ def undo(
         def write() -> None:
             for one in islice(planned.partitions, show.limit):
                 writer.write(out.Restored(one, is_done))
-            writer.flush()
+            writer.end_rows()
 
         if is_shown_first:
             write()
@@ -71,7 +71,7 @@ def undo(
         is_partly = not is_done and outcome.has_changed
         changed = None if is_partly else is_done * planned.count
         writer.write_object(out.UNDO_SUMMARY.row(out.UndoSummary(planned, changed, status)))
-    if show.format == Format.TABLE and not is_partly:
+    if show.format.is_screen and not is_partly:
         out.print_totals(planned, is_done=is_done, is_plan=not is_applied)
     return status
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import Target
     from kafkalog_cli.output.findings import Report
-    from kafkalog_cli.output.progress import ByteProgress
 
 
 class ReportFormat(StrEnum):
@@ -152,14 +151,14 @@ def verify(
         topics=partitions.topics,
         numbers=partitions.numbers,
         internal=partitions.internal,
-        failed=outcome.hear,
+        on_event=outcome.hear,
     )
     facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)
     shows_progress = not session().is_quiet and not choice.is_spark
     with (
         byte_progress(run.targets, enabled=shows_progress) as progress,
         choice.open() if choice.is_spark else nullcontext() as opened,
-        _make_report(form, run.targets, progress) as report,
+        _make_report(form, rows, run.targets) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         shown = 0
@@ -170,7 +169,8 @@ def verify(
             outcome.count(defect, fail_on.severities)
         outcome.report_failed_checks()
         facts.ended_ms = time.time_ns() // 1_000_000
-        outcome.done(run.summary.files)
+        if run.summary.files:
+            outcome.answers()
         facts.status = outcome.status
         if progress is not None:  # what follows goes to the same terminal
             progress.close()
@@ -194,19 +194,19 @@ def _judge_cleanings(
 
     if form == ReportFormat.PROMETHEUS:
         raise UsageError("--compaction has no metrics.", hint="Give another format.")
-    outcome, style, written = Outcome(), rows.style(), Format(form.value)
+    outcome, style, written = Outcome(), rows.style(), Format(rows.shown_as(form))
     found = [
         one
         for target in outcome.open_all(paths)
         for one in audit_compaction(
             target,
             cleaning.original,
-            now_ms=now_ms(),
+            now=now_ms(),
             cleaner_offset=cleaning.cleaner_offset,
             first_dirty_offset=cleaning.first_dirty_offset,
             producer_expiration_ms=round(opt.parse_duration(cleaning.producer_expiration) * 1000),
             findings_max=1 if rows.limit is None else max(rows.limit, 1),
-            failed=outcome.hear,
+            on_event=outcome.hear,
         )
     ]
     if not found and not outcome.errors:
@@ -237,17 +237,17 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
             raise UsageError(f"{name} does not work with --spark.", hint="Leave one of them out.")
 
 
-def _make_report(
-    form: ReportFormat, targets: Sequence[Target], progress: ByteProgress | None
-) -> Report:
+def _make_report(form: ReportFormat, rows: opt.Rows, targets: Sequence[Target]) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
 
-    hidden = nullcontext if progress is None else progress.hidden
-    if form == ReportFormat.TABLE:
-        return FindingTable(hidden)
     if form == ReportFormat.PROMETHEUS:
         from kafkalog_cli.output.reports import PrometheusReport
 
         return PrometheusReport(targets)
-    return Listing(Format(form.value), hidden)
+    chosen = Format(rows.shown_as(form))
+    return (
+        FindingTable()
+        if chosen == Format.TABLE and not rows.columns
+        else Listing(chosen, rows.style())
+    )

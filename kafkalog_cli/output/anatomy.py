@@ -16,16 +16,17 @@ from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, Style
+from kafkalog_cli.output.table import terminal_width
 from kafkalog_cli.output.text import (
     BytesFormat,
     Tone,
     bytes_cell,
     bytes_value,
+    cell_width,
     coloured,
     painted,
     wrapped,
 )
-from kafkalog_cli.output.writer import cell_width, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ from kafkalog.errors import DataError
 from kafkalog.io.jit import fast_path
 from kafkalog.log.batches.selection import plan_size
 from kafkalog.log.columns.budget import logs_to_decode
-from kafkalog_cli.output.records import BATCH, PLAIN_TITLES, RECORD, probe
+from kafkalog_cli.output.records import PLAIN_TITLES, probe
 from kafkalog_cli.output.text import csv_text, dumps
 from kafkalog_cli.output.writer import Format, row_pieces
 
@@ -78,13 +78,13 @@ def read_rows(
     """
     from kafkalog.log.columns.pipeline import Restored, read_contents
 
-    shown = style.shown
+    shown, form = style.shown, Format(style.form)
     has_one_form = batches or shown.key_form == shown.value_form  # as a kernel has
-    if style.form == Format.TABLE or not (view.names and has_one_form):
+    if not (form.has_objects and view.names and has_one_form):
         titles = tuple(column.title for column in view.columns)
         is_plain = titles == PLAIN_TITLES and has_one_form and not shown.decoded
         # A terminal shows colours, which only records have.
-        if is_plain and style.form == Format.TABLE and not sys.stdout.isatty():
+        if is_plain and form == Format.TABLE and not sys.stdout.isatty():
             from kafkalog_cli.output.bulk_cells import PlainCells
 
             yield from read_contents(plan, PlainCells(shown), progress, batches=batches)
@@ -94,13 +94,11 @@ def read_rows(
 
     from kafkalog.log.text.objects import BatchLines, RecordLines
 
-    form = Format(style.form)
-
     def line(value: Any) -> bytes:
         return b"".join(row_pieces(view.row(value), form))
 
     lines = BatchLines if batches else RecordLines
-    made = lines(partial(_template, form, shown, batches=batches), line)
+    made = lines(partial(_template, form, view, shown, batches=batches), line)
     yield from read_contents(plan, made, progress, batches=batches)
 
 
@@ -143,7 +141,7 @@ def rows_of(found: Iterator[Any]) -> Iterator[Any]:
             yield content
 
 
-def _template(form: Format, style: Style, path: str, *, batches: bool) -> Template:
+def _template(form: Format, view: View[Any], style: Style, path: str, *, batches: bool) -> Template:
     """Return the template for the lines of a file's batches or records, except control records.
 
     It is made from the object of a probe, so that lines of kernels and of `writer` have the same
@@ -152,7 +150,7 @@ def _template(form: Format, style: Style, path: str, *, batches: bool) -> Templa
     from kafkalog.log.text.objects import Template
 
     one = probe(path)
-    row = BATCH.row(one.batch, style) if batches else RECORD.row(one, style)
+    row = view.row(one.batch if batches else one)
     is_csv = form == Format.CSV
     begin, end = {
         Format.NDJSON: ("{", "}\n"),

@@ -147,7 +147,6 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "`compact`",
     "The last object: totals.",
     Field("now_timestamp", k.INT, "clock used", "now_ms"),
-    Field("performed", k.BOOL, "", "is_done"),
     Field("partitions", k.INT, "examined"),
     Field(
         "compacted_partitions", k.INT, "not skipped; the other numbers are about these", "compacted"
@@ -165,7 +164,7 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
 
     def compacted(title: str, name: str) -> Column[CompactedPartition]:
         get = COMPACTION.fields[name].getter()
-        to_cell = COMPACTION.fields[name].kind.cell
+        to_cell = COMPACTION.fields[name].kind.cell_of
 
         def cell(shown: CompactedPartition) -> object:
             is_known = shown.cleanable is not None and not shown.skipped
@@ -178,7 +177,7 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
 
     return COMPACTION.view(
         style,
-        Column("PARTITION", lambda shown: _name(shown.partition), fold=True),
+        Column("PARTITION", lambda shown: _name(shown.partition), least=20, keeps_end=True),
         Column("DIRTY", "first_dirty_offset"),
         compacted("CLEAN TO", "next_dirty_offset"),
         Column("RATIO", ratio, right=True),
@@ -186,7 +185,7 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
         compacted("KEPT", "kept_records"),
         compacted("BEFORE", "before_bytes"),
         compacted("AFTER", "after_bytes"),
-        Column("SKIPPED", "skipped", fold=True, below=True),
+        Column("SKIPPED", "skipped", below=True),
     )
 
 
@@ -262,20 +261,22 @@ def finding_view(style: Style) -> View[Finding]:
     return AUDIT_FINDING.view(
         style,
         Column("OFFSET", "offset"),
-        Column("KEY", "key", fold=True),
+        Column("KEY", "key", least=12),
         Column("REASON", "reason"),
         Column("IN", lambda one: file_cell(one.path), below=True),
-        Column("WHY", "detail", fold=True, below=True),
+        Column("WHY", "detail", below=True),
     )
 
 
 def audit_view(style: Style) -> View[Audit]:
     return AUDIT.view(
         style,
-        Column("PARTITION", lambda one: os.path.basename(one.partition.path), fold=True),
+        Column(
+            "PARTITION", lambda one: os.path.basename(one.partition.path), least=12, keeps_end=True
+        ),
         Column("JUDGED TO", "cleaner_offset"),
         Column("KEYS", lambda one: "-" if one.findings else one.keys, right=True),
-        Column("RESULT", _result, fold=True),
+        Column("RESULT", _result, below=True),
     )
 
 

@@ -167,7 +167,7 @@ def _words(found: Comparison, style: Style) -> str:
 def comparison_view(style: Style) -> View[Comparison]:
     return COMPARISON.view(
         style,
-        Column("PARTITION", _name, fold=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("VERDICT", "verdict"),
         Column("LEFT", lambda one: _span(one.left)),
         Column("RIGHT", lambda one: _span(one.right)),
@@ -191,13 +191,13 @@ def record_view(style: Style) -> View[RecordDifference]:
 
     return RECORD_DIFFERENCE.view(
         style,
-        Column("PARTITION", _name, fold=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("OFFSET", "offset"),
         Column("ONLY", where),
-        Column("TIME", lambda one: time_text(of_either(one)["timestamp"], style)),
-        Column("KEY", lambda one: bytes_cell(of_either(one)["key"], style.key_form), fold=True),
-        Column("LEFT VALUE", lambda one: value(one.left), fold=True),
-        Column("RIGHT VALUE", lambda one: value(one.right), fold=True),
+        Column("TIME", lambda one: of_either(one)["timestamp"], kind=k.RECORD_TIME),
+        Column("KEY", lambda one: bytes_cell(of_either(one)["key"], style.key_form), least=12),
+        Column("LEFT VALUE", lambda one: value(one.left), least=16),
+        Column("RIGHT VALUE", lambda one: value(one.right), least=16),
     )
 
 

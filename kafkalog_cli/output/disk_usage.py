@@ -103,9 +103,9 @@ def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View
     """Return the view with a row per part."""
     columns: list[Column[Share]] = []
     if directories:
-        columns.append(Column("DIRECTORY", "log_dir", fold=True))
+        columns.append(Column("DIRECTORY", "log_dir", least=12, keeps_end=True))
     nameless = "(undated)" if by == "day" else "(log directory)"
-    columns.append(Column(by.upper(), lambda one: one.name or nameless, fold=True))
+    columns.append(Column(by.upper(), lambda one: one.name or nameless, least=12))
     if by == "topic":
         columns.append(Column("REPLICAS", lambda one: one.usage.copies or "-", right=True))
     columns += [
@@ -119,7 +119,7 @@ def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View
             Column(
                 "LAST 24 HOURS", lambda one: sparkline(one.usage.growth_bytes) or "-", below=True
             ),
-            Column("AHEAD", lambda one: _ahead_text(one.usage, style), fold=True, below=True),
+            Column("AHEAD", lambda one: _ahead_text(one.usage, style), below=True),
         ]
     return DISK_USAGE.view(style, *columns)
 

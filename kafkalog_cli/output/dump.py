@@ -262,7 +262,7 @@ class Dump:
             return
         # One table has one set of columns.
         decoders = {str(self._decoder(target)) for target in targets}
-        decodes = self.style.form != Format.TABLE or len(decoders) == 1
+        decodes = not Format(self.style.form).is_screen or len(decoders) == 1
         logs: list[tuple[str, Iterator[Any]]] = []
         views: list[tuple[str, View[Any]]] = []
         read: list[PartitionView | FileEntry] = []
@@ -400,13 +400,17 @@ class Dump:
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
         writer = self._open(name, self._labelled(view))
-        for value in values:
-            if isinstance(value, Defect):
-                self.outcome.count(value)
-                writer.defect(value)
-            else:
-                writer.write(value)
-                self._count(1)
+        rows = 0
+        try:
+            for value in values:
+                if isinstance(value, Defect):
+                    self.outcome.count(value)
+                    writer.defect(value)
+                else:
+                    writer.write(value)
+                    rows += 1
+        finally:
+            self._count(rows)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
         from kafkalog_cli.output.bulk_cells import Cells
@@ -433,7 +437,9 @@ class Dump:
         """Return the view with the cells that name the target first."""
         cells = list(zip(self.style.titles, self._label, strict=False))
         for title, label in reversed(cells):
-            view = view.preceded(Column(title, partial(_constant, label), fold=True))
+            view = view.preceded(
+                Column(title, partial(_constant, label), least=12, keeps_end=True, weight=8)
+            )
         return view
 
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:

@@ -14,8 +14,8 @@ from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import PLAIN, Column, Field, ObjectType, View
-from kafkalog_cli.output.text import tone_of, wrapped
-from kafkalog_cli.output.writer import terminal_width
+from kafkalog_cli.output.table import terminal_width
+from kafkalog_cli.output.text import Tone, tone_of, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def explanation_view() -> View[Explanation]:
             lambda known: known.severity or f"error {known.exit_code}",
             tone=lambda known: tone_of(known.severity or "error"),
         ),
-        Column("REFERENCE", "reference"),
-        Column("MEANING", "meaning", fold=True),
+        Column("REFERENCE", "reference", weight=9, tone=lambda _: Tone.NAME),
+        Column("MEANING", "meaning", below=True),
     )
 
 

@@ -84,6 +84,7 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("destination", k.TEXT, "without credentials"),
     Field("files", k.INT, "", _files),
     Field("written_files", k.INT, "by this run"),
+    Field("changed", k.INT, "files written", "written_files"),
     Field("rows", k.INT, ""),
     Field("size_bytes", k.INT, ""),
     Field("undecoded_keys", k.INT, "that `--key-format` cannot decode"),
@@ -152,7 +153,7 @@ def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
 def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     several = len({(one.topic, one.partition) for one in totals}) < len(totals)
     columns: list[Column[PartitionTotal]] = [
-        Column("PARTITION", _partition, fold=True),
+        Column("PARTITION", _partition, least=20, keeps_end=True),
         Column("FILES", lambda one: one.files, right=True),
         Column("ROWS", lambda one: one.rows, right=True),
         Column("SIZE", lambda one: size_text(one.size_bytes, style), right=True),
@@ -160,14 +161,14 @@ def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
         Column("DEFECTS", lambda one: one.defects or "-", right=True),
     ]
     if several:
-        columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, fold=True, below=True))
+        columns.append(Column("LOG DIRECTORY", lambda one: one.log_dir, below=True))
     return View(tuple(columns), lambda _: {})
 
 
 def plan_view(style: Style) -> View[Part]:
     return EXPORT_PLAN.view(
         style,
-        Column("FILE", "file", fold=True),
+        Column("FILE", "file", least=20, keeps_end=True),
         Column("FROM", "from_offset"),
         Column("TO", "to_offset"),
         Column("TO READ", "size"),
@@ -192,13 +193,13 @@ class ExportWriter(Writer[PartitionTotal]):
         self._style = style
 
     def write_summary(self, summary: ExportSummary) -> None:
-        if self.form == Format.TABLE:
+        if self.form.is_screen:
             totals = partition_totals(summary.parts)
             self.view = _view(totals, self._style)
             for total in totals:
                 self.write(total)
         for part in summary.parts:
-            if self.form != Format.TABLE:
+            if self.form.has_objects:
                 self.write_row(EXPORT_PART.row(part))
             for defect in part.defects:
                 self.defect(defect)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect, Severity
 from kafkalog_cli.output.findings import Report, RunFacts, next_start_lines, summary_lines
+from kafkalog_cli.output.table import terminal_width
 from kafkalog_cli.output.text import Tone, painted, tone_of, wrapped
-from kafkalog_cli.output.writer import terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one file are shown; the others are counted."""
@@ -32,8 +31,7 @@ class FindingTable(Report):
     as many notes per directory; of what is held until the end, `_HELD_MAX` of each kind.
     """
 
-    def __init__(self, hidden: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        self._hidden = hidden
+    def __init__(self) -> None:
         self._segment = ""
         self._damage = _Kept()
         self._held = {severity: _Kept() for severity in (Severity.INDEX, Severity.WARNING)}
@@ -94,9 +92,8 @@ class FindingTable(Report):
         title = painted("  SEVERITY    POSITION  FINDING", Tone.TITLE, sys.stdout)
         heading = [] if self._has_heading else [title]
         self._has_heading = True
-        with self._hidden():
-            _put([*heading, *lines])
-            sys.stdout.flush()
+        _put([*heading, *lines])
+        sys.stdout.flush()
 
 
 class _Kept:

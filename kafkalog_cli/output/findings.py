@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,16 +14,17 @@ from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import Defect, Level, Severity
 from kafkalog_cli.output import kinds as k
-from kafkalog_cli.output.objects import DEFECT, PLAIN, Field, ObjectType
+from kafkalog_cli.output.objects import DEFECT, Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.answers.verification import Findings
     from kafkalog.errors import KafkaLogError
     from kafkalog.node.recovery import NextStart
+    from kafkalog_cli.output.objects import Style
 
 
 @dataclass
@@ -60,14 +60,20 @@ class Report(ABC):
     def end(self, facts: RunFacts) -> None: ...
 
 
+_COLUMNS: Final = (
+    Column[Defect]("SEVERITY", "severity"),
+    Column[Defect]("REFERENCE", "reference"),
+    Column[Defect]("FILE", "path", least=20, keeps_end=True),
+    Column[Defect]("POSITION", "position"),
+    Column[Defect]("DETAIL", "detail", below=True),
+)
+
+
 class Listing(Report):
     """A report as NDJSON, JSON or CSV: findings, then (not in CSV) next starts and summary."""
 
-    def __init__(
-        self, form: Format, hidden: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> None:
-        self._hidden = hidden
-        self._writer = Writer(DEFECT.view(PLAIN), form)
+    def __init__(self, form: Format, style: Style) -> None:
+        self._writer = Writer(DEFECT.view(style, *_COLUMNS), form)
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
@@ -77,9 +83,8 @@ class Listing(Report):
         self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        with self._hidden():
-            self._writer.write(defect)
-            sys.stdout.flush()
+        self._writer.write(defect)
+        sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
         for start in facts.run.next_starts:
@@ -119,7 +124,7 @@ MEANING_OF_VERDICT: Final = (
 MEANING_OF_LOST: Final = "cut off, by batch headers"
 MEANING_OF_HIDDEN: Final = "on disk behind a log end that is too early; new ones get their offsets"
 MEANING_OF_DEPTH: Final = (
-    "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"
+    "how deep, everywhere: `names` (of files), `headers`, `checksums` or `records`"
 )
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
@@ -146,6 +151,8 @@ SUMMARY: Final = ObjectType[RunFacts](
     "verify_summary",
     "`verify`",
     "The last object: totals.",
+    Field("status", k.INT, "exit status of the run"),
+    Field("changed", k.INT, "always 0", lambda _: 0),
     _sum("files", ""),
     _sum("batches", ""),
     _sum("records", "by batch headers"),

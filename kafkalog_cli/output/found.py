@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
-from kafkalog_cli.output.records import RECORD, control_type, headers_cell, payload_cell
+from kafkalog_cli.output.records import (
+    RECORD,
+    control_type,
+    headers_cell,
+    payload_cell,
+    record_block,
+)
 from kafkalog_cli.output.text import Tone, bytes_cell
 
 if TYPE_CHECKING:
     from kafkalog.answers.search.scanning import Found, Occurrence
     from kafkalog.model import Record
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import Block, Style, View
 
 
 def _of_record(one: Field[Any]) -> Field[Any]:
@@ -27,6 +33,12 @@ def _of_record(one: Field[Any]) -> Field[Any]:
     return replace(one, get=get_from)
 
 
+def _block(found: Found, style: Style) -> Block:
+    heading, rows = record_block(found.record, style)
+    more = {"transactional id": found.transactional_id, "reason": found.reason}
+    return heading, [*rows, *((name, text) for name, text in more.items() if text is not None)]
+
+
 FOUND: Final = ObjectType[Any](
     "found",
     "`find`",
@@ -35,6 +47,7 @@ FOUND: Final = ObjectType[Any](
     Field("transactional_id", k.TEXT | None, "of its producer; null outside transactions, or if "
                                            "no `__transaction_state` in PATH names it"),
     Field("reason", k.TEXT | None, "why its value does not decode"),
+    block=_block,
 )  # fmt: skip
 OCCURRENCE: Final = ObjectType[Any](
     "occurrence",
@@ -42,7 +55,7 @@ OCCURRENCE: Final = ObjectType[Any](
     "A record in the life of a key.",
     *topic_and_partition("found."),
     Field("offset", k.INT, "", "found.record.offset"),
-    Field("timestamp", k.TIME, "−1 if none", "found.record.timestamp"),
+    Field("timestamp", k.RECORD_TIME, "−1 if none", "found.record.timestamp"),
     Field("key", k.KEY, "", "found.record.key"),
     Field("before", k.VALUE, "value before; null is a tombstone, or no earlier record",
           lambda one: None if one.before is None else one.before.value),
@@ -92,21 +105,26 @@ def found_view(style: Style, *, directories: bool, reasons: bool = False) -> Vie
 
     return FOUND.view(
         style,
-        *((Column("DIRECTORY", _directory, fold=True),) if directories else ()),
-        Column("PARTITION", partition_name, fold=True),
+        *(
+            (Column("DIRECTORY", _directory, least=12, keeps_end=True, weight=5),)
+            if directories
+            else ()
+        ),
+        Column("PARTITION", partition_name, least=12, keeps_end=True, weight=9),
         *((Column("STATE", "state"),) if style.states else ()),
-        Column("OFFSET", "offset"),
-        Column("TIME", "timestamp"),
-        Column("PRODUCER", _producer, fold=True),
-        *((Column("REASON", "reason", fold=True),) if reasons else ()),
-        Column("KEY", key, fold=True),
+        Column("OFFSET", "offset", weight=9),
+        Column("TIME", "timestamp", weight=7),
+        Column("KEY", key, least=8, weight=8),
         Column(
             "VALUE",
             value,
-            fold=True,
+            least=24,
+            weight=9,
             tone=lambda one: Tone.FAINT if one.record.value is None else None,
         ),
-        Column("HEADERS", lambda one: headers_cell(one.record, style), fold=True),
+        Column("HEADERS", lambda one: headers_cell(one.record, style), least=10, weight=4),
+        Column("PRODUCER", _producer, least=12, weight=3),
+        *((Column("REASON", "reason", below=True),) if reasons else ()),
     )
 
 
@@ -124,16 +142,16 @@ def occurrence_view(style: Style, *, directories: bool) -> View[Occurrence]:
 
     return OCCURRENCE.view(
         style,
-        *((Column("DIRECTORY", lambda one: _directory(one.found), fold=True),) if directories
-          else ()),
-        Column("PARTITION", lambda one: partition_name(one.found), fold=True),
-        Column("OFFSET", "offset"),
-        Column("TIME", "timestamp"),
-        Column("BEFORE", lambda one: value(one.before), fold=True),
-        Column("VALUE", lambda one: value(one.found.record), fold=True),
-        Column("SUPERSEDED BY", "superseded_by"),
-        Column("PRODUCER", lambda one: _producer(one.found), fold=True),
-        Column("NOTES", notes, fold=True),
+        *((Column("DIRECTORY", lambda one: _directory(one.found), least=12, keeps_end=True),)
+          if directories else ()),
+        Column("PARTITION", lambda one: partition_name(one.found), least=12, keeps_end=True),
+        Column("OFFSET", "offset", weight=9),
+        Column("TIME", "timestamp", weight=7),
+        Column("BEFORE", lambda one: value(one.before), least=16, weight=8),
+        Column("VALUE", lambda one: value(one.found.record), least=16, weight=9),
+        Column("SUPERSEDED BY", "superseded_by", weight=4),
+        Column("PRODUCER", lambda one: _producer(one.found), least=12, weight=3),
+        Column("NOTES", notes, below=True),
     )  # fmt: skip
 
 

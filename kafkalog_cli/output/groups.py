@@ -125,42 +125,42 @@ COORDINATOR: Final = ObjectType[Any](
 def group_view(style: Style) -> View[ShownGroup]:
     return GROUP.view(
         style,
-        Column("GROUP", "group_id", fold=True),
-        Column("TYPE", "group_type"),
-        Column("STATE", "state"),
-        Column("EPOCH", "group_epoch"),
-        Column("MEMBERS", "members"),
-        Column("OFFSETS", "offsets"),
-        Column("LAG", "lag"),
-        Column("PARTITION", "coordinator"),
+        Column("GROUP", "group_id", least=12, tone=lambda _: Tone.NAME),
+        Column("STATE", "state", weight=9),
+        Column("MEMBERS", "members", weight=9),
+        Column("OFFSETS", "offsets", weight=9),
+        Column("LAG", "lag", weight=9),
+        Column("TYPE", "group_type", weight=8),
+        Column("EPOCH", lambda one: max(one.group.group_epoch, 0) or None, right=True, weight=6),
+        Column("COORDINATOR", lambda one: f"__consumer_offsets-{one.group.coordinator}", weight=7),
     )
 
 
 def member_view(style: Style) -> View[ShownMember]:
     return MEMBER.view(
         style,
-        Column("GROUP", "group_id", fold=True),
-        Column("MEMBER", "member_id", fold=True),
-        Column("INSTANCE", "instance_id", fold=True),
-        Column("CLIENT", "client_id", fold=True),
+        Column("GROUP", "group_id", least=12),
+        Column("MEMBER", "member_id", least=12),
+        Column("INSTANCE", "instance_id", least=12),
+        Column("CLIENT", "client_id", least=12),
         Column("HOST", "host"),
         Column("EPOCH", "member_epoch"),
-        Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or None, fold=True),
+        Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or None, least=12),
     )
 
 
 def offset_view(style: Style) -> View[OffsetLag]:
     return OFFSET.view(
         style,
-        Column("GROUP", "group_id", fold=True),
-        Column("TOPIC", "topic", fold=True),
+        Column("GROUP", "group_id", least=12),
+        Column("TOPIC", "topic", least=12),
         Column("PARTITION", "partition"),
         Column("OFFSET", "offset"),
         Column("END", "log_end_offset"),
         Column("LAG", "lag"),
         Column("COMMITTED", "commit_timestamp"),
-        Column("METADATA", "metadata", fold=True),
-        Column("NOTES", _notes, fold=True, tone=lambda _: Tone.DOUBTFUL),
+        Column("METADATA", "metadata", least=12),
+        Column("NOTES", _notes, below=True, tone=lambda _: Tone.DOUBTFUL),
     )
 
 
@@ -168,8 +168,8 @@ def change_view(style: Style) -> View[OffsetChange]:
     return CHANGE.view(
         style,
         Column("CHANGE", "change", tone=lambda one: tone_of(one.change)),
-        Column("GROUP", "group_id", fold=True),
-        Column("TOPIC", "topic", fold=True),
+        Column("GROUP", "group_id", least=12),
+        Column("TOPIC", "topic", least=12),
         Column("PARTITION", "partition"),
         Column("BEFORE", "before"),
         Column("AFTER", "after"),
@@ -181,11 +181,11 @@ def coordinator_view(style: Style) -> View[Coordinator]:
     return COORDINATOR.view(
         style,
         Column("OF", "of"),
-        Column("KEY", "key", fold=True),
+        Column("KEY", "key", least=12),
         Column("TOPIC", "topic"),
         Column("PARTITION", "partition"),
         Column("PARTITIONS", "partitions"),
-        Column("PATHS", lambda one: ", ".join(one.paths) or None, fold=True),
+        Column("PATHS", lambda one: ", ".join(one.paths) or None, least=12),
     )
 
 
@@ -275,31 +275,31 @@ OPEN_TRANSACTION: Final = ObjectType[Any](
 def id_view(style: Style) -> View[TransactionalId]:
     return TRANSACTIONAL_ID.view(
         style,
-        Column("TRANSACTIONAL ID", "transactional_id", fold=True),
+        Column("TRANSACTIONAL ID", "transactional_id", least=12),
         Column("STATE", "state"),
         Column("PRODUCER", "producer_id"),
         Column("EPOCH", "producer_epoch"),
         Column("UPDATED", "last_update_timestamp"),
         Column("PARTITION", "coordinator"),
-        Column("WROTE TO", lambda one: ", ".join(_names(one.partitions)), fold=True),
-        Column("NOTES", _transaction_notes, fold=True),
+        Column("WROTE TO", lambda one: ", ".join(_names(one.partitions)), least=12),
+        Column("NOTES", _transaction_notes, below=True),
     )
 
 
 def open_view(style: Style) -> View[OpenData]:
     return OPEN_TRANSACTION.view(
         style,
-        Column("OPEN IN", lambda one: f"{one.topic}-{one.partition}", fold=True),
+        Column("OPEN IN", lambda one: f"{one.topic}-{one.partition}", least=12, keeps_end=True),
         Column("FROM", "first_offset"),
         Column("PRODUCER", "producer_id"),
         Column("EPOCH", "producer_epoch"),
         Column("SINCE", "start_timestamp"),
         Column("LAST WRITE", "last_timestamp"),
-        Column("TRANSACTIONAL ID", "transactional_id", fold=True),
+        Column("TRANSACTIONAL ID", "transactional_id", least=12),
         Column(
             "HANGS",
             lambda one: one.hanging or "no",
-            fold=True,
+            least=12,
             tone=lambda one: Tone.BAD if one.hanging else None,
         ),
     )

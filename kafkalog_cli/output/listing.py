@@ -74,7 +74,7 @@ SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     Field("next_base_offset", k.INT | None, "null for the active segment"),
     Field("size_bytes", k.SIZE, "of the `.log`"),
     Field("modified_timestamp", k.TIME, _MODIFIED),
-    Field("max_timestamp", k.TIME | None, "from the time index, else from the records"),
+    Field("max_timestamp", k.RECORD_TIME | None, "from the time index, else from the records"),
     Field("index_bytes", k.SIZE | None, ""),
     Field("timeindex_bytes", k.SIZE | None, ""),
     Field("txnindex_bytes", k.SIZE | None, ""),
@@ -124,7 +124,7 @@ def partition_view(style: Style) -> View[PartitionRow]:
         return ", ".join(words)
 
     def dirt(row: PartitionRow) -> str:
-        if row.dirty_bytes is None or row.dirty_ratio is None:
+        if not row.dirty_bytes or row.dirty_ratio is None:
             return "-"
         return f"{size_text(row.dirty_bytes, style)} {100 * row.dirty_ratio:.0f}%"
 
@@ -134,41 +134,49 @@ def partition_view(style: Style) -> View[PartitionRow]:
 
     return PARTITION.view(
         style,
-        Column("PARTITION", _name, fold=True),
-        Column("SEGMENTS", "segments"),
-        Column("SIZE", "size_bytes"),
-        Column("ON DISK", "disk_bytes"),
-        Column("START", "log_start_offset"),
-        Column("END", end, right=True),
-        Column("HW (CHECKPOINT)", "high_watermark"),
-        Column("CLEANED", "cleaner_offset"),
-        Column("DIRTY", dirt, right=True),
-        Column("STATE", state, fold=True, tone=lambda _: Tone.DOUBTFUL),
+        Column("PARTITION", _name, least=20, keeps_end=True, tone=lambda _: Tone.NAME),
+        Column("SIZE", "size_bytes", weight=9),
+        Column("SEGMENTS", "segments", weight=8),
+        Column("START", "log_start_offset", weight=9),
+        Column("END", end, right=True, weight=9),
+        Column("HW", "high_watermark", weight=8),
+        Column("CLEANED", "cleaner_offset", weight=5),
+        Column("DIRTY", dirt, right=True, weight=7),
+        Column("ON DISK", "disk_bytes", weight=6),
+        Column("MODIFIED", "modified_timestamp", weight=4),
+        Column("STATE", state, below=True, tone=lambda _: Tone.DOUBTFUL),
     )
 
 
 def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
+
+    def state(row: SegmentRow) -> str:
+        if row.state == "live" and not states:
+            return "active" if row.is_active else "-"
+        return f"{row.state}, active" if row.is_active else row.state
+
     return SEGMENT.view(
         style,
-        *((Column("STATE", "state"),) if states else ()),
-        Column("PARTITION", _name, fold=True),
-        Column("BASE", "base_offset"),
-        Column("SIZE", "size_bytes"),
-        Column("INDEX", "index_bytes"),
-        Column("TIMEIDX", "timeindex_bytes"),
-        Column("TXNIDX", "txnindex_bytes"),
-        Column("MAX TIME", "max_timestamp"),
+        Column("PARTITION", _name, least=14, keeps_end=True, weight=7, tone=lambda _: Tone.NAME),
+        Column("BASE", "base_offset", weight=9),
+        Column("NEXT", "next_base_offset", weight=9),
+        Column("SIZE", "size_bytes", weight=9),
+        Column("INDEX", "index_bytes", weight=8),
+        Column("TIMEINDEX", "timeindex_bytes", weight=7),
+        Column("TXNINDEX", "txnindex_bytes", weight=6),
+        Column("LAST RECORD", "max_timestamp", weight=9),
+        Column("STATE", state, weight=8),
     )
 
 
 def file_view(style: Style) -> View[FileRow]:
     return FILE.view(
         style,
-        Column("FILE", lambda row: file_cell(row.path), fold=True),
+        Column("FILE", lambda row: file_cell(row.path), least=24, keeps_end=True),
         Column("KIND", "kind"),
-        Column("STATE", lambda row: row.error or row.state, fold=True),
-        Column("SIZE", "size_bytes"),
+        Column("SIZE", "size_bytes", weight=9),
         Column("MODIFIED", "modified_timestamp"),
+        Column("STATE", lambda row: row.error or row.state, below=True),
     )
 
 

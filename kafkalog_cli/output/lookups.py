@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.answers.search.lookups import PartitionLookup
 from kafkalog.io.wording import counted
 from kafkalog.log.defects import make_defect
-from kafkalog_cli.options import OffsetsFormat
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
@@ -60,7 +59,7 @@ LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
     Field("batch_base_offset", k.INT | None, "", _of_batch("base_offset")),
     Field("batch_last_offset", k.INT | None, "", _of_batch("last_offset")),
     Field("offset", k.INT | None, "first record that answers", "lookup.offset"),
-    Field("timestamp", k.TIME | None, "−1 for `earliest` and `latest`", "lookup.timestamp"),
+    Field("timestamp", k.RECORD_TIME | None, "−1 for `earliest` and `latest`", "lookup.timestamp"),
     Field("leader_epoch", k.INT | None,
           "of the batch; of the log for `earliest` and `latest`",
           "lookup.leader_epoch"),
@@ -102,25 +101,33 @@ def lookup_view(style: Style, *, names: bool, directories: bool) -> View[Partiti
             return str(found.offset)
         return "none above" if found.found else "not found"
 
-    def place(one: PartitionLookup) -> str:
-        found = one.lookup
-        if found.segment is None:
-            return found.reason or ""
-        return found.segment.rpartition("/")[2]
+    def segment(one: PartitionLookup) -> str:
+        found = one.lookup.segment
+        name = "" if found is None else found.rpartition("/")[2].partition(".")[0]
+        return name.lstrip("0") or "0" if name.isdigit() else name or "-"
+
+    def batch(one: PartitionLookup) -> str:
+        found = one.lookup.batch
+        return "-" if found is None else f"{found.base_offset}-{found.last_offset}"
+
+    def reason(one: PartitionLookup) -> str | None:
+        return one.lookup.reason if one.lookup.segment is None else None
 
     columns: tuple[Column[PartitionLookup], ...] = (
-        Column("DIRECTORY", "log_dir", fold=True),
-        Column("PARTITION", _name, fold=True),
+        Column("DIRECTORY", "log_dir", least=12, keeps_end=True, weight=5),
+        Column("PARTITION", _name, least=12, keeps_end=True, weight=9),
     )
     return LOOKUP.view(
         style,
         *columns[0 if directories else 1 : 2 if names else 1],
-        Column("QUERY", query, fold=True),
-        Column("OFFSET", answer, right=True),
-        Column("TIME", "timestamp"),
-        Column("EPOCH", "leader_epoch"),
-        Column("POSITION", "position"),
-        Column("SEGMENT", place, fold=True),
+        Column("QUERY", query, weight=9),
+        Column("OFFSET", answer, right=True, weight=9),
+        Column("TIME", "timestamp", weight=9),
+        Column("SEGMENT", segment, right=True, weight=9),
+        Column("POSITION", "position", weight=9),
+        Column("BATCH", batch, weight=8),
+        Column("EPOCH", "leader_epoch", weight=7),
+        Column("WHY", reason, below=True),
     )
 
 
@@ -136,19 +143,19 @@ class LookupWriter(Writer[PartitionLookup]):
 
     def __init__(
         self,
-        form: OffsetsFormat,
+        form: Format,
         style: Style,
         outcome: Outcome,
         *,
+        resets: bool,
         names: bool,
         directories: bool,
         explains: bool,
         shows_records: bool,
         limit: int | None,
     ) -> None:
-        self._is_reset = form == OffsetsFormat.RESET_OFFSETS
-        shown = Format.TABLE if self._is_reset else Format(form)
-        super().__init__(lookup_view(style, names=names, directories=directories), shown)
+        self._is_reset = resets
+        super().__init__(lookup_view(style, names=names, directories=directories), form)
         self._style = style
         self._outcome = outcome
         self._explains = explains

@@ -98,37 +98,37 @@ CHANGE: Final = ObjectType[Any](
 def topic_view(style: Style) -> View[TopicState]:
     return TOPIC.view(
         style,
-        Column("TOPIC", "topic", fold=True),
-        Column("TOPIC ID", "topic_id"),
+        Column("TOPIC", "topic", least=20),
+        Column("TOPIC ID", "topic_id", weight=4),
         Column("PARTITIONS", "partitions"),
         Column("REPLICAS", "replication_factor"),
         Column("UNDER-REPLICATED", "under_replicated_partitions"),
         Column("LEADERLESS", "leaderless_partitions"),
         Column("CONFIGS", lambda one: ", ".join(f"{k}={v}" for k, v in one.configs.items()) or "-",
-               fold=True, below=True),
+               below=True),
     )  # fmt: skip
 
 
 def partition_view(style: Style) -> View[PartitionState]:
     return PARTITION.view(
         style,
-        Column("TOPIC", "topic", fold=True),
+        Column("TOPIC", "topic", least=12),
         Column("PARTITION", "partition"),
         Column("LEADER", lambda one: "-" if one.state.leader < 0 else one.state.leader, right=True),
         Column("REPLICAS", lambda one: _nodes(one.state.replicas)),
         Column("ISR", lambda one: _nodes(one.state.isr)),
         Column("EPOCH", "leader_epoch"),
         Column("CHANGED", lambda one: _changed(one.origin, style)),
-        Column("NOTES", _partition_notes, fold=True),
+        Column("NOTES", _partition_notes, below=True),
     )
 
 
 def config_view(style: Style) -> View[ConfigValue]:
     return CONFIG.view(
         style,
-        Column("RESOURCE", "resource", fold=True),
-        Column("CONFIG", "name", fold=True),
-        Column("VALUE", "value", fold=True),
+        Column("RESOURCE", "resource", least=12),
+        Column("CONFIG", "name", least=12),
+        Column("VALUE", "value", least=12),
         Column("CHANGED", lambda one: _changed(one.origin, style)),
     )
 
@@ -136,8 +136,8 @@ def config_view(style: Style) -> View[ConfigValue]:
 def leaf_view(style: Style) -> View[MetadataLeaf]:
     return LEAF.view(
         style,
-        Column("PATH", "path", fold=True),
-        Column("TEXT", "text", fold=True, below=True),
+        Column("PATH", "path", least=12, keeps_end=True),
+        Column("TEXT", "text", least=24, weight=9),
     )
 
 
@@ -147,8 +147,8 @@ def change_view(style: Style) -> View[MetadataChange]:
         Column("CHANGE", "change"),
         Column("OFFSET", "offset"),
         Column("TIME", lambda one: _changed(one.origin, style)),
-        Column("PATH", "path", fold=True),
-        Column("WHAT", what_changed, fold=True, below=True),
+        Column("PATH", "path", least=12, keeps_end=True),
+        Column("WHAT", what_changed, below=True),
     )  # fmt: skip
 
 

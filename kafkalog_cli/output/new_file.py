@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNAR: Final = ("parquet", "arrow")
 """The forms that are written by columns; the others are text."""
-_FORMS: Final = (*COLUMNAR, *(one for one in Format if one != Format.TABLE))
+_FORMS: Final = (*COLUMNAR, *(one for one in Format if one.has_objects))
 
 
 def form_of(to: str, given: StrEnum) -> str:

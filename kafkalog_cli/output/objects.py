@@ -14,15 +14,15 @@ from formats.late_classes import dataclass
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect
 from kafkalog_cli.output.kinds import INT, TEXT
-from kafkalog_cli.output.text import BytesFormat, Toned
+from kafkalog_cli.output.layout import Layout, choose
+from kafkalog_cli.output.text import BytesFormat, Tone, Toned, zone_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.files.payloads.kinds import PayloadKind
     from kafkalog_cli.output.decoded import Decoded
     from kafkalog_cli.output.kinds import Kind
-    from kafkalog_cli.output.text import Tone
 
 T = TypeVar("T")
 Row = dict[str, object]
@@ -48,6 +48,7 @@ class Style:
         decoded: keys or values that a schema decodes, by `key` and `value`.
         states: whether batches and records state where their log lives.
         decoder: how records of an internal topic are decoded.
+        layout: how rows are laid out.
     """
 
     exact: bool = False
@@ -57,6 +58,7 @@ class Style:
     decoded: Mapping[str, Decoded] = field(default_factory=dict)
     states: bool = False
     decoder: PayloadKind | None = None
+    layout: Layout = Layout()
 
 
 PLAIN: Final = Style()
@@ -97,17 +99,40 @@ class Column(Generic[T]):
     """A column of a table: its title, and a field of the objects or a function that returns a cell.
 
     None is always `-`.
-    On a terminal too narrow for the table, cells of columns with `below`, the last ones, go below
-    their row; if that does not suffice, cells of columns with `fold` go over several lines. `tone`
-    gives the colour that a cell has on a terminal.
+
+    Attributes:
+        least: the width to which a terminal may cut the data of a column; 0: never, as for numbers
+            and our own words.
+        keeps_end: whether data are cut in the middle: names that often begin alike.
+        weight: columns of less weight are left out first where a terminal has no room for all; of
+            the same weight, the last one.
+        below: words that go below their row where they do not fit; only the last columns have it.
+        tone: the colour that a cell has on a terminal.
+        kind: the type of what a function returns, if it is not a cell.
+        zone: time zone of the cells, which the title names.
+        stays: whether somebody asked for the column by name: then it is shown even if it is empty.
     """
 
     title: str
     cell: str | Callable[[T], object]
     right: bool = False
-    fold: bool = False
+    least: int = 0
+    keeps_end: bool = False
+    weight: int = 5
     below: bool = False
     tone: Callable[[T], Tone | None] | None = None
+    kind: Kind | None = None
+    zone: str = ""
+    stays: bool = False
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title} ({self.zone})" if self.zone else self.title
+
+    @property
+    def name(self) -> str:
+        """The name by which `--columns` leaves it out: of its field, or its title."""
+        return self.cell if isinstance(self.cell, str) else self.title.lower().replace(" ", "_")
 
     def text(self, value: T) -> str:
         """Return the cell of a value, which need not be printable."""
@@ -115,9 +140,19 @@ class Column(Generic[T]):
         found = self.cell(value)
         return "-" if found is None else str(found)
 
-    def toned(self, value: T) -> str:
-        text = printable(self.text(value))
+    def toned(self, value: T, most: int | None = None) -> str:
+        """Return the printable cell of a value in its colour.
+
+        Args:
+            most: no more characters are needed of data, which may have gigabytes.
+        """
+        text = self.text(value)
+        if most is not None and self.least and not self.keeps_end and len(text) > most:
+            text = f"{text[:most]}…"
+        text = printable(text)
         tone = None if self.tone is None else self.tone(value)
+        if text == "-":
+            tone = Tone.FAINT
         return text if tone is None else Toned(text, tone)
 
 
@@ -125,55 +160,96 @@ class Column(Generic[T]):
 class View(Generic[T]):
     """Shows values of one type, as rows of a table and as JSON objects.
 
-    `names` are the fields of the objects, if they are always the fields of one declared type: then
-    kernels can write them, too.
+    Attributes:
+        names: the fields of the objects, if they are always the fields of one declared type: then
+            kernels can write them, too.
+        fields: the fields of the objects by name; empty if no type declares them.
+        block: the heading of a value in `line`, and its lines by name, if the type declares them.
     """
 
     columns: tuple[Column[T], ...]
     row: Callable[[T], Row]
     names: tuple[str, ...] = ()
+    style: Style = PLAIN
+    type_name: str = "row"
+    fields: Mapping[str, Field[T]] = field(default_factory=dict)
+    block: Callable[[T], Block] | None = None
 
     def preceded(self, column: Column[T]) -> View[T]:
+        """Return the view with a column before the others, unless somebody named all of them."""
+        if self.style.layout.names_columns:
+            return self
         return replace(self, columns=(column, *self.columns))
 
 
-class ObjectType(Generic[T]):
-    """A type of object: its name, which commands print it, its meaning, and its fields in order."""
+Block = tuple[str, "Sequence[tuple[str, str | Sequence[str]]]"]
+"""A heading, and names with their text or lines."""
 
-    def __init__(self, name: str, printed_by: str, meaning: str, *fields: Field[T]) -> None:
+
+class ObjectType(Generic[T]):
+    """A type of object: its name, which commands print it, its meaning, and its fields in order.
+
+    Args:
+        block: returns a value as a block of `-x` in a style; by default it is all fields.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        printed_by: str,
+        meaning: str,
+        *fields: Field[T],
+        block: Callable[[T, Style], Block] | None = None,
+    ) -> None:
         self.name = name
         self.printed_by = printed_by
         self.meaning = meaning
         self.fields = {one.name: one for one in fields}
-        self._plain_row = self._rows(PLAIN)
+        self._block = block
+        self._plain_row = self._rows(self._fields(PLAIN), PLAIN)
 
     def row(self, value: T, style: Style = PLAIN) -> Row:
         # Nearly all calls, so its getters are made once.
-        return self._plain_row(value) if style is PLAIN else self._rows(style)(value)
+        if style is PLAIN:
+            return self._plain_row(value)
+        return self._rows(self._fields(style), style)(value)
 
     def view(self, style: Style, *columns: Column[T]) -> View[T]:
-        """Return a view with these columns; cells of fields have the form of their types."""
+        """Return a view with these columns; cells of fields have the form of their types.
+
+        Raises:
+            UsageError: `--columns` names something else than fields.
+        """
+        declared = fields = self._fields(style)
+        block = None if self._block is None else _in_style(self._block, style)
+        if style.layout.columns:
+            columns, fields = _choose_columns(style.layout, columns, declared)
+            block = None
+        is_fixed = not any(one.only_if is not None for one in fields.values())
         return View(
-            tuple(self._resolved(column, style) for column in columns),
-            self._rows(style),
-            () if self._optional(style) else ("type", *self._fields(style)),
+            tuple(_resolved(column, declared, style) for column in columns),
+            self._rows(fields, style),
+            tuple(fields) if is_fixed else (),
+            style,
+            self.name,
+            fields,
+            block,
         )
 
-    def _optional(self, style: Style) -> list[str]:
-        return [name for name, one in self._fields(style).items() if one.only_if is not None]
-
     def _fields(self, style: Style) -> dict[str, Field[T]]:
-        fields = self.fields.items()
-        return {name: one for name, one in fields if one.only_if is None or one.only_if(style)}
+        named: dict[str, Field[T]] = {"type": Field("type", TEXT, "", lambda _: self.name)}
+        return named | {
+            name: one
+            for name, one in self.fields.items()
+            if one.only_if is None or one.only_if(style)
+        }
 
-    def _rows(self, style: Style) -> Callable[[T], Row]:
-        getters = [
-            (one.name, one.getter(), one.kind.to_json) for one in self._fields(style).values()
-        ]
-        has_optional = bool(self._optional(style))
+    def _rows(self, fields: Mapping[str, Field[T]], style: Style) -> Callable[[T], Row]:
+        getters = [(one.name, one.getter(), one.kind.to_json) for one in fields.values()]
+        has_optional = any(one.only_if is not None for one in fields.values())
 
         def row_of(value: T) -> Row:
-            row: Row = {"type": self.name}
+            row: Row = {}
             for name, get, to_json in getters:
                 found = get(value)
                 row[name] = found if to_json is None else to_json(found, style)
@@ -183,17 +259,52 @@ class ObjectType(Generic[T]):
 
         return row_of
 
-    def _resolved(self, column: Column[T], style: Style) -> Column[T]:
-        if callable(column.cell):
-            return column
-        shown = self.fields[column.cell]
-        get, to_cell = shown.getter(), shown.kind.cell
 
-        def cell(value: T) -> object:
-            found = get(value)
-            return None if found is None else to_cell(found, style)
+def _in_style(block: Callable[[T, Style], Block], style: Style) -> Callable[[T], Block]:
+    return lambda value: block(value, style)
 
-        return replace(column, cell=cell, right=column.right or shown.kind.right)
+
+def _choose_columns(
+    layout: Layout, columns: Sequence[Column[T]], fields: Mapping[str, Field[T]]
+) -> tuple[tuple[Column[T], ...], dict[str, Field[T]]]:
+    """Return the columns and fields that `--columns` asks for."""
+    shown = {column.name: column for column in columns}
+    known = [*fields, *shown]
+    words, keeps = layout.columns, not layout.names_columns
+    found: list[Column[T]] = []
+    for name in choose(words, [*shown], known, [*fields]):
+        column = shown.get(name)
+        if column is None or not (keeps or column.cell == name):
+            kind, title = fields[name].kind, name.upper().replace("_", " ")
+            column = Column(title, name, least=_LEAST if kind.is_data else 0)
+        if not (name in shown and keeps):
+            column = replace(column, weight=_ASKED_FOR, stays="all" not in words)
+        found.append(column)
+    return tuple(found), {name: fields[name] for name in choose(words, [*fields], known, [*fields])}
+
+
+def _resolved(column: Column[T], fields: Mapping[str, Field[T]], style: Style) -> Column[T]:
+    """Return a column whose cells are made by its type."""
+    get: Callable[[T], Any]
+    if not callable(column.cell):
+        shown = fields[column.cell]
+        get, kind = shown.getter(), shown.kind
+    elif column.kind is None:
+        return column
+    else:
+        get, kind = column.cell, column.kind
+    to_cell = kind.cell_of
+
+    def cell(value: T) -> object:
+        found = get(value)
+        return None if found is None or found is ABSENT else to_cell(found, style)
+
+    zone = zone_name(style.zone) if kind.is_time and not style.exact else ""
+    return replace(column, cell=cell, right=column.right or kind.right, kind=kind, zone=zone)
+
+
+_LEAST: Final = 12
+_ASKED_FOR: Final = 9
 
 
 DEFECT: Final = ObjectType[Defect](

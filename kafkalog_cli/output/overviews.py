@@ -49,10 +49,10 @@ REPORT: Final = ObjectType[WrittenReport](
 def view(style: Style) -> View[WrittenReport]:
     return REPORT.view(
         style,
-        Column("PAGE", "path", fold=True),
+        Column("PAGE", "path", least=12, keeps_end=True),
         Column("SIZE", "size_bytes"),
         Column("TOPICS", "topics"),
         Column("PARTITIONS", "partitions"),
         Column("LOG SIZE", "log_bytes"),
-        Column("FINDINGS", lambda one: one.facts.verdict, fold=True),
+        Column("FINDINGS", lambda one: one.facts.verdict, below=True),
     )

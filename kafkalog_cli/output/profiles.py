@@ -91,7 +91,7 @@ def profile_view(style: Style) -> View[Profile]:
 
     return PROFILE.view(
         style,
-        Column("PARTITION", _name, fold=True),
+        Column("PARTITION", _name, least=20, keeps_end=True),
         Column("RECORDS", "records"),
         Column("SIZE", "size_bytes"),
         Column("DATA", lambda one: size_text(one.data_bytes, style), right=True),

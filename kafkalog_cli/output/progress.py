@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from contextlib import closing, contextmanager
@@ -9,26 +10,36 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_cli.output.text import has_colours
+from kafkalog_cli.standard_streams import before_lines, transient_stream
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+    from rich.console import Console
     from rich.progress import Progress, ProgressColumn
 
+    from kafkalog.errors import Event
     from kafkalog.files.log_dir import Target
     from kafkalog.io.engine import Engine, Gathering, PieceWork, Task, Work
 
 _DELAY_S = 1.0
+_PAUSE_S = 0.5
 
 
 class Bar:
-    """A bar of things done; it appears after a second: short work shows and loads nothing."""
+    """A bar of what is done; it appears after a second: short work shows and loads nothing.
+
+    Any other line on the terminal erases it; it comes back when the lines have paused.
+    """
 
     def __init__(self, total: int, words: str = "") -> None:
         self.total = total
         self.done = 0
         self._words = words
-        self._appears = monotonic() + _DELAY_S
+        self._appears = inf if _is_dumb() else monotonic() + _DELAY_S
         self._bar: Progress | None = None
+        self._is_shown = False
 
     def __call__(self, count: int) -> None:
         self.done += count
@@ -36,34 +47,37 @@ class Bar:
 
     def update(self) -> None:
         """Show what is done, of the total."""
-        if self._bar is None and monotonic() > self._appears:
-            self._bar = _shown_bar(*self._columns())
-            self._task = self._bar.add_task(self._words)
-            self._bar.start()
+        if not self._is_shown and monotonic() > self._appears:
+            self._show()
         if self._bar is not None:
             self._bar.update(self._task, total=self.total, completed=self.done)
+
+    def _show(self) -> None:
+        if self._bar is None:
+            self._bar = _bar(*self._columns())
+            self._task = self._bar.add_task(self._words)
+            before_lines.append(self.erase)
+        self._is_shown = True
+        self._bar.start()
 
     def _columns(self) -> Sequence[ProgressColumn]:
         from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
         return MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
 
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        """Hide the bar while the block writes lines to the same terminal."""
-        if self._bar is None or not sys.stdout.isatty():
-            yield
-            return
-        self._bar.stop()
-        yield
-        sys.stdout.flush()
-        self._bar.start()
+    def erase(self) -> None:
+        """Remove the bar, until there has been no other line for a while."""
+        if self._bar is not None and self._is_shown:
+            self._bar.stop()
+            self._is_shown = False
+        self._appears = max(self._appears, monotonic() + _PAUSE_S)
 
     def close(self) -> None:
         """Remove the bar for good."""
+        self.erase()
         self._appears = inf
         if self._bar is not None:
-            self._bar.stop()
+            before_lines.remove(self.erase)
             self._bar = None
 
 
@@ -76,19 +90,29 @@ class ByteProgress(Bar):
         return DownloadColumn(binary_units=True), TransferSpeedColumn()
 
 
-def _shown_bar(*columns: ProgressColumn) -> Progress:
-    from rich.console import Console
+def _bar(*columns: ProgressColumn) -> Progress:
     from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
     return Progress(
         BarColumn(),
         *columns,
         TimeRemainingColumn(),
-        console=Console(file=sys.stderr),
+        console=_console(),
         transient=True,
         redirect_stdout=False,  # rich would replace `sys.stdout`, and rows go to its buffer
         redirect_stderr=False,
     )
+
+
+def _is_dumb() -> bool:
+    """Return whether the terminal could not erase a bar."""
+    return os.environ.get("TERM") == "dumb"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(file=transient_stream(), no_color=not has_colours(sys.stderr))
 
 
 @contextmanager
@@ -97,21 +121,29 @@ def byte_progress(targets: Sequence[Target], *, enabled: bool) -> Iterator[ByteP
     if not enabled or not sys.stderr.isatty():
         yield None
         return
-    with closing(ByteProgress(sum(map(_size, targets)))) as progress:
+    from kafkalog.log.events import size_of
+
+    with closing(ByteProgress(sum(map(size_of, targets)))) as progress:
         yield progress
 
 
-def _size(target: Target) -> int:
-    from kafkalog.files.log_dir import LogDirListing
+def advancing(
+    progress: ByteProgress | None, hear: Callable[[Event], object]
+) -> Callable[[Event], None]:
+    """Return a function that shows progress in a bar, and passes all other events on."""
+    from kafkalog.errors import Progress as BytesRead
 
-    if isinstance(target, LogDirListing):
-        inner = sum(partition.size_bytes for partition in target.partitions)
-        return inner + sum(entry.size_bytes for entry in target.files)
-    return target.size_bytes
+    def take(event: Event) -> None:
+        if not isinstance(event, BytesRead):
+            hear(event)
+        elif progress is not None:
+            progress(event.size_bytes)
+
+    return take
 
 
 class ShownEngine:
-    """An engine that shows a bar of tasks, after a second."""
+    """An engine that shows a bar, after a second: of bytes if the tasks say how many they read."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -127,8 +159,16 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        with closing(Bar(len(tasks), "tasks")) as bar:
-            yield from self._engine.run(work, tasks, done=_both(bar, done))
+        sizes = [task.get("size_bytes") for task in tasks]
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(known) < len(tasks):
+            with closing(Bar(len(tasks), "tasks")) as bar:
+                yield from self._engine.run(work, tasks, done=_both(bar, done))
+            return
+        with closing(ByteProgress(sum(known))) as bar:
+            for number, result in self._engine.run(work, tasks, done=done):
+                bar(known[number])
+                yield number, result
 
     def stream(
         self,
@@ -170,17 +210,21 @@ def partition_progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]
 @contextmanager
 def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
     """Show a message and a spinner while the block runs, after a second, on a terminal."""
-    if not enabled or not sys.stderr.isatty():
+    if not enabled or not sys.stderr.isatty() or _is_dumb():
         yield
         return
-    from rich.console import Console
-
-    status = Console(file=sys.stderr).status(words)
+    status = _console().status(words)
     timer = threading.Timer(_DELAY_S, status.start)
-    timer.start()
-    try:
-        yield
-    finally:
+
+    def end() -> None:
         timer.cancel()
         timer.join()  # or it could start the spinner after `stop`
         status.stop()
+
+    timer.start()
+    before_lines.append(end)
+    try:
+        yield
+    finally:
+        before_lines.remove(end)
+        end()

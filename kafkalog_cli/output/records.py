@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import COMPRESSION_NAMES
 from kafkalog.errors import CorruptDataError, DataError
+from kafkalog.io.wording import printable
 from kafkalog.model import Batch, Record, TimestampType
 from kafkalog.node.targets import partition_around
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import ABSENT, Column, Field, ObjectType
-from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value, compression_name, time_text
+from kafkalog_cli.output.text import (
+    Tone,
+    bytes_cell,
+    bytes_value,
+    compression_name,
+    dumps,
+    full_time,
+    record_time_column,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_cli.output.objects import Style, View
+    from kafkalog_cli.output.objects import Block, Style, View
 
 
 def control_type(record: Record) -> str | None:
@@ -38,6 +48,17 @@ def _headers(record: Record, style: Style) -> object:
             "key": header.key.decode("utf-8", "replace"),
             "value": bytes_value(header.value, style.value_form),
         }
+        for header in record.headers
+    ]
+
+
+def headers_cell(record: Record, style: Style) -> str:
+    return ", ".join(header_lines(record, style))
+
+
+def header_lines(record: Record, style: Style) -> list[str]:
+    return [
+        f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.value_form)}"
         for header in record.headers
     ]
 
@@ -76,6 +97,11 @@ def _by_schema(source: str) -> Field[Any]:
     )
 
 
+def _decoded_cell(record: Record, style: Style) -> str | None:
+    decoded = _decoded(record, style)
+    return None if decoded is ABSENT else dumps(decoded)
+
+
 def _state(path: str) -> str:
     from kafkalog.node.view import state_of
 
@@ -106,7 +132,44 @@ _TIMESTAMP_TYPE: Final[Field[Any]] = Field(
     "timestamp_type", k.TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)"
 )
 _CODEC_MEANING: Final = f"{', '.join(f'`{name}`' for name in COMPRESSION_NAMES)}, or `unknown(N)`"
+_HEADERS: Final = k.Kind("array", headers_cell, to_json=_headers, is_data=True)
 _HEAD, _BATCH = _of_batch(""), _of_batch("batch.")
+
+
+def record_block(record: Record, style: Style) -> Block:
+    """Return a record as a block: what a person asks first, and where it lies."""
+    batch = record.batch
+    place = partition_around(batch.path)
+    rows: list[tuple[str, str | Sequence[str]]] = [("time", _time_text(record, style))]
+    if batch.is_control:
+        rows.append(("control", str(control_type(record))))
+    elif style.decoder is not None:
+        decoded = _decoded(record, style)
+        assert isinstance(decoded, dict), "data records are decoded"
+        rows += [(name, dumps(one)) for name, one in decoded.items() if one is not None]
+    else:
+        rows.append(("key", payload_cell("key", record.key, style)))
+        rows.append(("value", payload_cell("value", record.value, style)))
+    if record.headers:
+        rows.append(("headers", [printable(line) for line in header_lines(record, style)]))
+    if batch.producer_id >= 0:
+        what = f"{batch.producer_id}, epoch {batch.producer_epoch}, sequence {record.sequence}"
+        rows.append(("producer", f"{what}, transactional" if batch.is_transactional else what))
+    where = f"at {batch.position}, {compression_name(batch)}"
+    epoch = batch.leader_epoch
+    rows.append(("batch", where if epoch < 0 else f"{where}, leader epoch {epoch}"))
+    if style.states:
+        rows.append(("state", _state(batch.path)))
+    name = place.topic if place.partition is None else f"{place.topic}-{place.partition}"
+    return f"{name}, offset {record.offset}", rows
+
+
+def _time_text(record: Record, style: Style) -> str:
+    """Return the time with the name of its clock: `… UTC, CreateTime (2 years ago)`."""
+    text = full_time(record.timestamp, style)
+    time, bracket, age = text.partition(" (")
+    return f"{time}, {record.timestamp_type}{bracket}{age}"
+
 
 BATCH: Final = ObjectType[Batch](
     "batch",
@@ -125,8 +188,8 @@ BATCH: Final = ObjectType[Batch](
     _HEAD["magic"],
     Field("compression", k.TEXT, _CODEC_MEANING, compression_name),
     _TIMESTAMP_TYPE,
-    Field("base_timestamp", k.TIME, "base of the records' timestamp deltas"),
-    Field("max_timestamp", k.TIME, ""),
+    Field("base_timestamp", k.RECORD_TIME, "base of the records' timestamp deltas"),
+    Field("max_timestamp", k.RECORD_TIME, ""),
     Field("delete_horizon_timestamp", k.TIME | None,
           "when compaction may drop tombstones and markers"),
     _HEAD["producer_id"],
@@ -149,7 +212,7 @@ RECORD: Final = ObjectType[Record](
     _BATCH["topic"],
     _BATCH["partition"],
     Field("offset", k.INT, ""),
-    Field("timestamp", k.TIME, "−1 if none"),
+    Field("timestamp", k.RECORD_TIME, "−1 if none"),
     _TIMESTAMP_TYPE,
     Field("key", k.KEY, ""),
     Field("value", k.VALUE, "null is a tombstone"),
@@ -157,7 +220,7 @@ RECORD: Final = ObjectType[Record](
           lambda record: None if record.key is None else len(record.key)),
     Field("value_size_bytes", k.INT | None, "",
           lambda record: None if record.value is None else len(record.value)),
-    Field("headers", k.Kind("array", to_json=_headers),
+    Field("headers", _HEADERS,
           "objects with `key` and `value`, in order", lambda record: record),
     Field("sequence", k.INT, "−1 if none"),
     _BATCH["producer_id"],
@@ -173,10 +236,11 @@ RECORD: Final = ObjectType[Record](
     Field("batch_position", k.INT, "", "batch.position"),
     _by_schema("key"),
     _by_schema("value"),
-    Field("decoded", k.Kind("object", to_json=_decoded),
+    Field("decoded", k.Kind("object", _decoded_cell, to_json=_decoded, is_data=True),
           "of internal topics, with `--value-format auto`: `key` and `value`, objects or null, and "
           "`error`, why one does not decode, or null",
           lambda record: record, lambda style: style.decoder is not None),
+    block=record_block,
 )  # fmt: skip
 
 
@@ -195,18 +259,22 @@ def batch_view(style: Style) -> View[Batch]:
             return "-"
         return f"{batch.producer_id}/{batch.producer_epoch}"
 
+    def sequence(batch: Batch) -> str:
+        return "-" if batch.base_sequence < 0 else f"{batch.base_sequence}-{batch.last_sequence}"
+
     return BATCH.view(
         style,
         *((Column("STATE", "state"),) if style.states else ()),
-        Column("OFFSETS", lambda batch: f"{batch.base_offset}-{batch.last_offset}", fold=True),
-        Column("COUNT", "records"),
-        Column("POSITION", "position"),
-        Column("SIZE", "size_bytes"),
-        Column("CODEC", "compression"),
-        Column("MAX TIME", "max_timestamp"),
-        Column("PRODUCER", producer, fold=True),
-        Column("EPOCH", "leader_epoch"),
-        Column("NOTES", notes, fold=True),
+        Column("OFFSETS", lambda batch: f"{batch.base_offset}-{batch.last_offset}", weight=9),
+        Column("RECORDS", "records", weight=9),
+        Column("POSITION", "position", weight=9),
+        Column("SIZE", "size_bytes", weight=9),
+        Column("CODEC", "compression", weight=8),
+        Column("LAST TIME", "max_timestamp", weight=9),
+        Column("PRODUCER", producer, weight=7),
+        Column("EPOCH", "leader_epoch", weight=6),
+        Column("SEQUENCE", sequence),
+        Column("NOTES", notes, below=True),
     )
 
 
@@ -234,19 +302,29 @@ def record_view(style: Style) -> View[Record]:
             return error.message
 
     columns: tuple[Column[Record], ...] = (
-        Column("KEY", key, fold=True, tone=lambda one: Tone.FAINT if one.key is None else None),
         Column(
-            "VALUE", value, fold=True, tone=lambda one: Tone.FAINT if one.value is None else None
+            "KEY",
+            key,
+            least=8,
+            weight=8,
+            tone=lambda one: Tone.FAINT if one.key is None else None,
         ),
-        Column("HEADERS", lambda record: headers_cell(record, style), fold=True),
+        Column(
+            "VALUE",
+            value,
+            least=24,
+            weight=9,
+            tone=lambda one: Tone.FAINT if one.value is None else None,
+        ),
+        Column("HEADERS", lambda record: headers_cell(record, style), least=10, weight=6),
     )
     if style.decoder is not None:
-        columns = (Column("CONTENT", content, fold=True),)
+        columns = (Column("CONTENT", content, least=24, weight=9),)
     return RECORD.view(
         style,
         *((Column("STATE", "state"),) if style.states else ()),
-        Column("OFFSET", "offset"),
-        Column("TIME", "timestamp"),
+        Column("OFFSET", "offset", weight=9),
+        Column("TIME", "timestamp", weight=7),
         *columns,
     )
 
@@ -263,17 +341,8 @@ def plain_cells(
     values: Sequence[str],
 ) -> list[tuple[str, ...]]:
     """Return the cells under `PLAIN_TITLES` of data records without headers."""
-    times = [time_text(one, style) for one in timestamps]
+    times = [record_time_column(one, style) for one in timestamps]
     return list(zip(map(str, offsets), times, keys, values, [""] * len(times), strict=True))
-
-
-def headers_cell(record: Record, style: Style) -> str:
-    if not record.headers:
-        return ""
-    return ", ".join(
-        f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.value_form)}"
-        for header in record.headers
-    )
 
 
 def probe(path: str = "") -> Record:

@@ -189,12 +189,24 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
 def recovery_view(style: Style) -> View[RecoveredPartition]:
     return RECOVERY.view(
         style,
-        Column("PARTITION", lambda one: os.path.basename(one.plan.partition.path), fold=True),
-        Column("START", "mode"),
-        Column("LOG END", "log_end_offset"),
-        Column("FILES", lambda one: len(one.plan.changes), right=True),
-        Column("TO SCAN", "scan_bytes"),
-        Column("AT NEXT START", "detail", fold=True, tone=_tone_of_start),
+        Column(
+            "PARTITION",
+            lambda one: os.path.basename(one.plan.partition.path),
+            least=20,
+            keeps_end=True,
+        ),
+        Column("START", "mode", weight=9),
+        Column("END", "log_end_offset", weight=9),
+        Column(
+            "LOST",
+            lambda one: one.plan.predicted.lost_records or None,
+            right=True,
+            weight=8,
+            tone=lambda _: Tone.BAD,
+        ),
+        Column("SCAN", "scan_bytes", weight=7),
+        Column("FILES", lambda one: len(one.plan.changes) or None, right=True, weight=7),
+        Column("AT THE NEXT START", "detail", below=True, tone=_tone_of_start),
     )
 
 
@@ -208,11 +220,11 @@ def print_going(plans: Sequence[RecoveryPlan], style: Style) -> None:
     going = [_Going(plan, change) for plan in plans for change in plan.going]
     view = View[_Going](
         (
-            Column("GOES", lambda one: one.name, fold=True),
-            Column("FATE", lambda one: one.change.fate, tone=lambda _: Tone.REMOVED),
+            Column("GOES", lambda one: one.name, least=12, keeps_end=True),
+            Column("FATE", lambda one: one.change.fate, tone=lambda _: Tone.DOUBTFUL),
             Column("SIZE", lambda one: size_text(one.change.removed_bytes, style), right=True),
             Column("RECORDS", lambda one: one.change.removed_records or "-", right=True),
-            Column("WHY", lambda one: one.change.reason, fold=True, below=True),
+            Column("WHY", lambda one: one.change.reason, below=True),
         ),
         lambda one: asdict(one.change),
     )
@@ -315,9 +327,9 @@ class IndexSummary:
 
 def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
     indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
-    changed = [is_done for index, is_done in indexes if index.is_changed]
+    stale = [is_done for index, is_done in indexes if index.is_changed]
     done = sum(one.is_done and one.is_changed for one in partitions)
-    return IndexSummary(len(indexes), len(changed), sum(changed), done)
+    return IndexSummary(len(indexes), len(stale), sum(stale), done)
 
 
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
@@ -344,7 +356,7 @@ INDEX_SUMMARY: Final = ObjectType[IndexSummary](
 def index_view(style: Style) -> View[IndexComparison]:
     return INDEX_COMPARISON.view(
         style,
-        Column("INDEX", lambda index: file_cell(index.path), fold=True),
+        Column("INDEX", lambda index: file_cell(index.path), least=12, keeps_end=True),
         Column("SIZE", "size_bytes"),
         Column("FROM THE LOG", "new_size_bytes"),
         Column("RESULT", "result"),

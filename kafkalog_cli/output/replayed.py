@@ -71,8 +71,8 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
     """Write a row per log; then, except in CSV, what offsets of groups became."""
     view = REPLAYED.view(
         style,
-        Column("PARTITION", lambda one: one.done.route.name, fold=True),
-        Column("TO", _destination, fold=True),
+        Column("PARTITION", lambda one: one.done.route.name, least=12, keeps_end=True),
+        Column("TO", _destination, least=12),
         Column("RECORDS", "records"),
         Column("TOMBSTONES", "tombstones"),
         Column("SIZE", "size_bytes"),
@@ -84,7 +84,7 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
             writer.write(ShownLog(done, performed))
         for one in summary.offsets:
             writer.write_object(TRANSLATED.row(one))
-    if form == Format.TABLE:
+    if form.is_screen:
         _print_totals(summary, performed=performed)
         if summary.offsets:
             _write_offsets(summary, style)
@@ -93,10 +93,10 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
 def _write_offsets(summary: ReplaySummary, style: Style) -> None:
     view = TRANSLATED.view(
         style,
-        Column("GROUP", "group_id", fold=True),
-        Column("PARTITION", lambda one: f"{one.topic}-{one.partition}", fold=True),
+        Column("GROUP", "group_id", least=12),
+        Column("PARTITION", lambda one: f"{one.topic}-{one.partition}", least=12, keeps_end=True),
         Column("OFFSET", "offset"),
-        Column("TO", "to_topic", fold=True),
+        Column("TO", "to_topic", least=12),
         Column("OFFSET", "to_offset"),
     )
     write_all(summary.offsets, view, Format.TABLE)

@@ -51,7 +51,7 @@ class ResurrectWriter:
             changed = 0 if summary.dry_run else summary.partitions
             last = {**manifest_object(summary), "status": status, "changed": changed}
             writer.write_object(last)
-        if self._form != Format.TABLE:
+        if not self._form.is_screen:
             return
         self._print_others()
         print_totals(summary, destination)
@@ -76,9 +76,9 @@ def _topic_view() -> View[ResurrectedTopic]:
             Column("SIZE", lambda one: size_cell(one.size_bytes, exact=False), right=True),
             Column("START", lambda one: one.log_start_offset, right=True),
             Column("END", lambda one: one.log_end_offset, right=True),
-            Column("FROM", lambda one: ", ".join(one.sources) or "-", fold=True, below=True),
-            Column("CONFIGS", _configs, fold=True, below=True),
-            Column("NOTES", _notes, fold=True, below=True),
+            Column("FROM", lambda one: ", ".join(one.sources) or "-", below=True),
+            Column("CONFIGS", _configs, below=True),
+            Column("NOTES", _notes, below=True),
         ),
         manifest_object,
     )

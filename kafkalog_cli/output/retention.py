@@ -17,7 +17,15 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, duration_text, size_text, time_text, with_durations
+from kafkalog_cli.output.text import (
+    Tone,
+    duration_text,
+    size_text,
+    time_column,
+    time_text,
+    with_durations,
+    zone_name,
+)
 from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
 
 if TYPE_CHECKING:
@@ -295,6 +303,7 @@ class RetentionWriter(Writer[Judged]):
         for row in rows:
             self.write_object(CHECK.row(row))
         if rows and self.form == Format.TABLE:
+            self.flush()
             write_all(rows, check_view(self._style), Format.TABLE)
 
     def end(self, status: int) -> None:
@@ -305,16 +314,20 @@ class RetentionWriter(Writer[Judged]):
 def verdict_view(style: Style) -> View[Judged]:
     return RETENTION.view(
         style,
-        Column("SEGMENT", "base_offset"),
-        Column("SIZE", "size_bytes"),
-        Column("LARGEST TIME", "max_timestamp"),
-        Column("FROM", "timestamp_source"),
+        Column("SEGMENT", "base_offset", weight=9),
+        Column("SIZE", "size_bytes", weight=9),
+        Column("LAST RECORD", "max_timestamp", weight=9),
+        Column("FROM", "timestamp_source", weight=4),
         Column(
-            "VERDICT", "verdict", tone=lambda one: Tone.REMOVED if one.verdict.is_deleted else None
+            "VERDICT",
+            "verdict",
+            weight=9,
+            tone=lambda one: Tone.DOUBTFUL if one.verdict.is_deleted else Tone.SOUND,
         ),
-        Column("REASON", "reason"),
-        Column("DELETABLE", "deletable_timestamp", below=True),
-        Column("WHY", partial(_why, style=style), fold=True, below=True),
+        Column("WHY", "reason", weight=9),
+        Column("WHEN", partial(_when, style=style), zone=zone_name(style.zone), weight=8),
+        Column("BLOCKED BY", "blocked_by", weight=8),
+        Column("DETAIL", partial(_why, style=style), weight=3),
     )
 
 
@@ -327,8 +340,15 @@ def check_view(style: Style) -> View[Checked]:
         Column("SIZE", "size_bytes"),
         Column("REASON", "reason"),
         Column("LATE MS" if style.exact else "LATE", partial(_late, style=style), right=True),
-        Column("FILES REMOVED", "removal_timestamp", below=True),
+        Column("FILES REMOVED", "removal_timestamp", weight=4),
     )
+
+
+def _when(one: Judged, style: Style) -> str | None:
+    if one.verdict.is_deleted:
+        return "now"
+    at = one.verdict.deletable_timestamp
+    return None if at is None else time_column(at, style)
 
 
 def _why(one: Judged, style: Style) -> str:

@@ -11,7 +11,7 @@ from kafkalog.io.wording import counted
 from kafkalog_cli.maintenance import CONFIGS, configs_text
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
-from kafkalog_cli.output.text import size_text, time_text
+from kafkalog_cli.output.text import size_text
 
 if TYPE_CHECKING:
     from kafkalog.change.roll.replay import SimulatedSegment
@@ -102,7 +102,7 @@ def segment_view(style: Style) -> View[TrialSegment]:
     def time(title: str, name: str) -> Column[TrialSegment]:
         """Return a column that shows the time even of an empty segment."""
         get = attrgetter(name)
-        return Column(title, lambda one: time_text(get(one.segment), style), below=True)
+        return Column(title, lambda one: get(one.segment), kind=k.RECORD_TIME)
 
     return ROLL.view(
         style,

@@ -35,12 +35,14 @@ def read_manifest(destination: str) -> Iterator[dict[str, Any]]:
 def _lost_view() -> View[dict[str, Any]]:
     return View(
         (
-            Column("LOST FROM", lambda row: file_cell(row["path"]), fold=True),
+            Column("LOST FROM", lambda row: file_cell(row["path"]), least=12, keeps_end=True),
             Column("POSITION", lambda row: row.get("position"), right=True),
             Column("BYTES", lambda row: row.get("size_bytes"), right=True),
             Column("OFFSETS", _offsets),
-            Column("REASON", lambda row: row.get("reason") or row.get("detail"), fold=True),
-            Column("KEPT AS", lambda row: row.get("file") or row.get("to"), fold=True),
+            Column("REASON", lambda row: row.get("reason") or row.get("detail")),
+            Column(
+                "KEPT AS", lambda row: row.get("file") or row.get("to"), least=12, keeps_end=True
+            ),
         ),
         lambda row: row,
     )
@@ -66,7 +68,7 @@ class SalvageWriter(Writer[dict[str, Any]]):
         is_range = row["type"] == "lost_range" and not row["in_copies"]
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)
-        if self.form != Format.TABLE:
+        if self.form.has_objects:
             if is_range or self.form != Format.CSV:
                 self.write_row(row)
         elif is_range or row.get("fate") == Fate.LOST:

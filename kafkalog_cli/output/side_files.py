@@ -149,8 +149,8 @@ def side_file_view(kind: FileKind, style: Style) -> View[Any]:
     if kind not in _TYPES:
         return PROPERTY.view(
             style,
-            Column("NAME", "name", fold=True),
-            Column("VALUE", _value, fold=True),
+            Column("NAME", "name", least=12),
+            Column("VALUE", _value, least=24, weight=9),
         )
     entry_type, names = _TYPES[kind]
     columns = [Column[Entry](name.replace("_", " ").upper(), name) for name in names.split()]

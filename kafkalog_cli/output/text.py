@@ -12,42 +12,35 @@ from typing import TYPE_CHECKING, Final, Self, TextIO
 from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.model import Batch
     from kafkalog_cli.output.objects import Style
 
 
 class Tone(StrEnum):
-    """What a text means; the value is rich's name of its colour."""
+    """What a text means; the value is the SGR code of its colour.
 
-    BAD = "bold red"
-    DOUBTFUL = "yellow"
-    ADDED = "green"
-    REMOVED = "red"
-    CHANGED = "cyan"
-    FAINT = "dim"
-    TITLE = "bold"
+    BAD is damaged or lost; DOUBTFUL a warning, or what will be changed or deleted; SOUND sound or
+    kept; NAME a name to copy; FAINT null, a unit, unchanged.
+    """
+
+    BAD = "1;31"
+    DOUBTFUL = "33"
+    SOUND = "32"
+    NAME = "36"
+    FAINT = "2"
+    TITLE = "1"
 
 
-_CODES: Final = {
-    Tone.BAD: "1;31",
-    Tone.DOUBTFUL: "33",
-    Tone.ADDED: "32",
-    Tone.REMOVED: "31",
-    Tone.CHANGED: "36",
-    Tone.FAINT: "2",
-    Tone.TITLE: "1",
-}
 _TONES: Final = {
     "damage": Tone.BAD,
     "index": Tone.DOUBTFUL,
     "warning": Tone.DOUBTFUL,
     "note": Tone.FAINT,
     "error": Tone.BAD,
-    "added": Tone.ADDED,
-    "removed": Tone.REMOVED,
-    "changed": Tone.CHANGED,
+    "removed": Tone.DOUBTFUL,
+    "changed": Tone.DOUBTFUL,
 }
 
 
@@ -68,14 +61,37 @@ def tone_of(word: str) -> Tone | None:
     return _TONES.get(word)
 
 
+class ColourChoice(StrEnum):
+    """When there are colours: on a terminal, or as the option says."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+_colours = ColourChoice.AUTO
+
+
+def use_colours(choice: ColourChoice) -> None:
+    """Decide for the process whether there are colours."""
+    global _colours  # noqa: PLW0603 # streams belong to the process, too
+    _colours = choice
+
+
 def has_colours(stream: TextIO) -> bool:
-    return (
-        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
-    )
+    """Return whether a stream has colours: by the option, else the environment, else a terminal."""
+    if _colours != ColourChoice.AUTO:
+        return _colours == ColourChoice.ALWAYS
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    is_plain = os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not is_plain
 
 
 def painted(text: str, tone: Tone | None, stream: TextIO) -> str:
-    return text if tone is None else coloured(text, _CODES[tone], stream)
+    return text if tone is None else coloured(text, tone, stream)
 
 
 def coloured(text: str, code: str, stream: TextIO) -> str:
@@ -84,11 +100,7 @@ def coloured(text: str, code: str, stream: TextIO) -> str:
 
 
 def compression_name(batch: Batch) -> str:
-    """Return the name of the codec, `unknown(5)` for an id that Kafka does not know."""
-    from formats.constants import COMPRESSION_NAMES
-
-    codec = batch.compression
-    return COMPRESSION_NAMES[codec] if codec < len(COMPRESSION_NAMES) else f"unknown({codec})"
+    return batch.codec_name
 
 
 _SECOND_WIDTH = len("2026-11-21T04:00:00")
@@ -158,15 +170,44 @@ def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> li
     """
     if width is None:
         return [first + text]
+    lines = fold(text, max(width - len(first), _LEGIBLE_WIDTH), hanging)
+    return [first + lines[0], *(" " * len(first) + line for line in lines[1:])]
+
+
+def fold(text: str, room: int, hanging: int = 0) -> list[str]:
+    """Return lines of at most `room` cells; see `wrapped`."""
     from textwrap import wrap
 
-    room = max(width - len(first), _LEGIBLE_WIDTH)
     more = " " * hanging
     if text.isascii() or is_long(text):
-        lines = wrap(text, room, subsequent_indent=more, break_on_hyphens=False) or [""]
-    else:
-        lines = _wrapped_cells(text, room, more)
-    return [first + lines[0], *(" " * len(first) + line for line in lines[1:])]
+        return wrap(text, room, subsequent_indent=more, break_on_hyphens=False) or [""]
+    return _wrapped_cells(text, room, more)
+
+
+def cell_width(cell: str) -> int:
+    if cell.isascii() or is_long(cell):  # nothing is aligned with such a long cell
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
+
+
+def cut(cell: str, width: int, *, keeps_end: bool = False) -> str:
+    """Return a cell of at most `width` cells: `…` is for the rest of a longer one."""
+    if cell_width(cell) <= width:
+        return cell
+    end = _first(cell[::-1], (width - 1) // 2)[::-1] if keeps_end else ""
+    return f"{_first(cell, width - 1 - cell_width(end))}…{end}"
+
+
+def _first(text: str, width: int) -> str:
+    """Return the letters that have room."""
+    if text.isascii():
+        return text[:width]
+    from rich.cells import set_cell_size
+
+    # It fills up with a blank where half a letter would have room.
+    return set_cell_size(text[: 8 * width], width).rstrip()
 
 
 def _wrapped_cells(text: str, room: int, more: str) -> list[str]:
@@ -207,6 +248,81 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
 def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
     text = datetime.fromtimestamp(second, zone).isoformat().replace("+00:00", "Z")
     return text[:_SECOND_WIDTH], text[_SECOND_WIDTH:]
+
+
+def time_column(timestamp_ms: int, style: Style) -> str:
+    """Return the cell of a time in a column whose title names the zone.
+
+    It always has milliseconds, its letters 19 to 22, for `trim_times`.
+    """
+    if style.exact:
+        return str(timestamp_ms)
+    if timestamp_ms == -1:
+        return "-"
+    second, ms = divmod(timestamp_ms, 1000)
+    try:
+        time, offset = _second_cell(second, style.zone)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return f"{time}.{ms:03}{offset}"
+
+
+def record_time_column(timestamp_ms: int, style: Style) -> str:
+    """Return the cell of a record's timestamp, marked if hardly any clock shows such a time."""
+    cell = time_column(timestamp_ms, style)
+    if _ODD_BEFORE <= timestamp_ms < _ODD_FROM or style.exact or cell == "-":
+        return cell
+    return f"{cell} odd"
+
+
+def trim_times(cells: Sequence[str]) -> Sequence[str]:
+    """Return cells of times without milliseconds, if no time has any."""
+    if not {cell[19:23] for cell in cells} <= {".000", ""}:
+        return cells
+    trimmed = [cell[:19] + cell[23:] for cell in cells]
+    pairs = zip(trimmed, cells, strict=True)
+    return [Toned(new, old.tone) if isinstance(old, Toned) else new for new, old in pairs]
+
+
+def zone_name(zone: tzinfo) -> str:
+    return "UTC" if zone is UTC else str(zone)
+
+
+_ODD_BEFORE: Final = 946_684_800_000  # 2000
+_ODD_FROM: Final = 4_133_980_800_000  # 2101
+
+
+@lru_cache(maxsize=64)
+def _second_cell(second: int, zone: tzinfo) -> tuple[str, str]:
+    """Return a time, and its offset if the zone's clocks show the time twice."""
+    moment = datetime.fromtimestamp(second, zone)
+    text = moment.isoformat(sep=" ")
+    is_twice = zone is not UTC and moment.replace(fold=1 - moment.fold).timestamp() != second
+    return text[:_SECOND_WIDTH], text[_SECOND_WIDTH:] if is_twice else ""
+
+
+def full_time(timestamp_ms: int, style: Style) -> str:
+    """Return a time with its zone and how long ago it is."""
+    if style.exact:
+        return str(timestamp_ms)
+    if timestamp_ms == -1:
+        return "-"
+    cell = time_column(timestamp_ms, style).replace(".000", "")
+    if "-" not in cell[1:]:
+        return cell  # outside the calendar
+    return f"{cell} {zone_name(style.zone)} ({age_text(timestamp_ms, style)})"
+
+
+def age_text(timestamp_ms: int, style: Style) -> str:
+    """Return how long ago a time is: `2 years ago`."""
+    from datetime import timedelta
+    from time import time
+
+    from humanize import naturaltime
+
+    now = style.layout.now_ms
+    ago = (time() * 1000 if now is None else now) - timestamp_ms
+    return naturaltime(timedelta(milliseconds=ago))
 
 
 def left_overs_text(number: int, *, is_done: bool) -> str:

@@ -96,25 +96,25 @@ def run_view(style: Style) -> View[RecordedRun]:
 
     return RECORDED_RUN.view(
         style,
-        Column("BACKUP", "backup", fold=True),
+        Column("BACKUP", "backup", least=12, keeps_end=True),
         Column("BEGUN", "start_timestamp"),
         Column("COMMAND", "command"),
-        Column("LOG DIRECTORY", "log_dir", fold=True),
+        Column("LOG DIRECTORY", "log_dir", least=12, keeps_end=True),
         Column("PARTITIONS", "partitions"),
-        Column("STATE", state, fold=True, below=True),
+        Column("STATE", state, below=True),
     )
 
 
 def undo_view(style: Style) -> View[Restored]:
     return UNDO.view(
         style,
-        Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
+        Column("PARTITION", lambda one: os.path.basename(one.undo.path), least=20, keeps_end=True),
         Column("RUN", "state"),
         Column("RESTORED", "restored_files"),
         Column("SIZE", "restored_bytes"),
         Column("REMOVED", "removed_files"),
         Column("SIZE", "removed_bytes"),
-        Column("OFFSETS", _offsets, fold=True),
+        Column("OFFSETS", _offsets, below=True),
     )
 
 

@@ -20,7 +20,6 @@ from tests.builders import batch, copy_tree, record, write_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.errors import KafkaLogError
 
 NOW_MS = 1_795_300_000_000
 MARKUP = "<img src=x onerror=window.owned=1>"
@@ -55,8 +54,7 @@ def log_dir(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page_file(log_dir: Path) -> Path:
-    errors: list[KafkaLogError] = []
-    facts = report(log_dir, records=True, now_ms=NOW_MS, failed=errors.append)
+    facts = report(log_dir, records=True, now=NOW_MS, on_event=lambda _: None)
     path = log_dir.parent / "page.html"
     path.write_text(facts.to_html(), encoding="utf-8")
     return path

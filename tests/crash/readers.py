@@ -73,7 +73,7 @@ def seen(path: Path) -> Seen:
     log = UnifiedLog(shown.partition)
     dumped = [row for row in read_records(shown) if isinstance(row, Record)]
     names = ("offset", "key", "value")
-    scanned = Scan(shown, columns=names, on_defect=lambda _: None).to_table().to_pylist()
+    scanned = Scan(shown, columns=names, on_event=lambda _: None).to_table().to_pylist()
     schema = table_schema(TableName.RECORDS, names)
     request = Request(isolation=Isolation.LOG)
     splits = plan_splits([str(path)], request, Listener())
@@ -84,7 +84,7 @@ def seen(path: Path) -> Seen:
         lookup_special(log, Special.EARLIEST),
         lookup_special(log, Special.LATEST, Isolation.LOG),
     )
-    found = find(path, data=True, listener=Listener())
+    found = find(path, data=True, on_event=Listener().hear)
     table = Dataset(
         Tables((str(path),), isolation=Isolation.LOG, listener=Listener()),
         TableName.RECORDS,

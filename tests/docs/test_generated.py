@@ -280,7 +280,7 @@ def references_in(call: ast.Call) -> list[str]:
         ("verify examples/damaged --state examples/nowhere/state", 4, "path-unwritable"),
         ("explain torn-tial", 2, "usage"),
         ("retention examples/log-dir --apply --check", 2, "usage"),
-        ("retention examples/log-dir/__cluster_metadata-0", 4, "refused"),
+        ("compact examples/log-dir/__cluster_metadata-0", 4, "refused"),
         ("verify --compaction examples/log-dir/customers-0", 9, ""),
         ("verify --compaction examples/log-dir/customers-0 --cleaner-offset 60", 1, ""),
         ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
@@ -291,7 +291,7 @@ def references_in(call: ast.Call) -> list[str]:
         ("ls examples/nowhere", 3, "path-not-found"),
         ("dump-segment README.md", 3, "not-a-kafka-file"),
         (
-            "dump-segment examples/log-dir/orders-0 --format arrow --to README.md",
+            "dump-segment examples/log-dir/orders-0 --to examples/order.schema.json",
             4,
             "destination-exists",
         ),

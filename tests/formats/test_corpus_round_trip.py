@@ -100,10 +100,10 @@ def batches_survive(path: str, counts: Counter[str]) -> None:
                 counts["records"] += messages_survive(batch, data)
                 continue
             body = survives(RecordBatch, data).records
-            if batch.compression and batch.count:
+            if batch.compression and batch.records:
                 body = decompress(body, batch.compression, magic=2)
             rebuilt = b""
-            for _ in range(batch.count):
+            for _ in range(batch.records):
                 record = Record.parse(body[len(rebuilt) :])
                 rebuilt += Record.build(record)
                 payload_survives(topic, batch, record)
@@ -157,16 +157,16 @@ def test_the_headers_of_framing_are_those_of_the_schema(corpus_dir: Path) -> Non
                 last_offset=parsed.base_offset + parsed.last_offset_delta,
                 magic=parsed.magic,
                 crc=parsed.crc,
-                partition_leader_epoch=parsed.partition_leader_epoch,
+                leader_epoch=parsed.partition_leader_epoch,
                 base_timestamp=parsed.base_timestamp,
                 max_timestamp=parsed.max_timestamp,
                 producer_id=parsed.producer_id,
                 producer_epoch=parsed.producer_epoch,
                 base_sequence=parsed.base_sequence,
-                count=parsed.records_count,
+                records=parsed.records_count,
             )
             assert batch == expected
             assert batch.compression == bits.compression
             assert batch.is_transactional == bits.is_transactional
             assert batch.is_control == bits.is_control
-            assert (batch.delete_horizon_ms is not None) == bits.has_delete_horizon
+            assert (batch.delete_horizon_timestamp is not None) == bits.has_delete_horizon

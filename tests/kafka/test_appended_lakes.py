@@ -178,8 +178,8 @@ def parts_and_gaps(
         for gap in increment["gaps"]:
             gaps.append(gap)
             key = f"{gap['topic']}-{gap['partition']}@{gap['topic_id']}"
-            if gap["end_offset"] is not None:
-                missing[key] |= set(range(gap["first_offset"], gap["end_offset"]))
+            if gap["last_offset"] is not None:
+                missing[key] |= set(range(gap["first_offset"], gap["last_offset"] + 1))
     return rows, missing, gaps
 
 

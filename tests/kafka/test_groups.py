@@ -58,7 +58,7 @@ def as_told(found: Groups, wanted: dict[str, Any], log_dir: Path) -> dict[str, A
             },
         }
         if "epoch" in wanted.get(name, {}):
-            one["epoch"] = group.epoch
+            one["epoch"] = group.group_epoch
         if "clients" in wanted.get(name, {}):
             one["clients"] = sorted(member.client_id for member in group.members)
         told[name] = one

@@ -60,7 +60,7 @@ def ask(harness: None) -> Iterator[Ask]:
 
 def our_tree(path: Path, offset: int | None = None) -> str:
     at = None if offset is None else Moment(partition=0, offset=offset)
-    found = metadata(path, at=at, on_defect=lambda _: None)
+    found = metadata(path, at=at, on_event=lambda _: None)
     return "".join(f"{line}\n" for line in tree_lines(found.tree))
 
 
@@ -96,7 +96,7 @@ def test_images_of_brokers_are_equal_at_any_offset(
     for log_dir in state(corpus_dir, release, name).log_dirs:
         directory = log_dir / "__cluster_metadata-0"
         if directory.exists():
-            end = metadata(directory, on_defect=lambda _: None).end_offset
+            end = metadata(directory, on_event=lambda _: None).end_offset
             offsets = [*range(0, end, 7), end]
             require_same_at(ask, directory, offsets, name)
 

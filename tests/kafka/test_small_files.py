@@ -85,7 +85,7 @@ def ours(path: Path) -> tuple[str | None, Any]:
             entries = LeaderEpochs(Directory(list_partition(str(path.parent)))).entries
         except StartRefusedError as refused:
             return refused.error, None
-        return None, [[entry.epoch, entry.start_offset] for entry in entries]
+        return None, [[entry.leader_epoch, entry.start_offset] for entry in entries]
     if path.name == "partition.metadata":
         try:
             check_partition_metadata(Directory(list_partition(str(path.parent))))

@@ -171,7 +171,7 @@ def loaded_facts(predicted: PredictedStart) -> dict[str, Any]:
         "firstUnstableOffset": log.first_unstable_offset,
         "recoveryPoint": log.recovery_point,
         "producers": [producer(state) for state in log.producers],
-        "leaderEpochs": [[entry.epoch, entry.start_offset] for entry in log.leader_epochs],
+        "leaderEpochs": [[entry.leader_epoch, entry.start_offset] for entry in log.leader_epochs],
         "snapshots": list(log.snapshots),
         "segments": [
             {

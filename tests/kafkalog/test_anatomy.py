@@ -72,10 +72,10 @@ def tiled(items: Iterable[Item], size: int) -> Tiled:
             continue
         if item.level == 0 or item.position == 0:
             ends[1] = 0
-        assert item.length > 0, item
+        assert item.size_bytes > 0, item
         assert item.position == ends[item.level], item
-        assert len(item.raw) == min(item.length, 256) or item.damage == "bytes-unreadable", item
-        ends[item.level] += item.length
+        assert len(item.raw) == min(item.size_bytes, 256) or item.damage == "bytes-unreadable", item
+        ends[item.level] += item.size_bytes
         found.fields.append(item)
     assert ends[0] == size
     return found
@@ -428,7 +428,7 @@ def test_an_empty_file_says_so(tmp_path: Path) -> None:
     for name in (".lock", f"{builders.SEGMENT}.txnindex", f"{builders.SEGMENT}.log"):
         (tmp_path / name).touch()
         [found] = dissect(*place_of(str(tmp_path / name)), 1)
-        assert (found.length, found.meaning) == (0, "it is empty")
+        assert (found.size_bytes, found.meaning) == (0, "it is empty")
 
 
 def test_a_text_of_millions_of_lines_costs_little(tmp_path: Path) -> None:

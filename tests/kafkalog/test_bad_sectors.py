@@ -100,7 +100,7 @@ def test_every_batch_beside_bad_sectors_is_read(
                 assert any(covered(one, sector, log) for one in told), (seed, number, sector)
         rows = list(read_records(open_partition(str(log.parent)), EVERYTHING))
         counted = sum(not isinstance(one, Defect) for one in rows)
-        assert counted == sum(batch.count for batch in good), (seed, number)
+        assert counted == sum(batch.records for batch in good), (seed, number)
         assert {one.reference for one in rows if isinstance(one, Defect)} == {"bytes-unreadable"}
     tell(f"{TRIES} logs with bad sectors, seed {seed}, {disk.failed} reads failed")
     assert disk.failed > TRIES

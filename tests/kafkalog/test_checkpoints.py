@@ -133,7 +133,7 @@ def test_corpus_checkpoints_are_read(any_state: State):
             continue
         lines = path.read_text().splitlines()
         if path.name == "leader-epoch-checkpoint":
-            got = [f"{e.epoch} {e.start_offset}" for e in read_leader_epochs(str(path))]
+            got = [f"{e.leader_epoch} {e.start_offset}" for e in read_leader_epochs(str(path))]
         else:
             got = [f"{e.topic} {e.partition} {e.offset}" for e in read_offset_checkpoint(str(path))]
         assert got == lines[2:], path

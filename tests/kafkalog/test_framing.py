@@ -83,7 +83,7 @@ def test_a_header_is_taken_apart(tmp_path: Path):
     found = one(tmp_path, TWO_RECORDS)
     assert (found.base_offset, found.last_offset, found.next_offset) == (1000, 1001, 1002)
     assert (found.position, found.size_bytes, found.end_position) == (0, 89, 89)
-    assert (found.magic, found.count, found.crc, found.crc_valid) == (2, 2, 0x47A5B4BB, True)
+    assert (found.magic, found.records, found.crc, found.crc_valid) == (2, 2, 0x47A5B4BB, True)
     assert (found.base_timestamp, found.max_timestamp) == (BASE_TIME, BASE_TIME + 150)
     assert found.timestamp_type == TimestampType.CREATE_TIME
     assert (found.producer_id, found.producer_epoch, found.base_sequence) == (-1, -1, -1)
@@ -96,11 +96,11 @@ def test_a_header_is_taken_apart(tmp_path: Path):
 def test_a_compacted_batch_keeps_its_last_offset(tmp_path: Path):
     """§8.2: with a delete horizon, and with nothing left."""
     found = one(tmp_path, COMPACTED)
-    assert (found.base_offset, found.last_offset, found.count) == (100, 102, 1)
+    assert (found.base_offset, found.last_offset, found.records) == (100, 102, 1)
     assert found.delete_horizon_timestamp == 1700086500000
     assert (found.base_sequence, found.last_sequence) == (7, 9)
     found = one(tmp_path, EMPTY)
-    assert (found.last_offset, found.count, found.size_bytes) == (102, 0, 61)
+    assert (found.last_offset, found.records, found.size_bytes) == (102, 0, 61)
     assert (found.base_timestamp, found.delete_horizon_timestamp) == (-1, None)
 
 
@@ -115,7 +115,7 @@ def test_a_marker_is_a_control_batch(tmp_path: Path):
 def test_old_messages_are_batches_of_one(tmp_path: Path):
     """§4: values that the format lacks are -1 or false."""
     found = one(tmp_path, MESSAGE_V0)
-    assert (found.magic, found.base_offset, found.last_offset, found.count) == (0, 7, 7, 1)
+    assert (found.magic, found.base_offset, found.last_offset, found.records) == (0, 7, 7, 1)
     assert (found.max_timestamp, found.timestamp_type) == (-1, TimestampType.NO_TIMESTAMP_TYPE)
     assert found.crc_valid
     found = one(tmp_path, MESSAGE_V1)

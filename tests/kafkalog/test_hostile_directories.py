@@ -194,7 +194,7 @@ def test_checkpoints_longer_than_what_is_parsed_at_a_time(tmp_path: Path, size: 
     lines = ["0", str(len(wanted)), *(f"{epoch} {offset}" for epoch, offset in wanted)]
     path.write_bytes("".join(line + line_end for line in lines).encode())
     found = read_leader_epochs(str(path))
-    assert [(entry.epoch, entry.start_offset) for entry in found] == wanted
+    assert [(entry.leader_epoch, entry.start_offset) for entry in found] == wanted
     path.write_bytes("".join(line + line_end for line in lines[:-1]).encode())
     with pytest.raises(CorruptDataError, match=f"says {len(wanted)} entries"):
         read_leader_epochs(str(path))

@@ -50,7 +50,7 @@ def by_records(partition: Path) -> list[Row]:
 def by_scan(partition: Path) -> list[Row]:
     defects: list[Defect] = []
     columns = ["offset", "key", "value", "path"]
-    table = Scan(partition, columns=columns, on_defect=defects.append).to_table()
+    table = Scan(partition, columns=columns, on_event=defects.append).to_table()
     assert defects == []
     return [(row["offset"], row["key"], row["value"]) for row in table.to_pylist()]
 

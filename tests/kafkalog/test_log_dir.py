@@ -96,7 +96,7 @@ def test_an_empty_partition_is_a_partition(tmp_path: Path):
     assert isinstance(found, PartitionDir)
     assert found.segments == ()
     [row] = list_partitions([found])
-    assert (row.segment_count, row.size_bytes, row.log_end_offset) == (0, 0, None)
+    assert (row.segments, row.size_bytes, row.log_end_offset) == (0, 0, None)
     assert list(list_segments([found])) == list(list_files([found])) == []
 
 

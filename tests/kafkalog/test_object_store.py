@@ -348,7 +348,7 @@ def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     "words",
     [
         ["compact", "{}"], ["compact", "{}", "--to", "copy"], ["rebuild-index", "{}"],
-        ["recover", "{}", "--apply", "--yes"], ["retention", "{}"], ["undo", "{}"],
+        ["recover", "{}", "--apply", "--yes"], ["retention", "{}", "--apply"], ["undo", "{}"],
         ["salvage", "{}", "--to", "rescued"],
     ],
     ids=lambda words: "-".join([words[0], *words[2:3]]),

@@ -142,7 +142,7 @@ def test_a_compressed_message_holds_messages(tmp_path: Path, name: str):
         assert isinstance(found, Batch)
         assert (found.base_offset, found.last_offset) == (8, 8)
         resolved = resolve_batch(source, found)
-    assert (resolved.base_offset, resolved.last_offset, resolved.count) == (7, 8, 2)
+    assert (resolved.base_offset, resolved.last_offset, resolved.records) == (7, 8, 2)
 
 
 def wrapper(offset: int, inner: bytes, *, attributes: int = 1, magic: int = 1) -> bytes:

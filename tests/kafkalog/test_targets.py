@@ -143,7 +143,7 @@ def test_log_directories_in_a_store_are_found(tmp_path: Path):
         assert [len(one.partitions) for one in found if isinstance(one, LogDirListing)] == [2, 2]
         total = disk_usage(store.uri("backup"), by="partition").total
         sizes = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-        assert (total.disk_bytes, total.size_bytes, total.replicas) == (sizes, sizes, 4)
+        assert (total.disk_bytes, total.size_bytes, total.copies) == (sizes, sizes, 4)
 
 
 @pytest.mark.parametrize("names", [["a", "b"], ["b", "a"]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafkalog
-from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
+from kafkalog.errors import Event, KafkaLogError, NotFoundError, Progress, UsageError
 from kafkalog.io.engine import LocalEngine
 
 if TYPE_CHECKING:
@@ -32,18 +32,21 @@ def test_targets_are_paths_or_what_open_gives() -> None:
 
 
 def test_a_target_that_cannot_be_opened_is_raised_or_heard() -> None:
-    """With `failed`, the other targets are still checked."""
+    """With `on_event`, the other targets are still checked."""
     with pytest.raises(NotFoundError):
         kafkalog.verify(f"{DAMAGED}/orders-0", "examples/nowhere")
-    errors: list[KafkaLogError] = []
-    findings = kafkalog.verify("examples/nowhere", f"{DAMAGED}/orders-0", failed=errors.append)
+    events: list[Event] = []
+    findings = kafkalog.verify("examples/nowhere", f"{DAMAGED}/orders-0", on_event=events.append)
     assert references(findings) == REFERENCES
+    errors = [event for event in events if event.kind == "defect"]
     assert [type(error) for error in errors] == [NotFoundError]
     assert findings.errors == errors
+    read = sum(event.size_bytes for event in events if isinstance(event, Progress))
+    assert read == findings.summary.checked_bytes
 
 
 def test_a_failure_of_ours_costs_one_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The iterator raises it, unless `failed` handles it."""
+    """The iterator raises it, unless `on_event` handles it."""
     from kafkalog.check.verify import Verification
 
     real = Verification.check
@@ -57,9 +60,9 @@ def test_a_failure_of_ours_costs_one_target(monkeypatch: pytest.MonkeyPatch) -> 
     paths = (f"{LOG_DIR}/customers-0", f"{DAMAGED}/orders-0")
     with pytest.raises(KafkaLogError, match="a bug of ours"):
         list(kafkalog.verify(*paths))
-    errors: list[KafkaLogError] = []
-    assert references(kafkalog.verify(*paths, failed=errors.append)) == REFERENCES
-    assert [error.reference for error in errors] == ["internal-error"]
+    findings = kafkalog.verify(*paths, on_event=lambda _: None)
+    assert references(findings) == REFERENCES
+    assert [error.reference for error in findings.errors] == ["internal-error"]
 
 
 def test_an_engine_finds_the_same() -> None:

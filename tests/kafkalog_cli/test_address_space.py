@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 LINES = {
     "sql": "sql -c QUERY examples/log-dir",
-    "profile": "profile examples/log-dir --engine local",
-    "export": "export examples/log-dir --to {to} --engine local",
+    "profile": "profile examples/log-dir",
+    "export": "export examples/log-dir --to {to}",
     "report": "report examples/log-dir --to {to}",
 }
 QUERY = "select count(*) n from records"

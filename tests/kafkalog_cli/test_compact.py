@@ -13,7 +13,7 @@ import pytest
 
 from docgen import output
 from docgen.pages import ROOT
-from kafkalog_cli.output import writer
+from kafkalog_cli.output import table
 from tests.conftest import Result
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.change.compaction.oracle import PARTITION, cleanings, segment_files
@@ -223,7 +223,7 @@ def test_after_a_crash_recover_comes_first(log_dir: Path, kafkalog: Run) -> None
 def test_the_table_fits_80_columns(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "terminal_width", lambda: 80)
+    monkeypatch.setattr(table, "terminal_width", lambda: 80)
     lines = kafkalog("compact", log_dir, *COMPACTED, "--all").stdout.decode().splitlines()
     assert max(map(len, lines)) <= 80
     [orders] = [line for line in lines if line.startswith("orders-0")]

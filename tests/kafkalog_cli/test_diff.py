@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_cli.output import writer
+from kafkalog_cli.output import table
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_tables_fit_the_terminal(
 ) -> None:
     from rich.cells import cell_len
 
-    monkeypatch.setattr(writer, "terminal_width", lambda: columns)
+    monkeypatch.setattr(table, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     text = kafkalog("diff", *sides, "--records").stdout.decode()
     assert max(map(cell_len, text.splitlines())) <= columns

@@ -67,7 +67,7 @@ def test_an_export_lists_no_lost_segment_as_complete(
 ) -> None:
     lose_the_second_segment(log_dir)
     result = kafkalog("export", log_dir, "--topic", "orders", "--to", tmp_path / "lake")
-    assert result.status == 1
+    assert result.status == 8
     assert "Offsets 250 to 499 are missing." in result.stderr
 
 
@@ -100,7 +100,7 @@ def test_a_lookup_tells_of_the_torn_end_that_it_met(
     index = log_dir / "orders-0" / f"{750:020d}.index"
     index.write_bytes(index.read_bytes()[:-8])
     result = kafkalog("lookup-offset", log_dir / "orders-0", *question)
-    assert result.status == 1
+    assert result.status == 8
     assert "torn-tail" in result.stderr
     assert result.stderr.count("torn-tail") == 1
 
@@ -144,7 +144,7 @@ def test_a_lookup_tells_of_damage_before_its_answer(log_dir: Path, kafkalog: Run
         path.unlink()
     result = kafkalog("lookup-offset", log_dir / "orders-0", 250, "--view", "as-is",
                       "--format", "ndjson")  # fmt: skip
-    assert result.status == 1
+    assert result.status == 8
     answer = json.loads(result.stdout.splitlines()[-1])
     assert (answer["position"], answer["offset"]) == (0, 250)
     assert "batch-length-invalid" in result.stderr

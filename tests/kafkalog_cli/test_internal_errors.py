@@ -74,7 +74,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
     lines += [["salvage", partition, "--to", tmp_path / "new"], ["recover", tmp_path],
               ["rebuild-index", partition], ["compact", partition],
               ["profile", partition],
-              ["audit-compaction", partition],
+              ["verify", "--compaction", partition],
               ["export", partition, "--to", tmp_path / "out"],
               ["retention", partition]]  # fmt: skip
     monkeypatch.setattr(file_system, "stat", fails(failure))
@@ -149,7 +149,7 @@ def test_debug_shows_what_ended_the_work(
     assert "IndexError: out of range" in result.stderr
     assert 'log_dir.py", line' in result.stderr
     result = kafkalog("--debug", "ls", tmp_path / "missing")
-    assert result.status == 3
+    assert result.status == 2
     assert "NotFoundError" in result.stderr
 
 

@@ -61,7 +61,7 @@ def test_an_export_names_its_extras(tmp_path: Path, words: tuple[str, ...], extr
     """Nothing is written, and the hint names what to install."""
     [(_, status, said)] = outcomes([["export", str(EXAMPLE), "--to", "lake", *words]], tmp_path)
     assert (status, f"pip install 'kafkalog[{extra}]'" in said) == (5, True), said
-    assert "dump-segment PATH --format ndjson" in said
+    assert "dump-segment PATH -o ndjson" in said
     assert not (tmp_path / "lake").exists()
 
 

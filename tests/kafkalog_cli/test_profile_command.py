@@ -35,7 +35,7 @@ def test_a_row_a_partition_and_one_a_topic(kafkalog: Callable[..., Any], tmp_pat
     )
     assert whole["hot_keys"] == [{"key": "k", "at_least": 4, "at_most": 4}]
     hour = BASE_TIME // 3_600_000 * 3_600_000
-    assert whole["histogram"] == [{"start": hour, "records": 4, "data_bytes": 16}]
+    assert whole["histogram"] == [{"start_timestamp": hour, "records": 4, "data_bytes": 16}]
 
 
 def test_damage_is_counted_and_told_by_the_status(

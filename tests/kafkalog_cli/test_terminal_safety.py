@@ -261,6 +261,6 @@ def test_a_terminal_gets_nothing_raw(tmp_path: Path, line: list[str]):
     except OSError:
         pass  # EIO: the other side is closed
     os.close(parent)
-    assert process.wait(timeout=HANG_S) in (0, 1, 2)
+    assert process.wait(timeout=HANG_S) in (0, 1, 2, 8)
     assert rb"\x1b[" in shown, "what is evil is shown, as text"
     assert is_safe(shown.replace(b"\r\n", b"\n")), shown

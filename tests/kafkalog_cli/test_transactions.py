@@ -215,3 +215,11 @@ def test_each_unknown_writer_is_named(kafkalog: Run, log_dir: Path) -> None:
     assert result.stderr == (
         "warning: There is no transactional id 'events-xt'.\nwarning: There is no producer 4711.\n"
     )
+
+
+def test_the_former_command_leads_here(kafkalog: Run) -> None:
+    """A group is named by `groups`, a transactional id here."""
+    for option, command in (("--group", "groups"), ("--transactional-id", "transactions")):
+        result = kafkalog("where", "logs", option, "x")
+        assert result.status == 2
+        assert f"hint: kafkalog {command} logs {option} x" in result.stderr

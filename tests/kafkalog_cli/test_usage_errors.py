@@ -90,7 +90,6 @@ def test_mistakes_outside_the_options_of_typer(line: str, named: str, kafkalog: 
     ("veryfi", "There is no command 'veryfi'.",
      "Did you mean verify? `kafkalog --help` lists the commands."),
     ("dump-segment", "PATH is missing.", "`kafkalog dump-segment --help` shows the usage."),
-    ("export x", "--to is missing.", "`kafkalog export --help` shows the usage."),
     ("dump-segment x --limit", "--limit needs a value.",
      "`kafkalog dump-segment --help` shows the usage."),
     ("dump-segment x --control=1", "Option '--control' does not take a value.",

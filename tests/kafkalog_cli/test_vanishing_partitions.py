@@ -46,9 +46,9 @@ LINES = {
     "sql": "sql -c SELECT {dir} --format ndjson",
 }
 MORE = {
-    "export": "export {dir} --to {to} --file-format ndjson --engine local --format ndjson",
-    "append": "export {dir} --to {to} --append --file-format ndjson --engine local --format ndjson",
-    "profile": "profile {dir} --engine local --format ndjson",
+    "export": "export {dir} --to {to} --file-format ndjson --format ndjson",
+    "append": "export {dir} --to {to} --append --file-format ndjson --format ndjson",
+    "profile": "profile {dir} --format ndjson",
     "verify": "verify {dir} --format ndjson",
     "metadata": "metadata {metadata} --format ndjson",
     "du": "du {dir} --format ndjson",

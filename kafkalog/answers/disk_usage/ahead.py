@@ -23,7 +23,7 @@ from kafkalog.change.compaction.candidates import find_candidate
 from kafkalog.change.compaction.model import CompactionRequest
 from kafkalog.change.retention import PartitionRetention, forecast
 from kafkalog.change.retention.model import Reason
-from kafkalog.change.retention.simulation import simulate_retention
+from kafkalog.change.retention.simulation import judged_partitions
 from kafkalog.errors import contained
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
@@ -264,7 +264,7 @@ def look_ahead(
         That of `simulate_retention`, of `growth_of`, and of `find_candidate` for compacted topics.
     """
     ahead = Ahead(now_ms)
-    judged = simulate_retention(*targets, configs=configs, now_ms=now_ms, listener=listener)
+    judged = judged_partitions(*targets, configs=configs, now_ms=now_ms, hear=listener.hear)
     total = sum(1 for _ in partitions_of(targets))
     for number, found in enumerate(judged, 1):
         progress(number, total)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkaLogError, Listener
+from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.answers.overview.gathering import Report
-    from kafkalog.errors import Event
+    from kafkalog.errors import Event, OnEvent
+    from kafkalog.io.times import Time
     from kafkalog.model import Level
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.targets import AnyPath
@@ -25,10 +27,10 @@ def report(
     records: bool = False,
     hot_keys: int = 10,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     threads: int | None = None,
-    failed: Callable[[KafkaLogError], None] | None = None,
-    progress: Callable[[int], None] | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
 ) -> Report:
     """Gather what there is to know about log directories, for people; `to_html` gives the page.
 
@@ -38,14 +40,14 @@ def report(
         records: whether to read all records, too: tombstones, distinct and hot keys.
         hot_keys: maximum number of hot keys per topic.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock that retention and ages are judged by; None for the clock's time.
+        now: the clock that retention and ages are judged by; None for the clock's time.
         threads: number of checking threads; None for one per processor, up to 8.
-        failed: called with what stops the work on one thing, while everything else is reported;
-            without it the first such error is raised.
-        progress: called with numbers of bytes as they are checked.
+        on_event: is passed what stops the work on one thing, while everything else is reported, and
+            what was read; without it the first such error is raised.
+        progress: whether to draw a bar.
 
     Raises:
-        KafkaLogError: a path cannot be read, without `failed`.
+        KafkaLogError: a path cannot be read, without `on_event`.
         UnsupportedError: `records` is given, and an optional part is missing.
 
     Cost:
@@ -53,37 +55,34 @@ def report(
         memory.
     """
     from kafkalog.answers.overview.gathering import Gathering
-    from kafkalog.errors import raised
-    from kafkalog.model import Level, present_ms
+    from kafkalog.io.times import clock_ms
+    from kafkalog.log.events import reporting
+    from kafkalog.model import Level, named_member
     from kafkalog.node.configs import ConfigSources
-
-    gathering = Gathering(
-        paths,
-        Level(level),
-        ConfigSources.of(configs),
-        present_ms() if now_ms is None else now_ms,
-        threads=threads,
-        failed=failed or raised,
-        progress=progress or (lambda _: None),
-    )
 
     def profiles() -> Sequence[Profile]:
         from kafkalog.tables.model import Request
         from kafkalog.tables.profiles import profile
 
-        listener = _Errors(failed or raised)
         request = Request(notes_hosting=False)  # the checks report hosting
-        return profile(*paths, request=request, hot_keys=hot_keys, listener=listener)
+        return profile(
+            *paths, request=request, hot_keys=hot_keys, on_event=partial(_errors, reporter.hear)
+        )
 
-    return gathering.report(profiles if records else None)
+    with reporting(on_event, progress=progress) as reporter:
+        gathering = Gathering(
+            paths,
+            named_member(Level, level),
+            ConfigSources.of(configs),
+            clock_ms(now),
+            threads=threads,
+            failed=reporter.hear,
+            progress=reporter.advance or (lambda _: None),
+        )
+        return gathering.report(profiles if records else None)
 
 
-class _Errors(Listener):
-    """Hears of errors only: the checks report what else there is."""
-
-    def __init__(self, failed: Callable[[KafkaLogError], None]) -> None:
-        self._failed = failed
-
-    def hear(self, event: Event) -> None:
-        if isinstance(event, KafkaLogError):
-            self._failed(event)
+def _errors(hear: OnEvent, event: Event) -> None:
+    """Pass on errors only: the checks report what else there is."""
+    if isinstance(event, KafkaLogError):
+        hear(event)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats.file_names import DirectoryState, FileState, is_staging
+from formats.late_classes import dataclass
 from kafkalog.answers.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.answers.disk_usage.model import HOURS, Usage
 from kafkalog.answers.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.change.compaction.model import Candidate
     from kafkalog.change.retention.partition import PartitionRetention
     from kafkalog.check.schedule import Summary
-    from kafkalog.errors import Event
+    from kafkalog.errors import Event, OnEvent
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect, Level, LogView
     from kafkalog.node.configs import ConfigSources, TopicConfigs
@@ -137,7 +137,7 @@ class Gathering:
         now_ms: int,
         *,
         threads: int | None,
-        failed: Callable[[KafkaLogError], None],
+        failed: OnEvent,
         progress: Progress,
     ) -> None:
         self._paths = paths
@@ -166,7 +166,7 @@ class Gathering:
             *self._targets,
             level=self._level,
             threads=self._threads,
-            failed=self._failed,
+            on_event=self._hear,
         )
         findings = _Selected()
         # The checks read all batch headers anyway: codecs, records and times come from the same

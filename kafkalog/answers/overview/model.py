@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from formats.constants import (
     CONTROL_MASK,
     NO_TIMESTAMP,
 )
+from formats.late_classes import dataclass
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns.headers import BatchColumns, batch_columns
 

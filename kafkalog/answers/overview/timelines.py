@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.file_names import INDEXES, LOG, SNAPSHOT
+from formats.late_classes import dataclass
 from kafkalog.answers.overview.html import (
     CONFIG,
     INK,

@@ -23,15 +23,16 @@ from kafkalog.errors import (
     Listener,
     ReplacedError,
     ShortageError,
-    UsageError,
 )
 from kafkalog.files.offsets import name_of
 from kafkalog.io.paths import file_system
+from kafkalog.io.rows import Rows
 from kafkalog.io.wording import some_of
 from kafkalog.log.batches import merged
-from kafkalog.log.defects import DELETED, Events, Tolerant, make_defect
+from kafkalog.log.defects import DELETED, Events, make_defect
+from kafkalog.log.events import reporting
 from kafkalog.log.living import TRIES_MAX, listed_now
-from kafkalog.model import Defect, LogView, Record, Replicas, Severity
+from kafkalog.model import Defect, LogView, Record, Replicas, Severity, named_member
 from kafkalog.node.state.transactions import owners
 from kafkalog.node.targets import open_targets
 from kafkalog.tables.model import Bounds, Request, log_of
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from kafkalog.answers.search.scanning import Progress
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.log.batches.selection import Selection
     from kafkalog.tables.planning import Target
@@ -209,34 +211,39 @@ def find(
     *paths: str | os.PathLike[str],
     topics: Collection[str] | None = None,
     replicas: Replicas | str = Replicas.BEST,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
     **wanted: Unpack[Wanted],
-) -> Iterator[Found]:
-    """Yield the records in all partitions of some places that have a key, a producer, a header ….
+) -> Rows[Found]:
+    """Return the records in all partitions of some places that have a key, a producer, a header ….
 
     Args:
         paths: log directories, partition directories, and single logs.
         topics: only these topics.
         replicas: `best` reads the most complete copy of a partition, `all` reads every copy.
-        listener: hears of each defect, and of logs that cannot be read; without it the first
-            error or grave defect is raised.
+        on_event: is passed each defect, logs that cannot be read, and what was read; without it the
+            first error or grave defect is raised.
+        progress: whether to draw a bar while it reads.
         wanted: which records, as in `Log.records`; `limit` holds for each partition.
 
     Raises:
         UsageError: an argument has an invalid value.
         KafkaLogError: what is at a path cannot be read.
     """
-    try:
-        copies = Replicas(replicas)
-    except ValueError:
-        hint = f"There are {', '.join(Replicas)}."
-        raise UsageError(f"{replicas!r} is not known.", hint=hint) from None
-    hearer = listener or Tolerant()
-    search = Search(
-        open_targets(paths), selection_of(wanted), topics, replicas=copies, listener=hearer
-    )
-    for one in search.found():
-        if isinstance(one, Defect):
-            hearer.hear(one)
-        else:
-            yield one
+    copies = named_member(Replicas, replicas)
+    selection = selection_of(wanted)
+    targets = open_targets(paths)
+
+    def found() -> Iterator[Found]:
+        with reporting(on_event, progress=progress, targets=targets) as report:
+            search = Search(
+                targets, selection, topics, replicas=copies, listener=report,
+                progress=report.advance,
+            )  # fmt: skip
+            for one in search.found():
+                if isinstance(one, Defect):
+                    report.hear(one)
+                else:
+                    yield one
+
+    return Rows(found, Found)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from formats.late_classes import dataclass
 from kafkalog.errors import ReplacedError, contained
 from kafkalog.io.jit import fast_path
+from kafkalog.io.rows import within
 from kafkalog.log.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.log.columns.budget import logs_to_decode
-from kafkalog.model import present_ms
+from kafkalog.model import Record, present_ms
 from kafkalog.node.outcome import View
 from kafkalog.node.reader import plan_reading, require_log
 from kafkalog.tables.model import Bounds, Request
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import Listener
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
-    from kafkalog.model import Defect, Record
+    from kafkalog.model import Defect
 
     Progress = Callable[[int], None]
 
@@ -39,6 +40,8 @@ class Found:
             coordinator in the searched places knows its producer.
         reason: why its value does not decode; None if that was not asked for.
     """
+
+    _row = ("topic", "partition", *within("record", Record), "transactional_id", "reason")
 
     topic: str
     partition: int | None

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats.late_classes import dataclass
 from kafkalog.change.audit.log_walk import (
     Bounds,
     Finding,

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.late_classes import dataclass
 from kafkalog.change.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.change.audit.log_walk import Bounds, Finding, Transactions
-from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
+from kafkalog.errors import DataError, UsageError, contained, raised
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.io.jit import fast_path
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import clock_ms
 from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog.log.producers import EXPIRATION_MS
-from kafkalog.model import present_ms
 from kafkalog.node.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import AnyPath
+    from kafkalog.io.times import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,12 @@ class Audit:
         keys: distinct keys below the cleaner offset, as far as they were read.
         findings: the first counterexamples, as many as requested; without any, it is proved.
     """
+
+    _row = (
+        "partition.path", "partition.topic", "partition.partition",
+        "bounds.first_dirty_offset", "bounds.cleaner_offset", "cleaner_offset_source=source",
+        "now=bounds.now_ms", "keys",
+    )  # fmt: skip
 
     partition: PartitionDir
     original: PartitionDir | None
@@ -148,25 +157,25 @@ def audit_compaction(
     path: AnyPath,
     original: str | os.PathLike[str] | None = None,
     *,
-    now_ms: int | None = None,
+    now: Time | None = None,
     cleaner_offset: int | None = None,
     first_dirty_offset: int | None = None,
     producer_expiration_ms: int = EXPIRATION_MS,
     findings_max: int = 1,
-    failed: Callable[[KafkaLogError], None] | None = None,
-) -> list[Audit]:
+    on_event: OnEvent | None = None,
+) -> Rows[Audit]:
     """Prove that logs are correctly compacted, or find the first counterexamples.
 
     Args:
         path: a compacted partition, or a log directory.
         original: the same partition or log directory before one cleaning.
-        now_ms: the time of that cleaning, or any later time; the present if None.
+        now: the time of that cleaning, or any later time; the present if None.
         cleaner_offset: end of the compacted part of a partition; None reads it from the checkpoint.
         first_dirty_offset: where the cleanings of a partition began; None for the log start.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
         findings_max: maximum number of counterexamples per partition.
-        failed: called with the error of a partition of a log directory that cannot be audited;
-            the others are still audited. If None, the error is raised.
+        on_event: is passed the error of a partition of a log directory that cannot be audited; the
+            others are still audited. Without it the error is raised.
 
     Returns:
         One audit per partition, except those without an entry in the cleaner offset checkpoint.
@@ -181,7 +190,7 @@ def audit_compaction(
     target = open_path(path)
     judge = partial(
         audit_partition,
-        now_ms=present_ms() if now_ms is None else now_ms,
+        now_ms=clock_ms(now),
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=producer_expiration_ms,
@@ -191,10 +200,10 @@ def audit_compaction(
         partition = open_partition(target)
         before = None if original is None else open_partition(os.fspath(original))
         is_audited = cleaner_offset is not None or _was_cleaned(partition)
-        return [judge(partition, before)] if is_audited else []
+        return Rows([judge(partition, before)] if is_audited else [], Audit)
     if cleaner_offset is not None or first_dirty_offset is not None:
         raise UsageError("Offsets can only be given for one partition.", path=target.path)
-    take = failed or raised
+    take = on_event or raised
     for error in target.errors.values():
         take(error)
     found = []
@@ -205,7 +214,7 @@ def audit_compaction(
                 if original is not None:
                     before = open_partition(os.path.join(original, name))
                 found.append(judge(partition, before))
-    return found
+    return Rows(found, Audit)
 
 
 def _was_cleaned(partition: PartitionDir) -> bool:

@@ -16,9 +16,12 @@ from kafkalog.change.compaction.model import (
 )
 from kafkalog.change.journal import Run
 from kafkalog.change.journal.run import Maintenance
-from kafkalog.errors import KafkaLogError, Note, UsageError, contained
+from kafkalog.change.plan import plan_of
+from kafkalog.errors import KafkaLogError, Note, UsageError, contained, raised
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
-from kafkalog.model import present_ms
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import clock_ms
+from kafkalog.log.events import reporting
 from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import ExitStack
 
-    from kafkalog.errors import Listener
+    from kafkalog.change.plan import Plan
+    from kafkalog.errors import OnEvent
     from kafkalog.io.engine import Engine
+    from kafkalog.io.times import Time
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,15 @@ class CompactedPartition:
         compaction: the plan or the result; None after an error.
         error: why it failed; None if it did not.
     """
+
+    _in_repr = ("partition.path", "compaction.before_bytes", "compaction.after_bytes", "skipped")
+    _row = (
+        "partition.path", "partition.topic", "partition.partition", "compaction.is_done",
+        "cleanable.first_dirty_offset", "cleanable.first_uncleanable_offset",
+        "compaction.next_dirty_offset", "compaction.passes", "compaction.keys",
+        "tally.read_records", "tally.kept_records", "compaction.before_bytes",
+        "compaction.after_bytes", "left_overs", "skipped",
+    )  # fmt: skip
 
     partition: PartitionDir
     compaction: Compaction | None
@@ -238,32 +252,28 @@ class CompactionRun(Maintenance):
 def compact(
     path: str | os.PathLike[str],
     *,
-    in_place: bool = False,
     to: str | None = None,
-    backup: str | None = None,
     take_all: bool = False,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     engine: Engine | None = None,
     task_memory: int | None = None,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
     **request: Any,
-) -> list[CompactedPartition]:
-    """Compact partitions as a broker's cleaner does, or compute exactly what the result would be.
-
-    Without `in_place` or `to`, nothing is written.
+) -> Plan[CompactedPartition, Rows[CompactedPartition]]:
+    """Plan to compact partitions as a broker's cleaner does: exactly what the result would be.
 
     Args:
         path: a partition; or a log directory, to compact the partitions a broker would choose.
-        in_place: change the logs themselves.
-        to: a new directory; compact a copy made there.
-        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
+        to: a new directory, to compact a copy made there; None to change the logs themselves.
         take_all: also compact partitions that are too clean for a broker to choose.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock in milliseconds; None for the current time.
+        now: the clock; None for the current time.
         engine: runs a task per partition; None to do the work in this process.
         task_memory: maximum size of the offset map of a task in bytes.
-        listener: receives everything reported besides the results.
+        on_event: is passed everything reported besides the results, and what was read.
+        progress: whether to draw a bar.
         request: the other fields of `CompactionRequest`.
 
     Returns:
@@ -274,20 +284,31 @@ def compact(
         KafkaLogError: the named partition must not or cannot be compacted, or a broker is using
             the log directory.
     """
-    with CompactionRun(
-        path,
-        CompactionRequest(present_ms() if now_ms is None else now_ms, **request),
-        ConfigSources.of(configs),
-        in_place=in_place,
-        to=to,
-        backup=backup,
-        take_all=take_all,
-        engine=None if engine is None else lambda: engine,
-        task_memory=task_memory,
-        keeps_clock=now_ms is None,
-        listener=listener,
-    ) as run:
-        return list(run.plan() if run.is_plan else run.apply())
+    asked = CompactionRequest(clock_ms(now), **request)
+
+    def work(
+        *, in_place: bool = False, to: str | None = None, backup: str | None = None
+    ) -> Rows[CompactedPartition]:
+        with (
+            reporting(on_event or raised, progress=progress) as report,
+            CompactionRun(
+                path,
+                asked,
+                ConfigSources.of(configs),
+                in_place=in_place,
+                to=to,
+                backup=backup,
+                take_all=take_all,
+                engine=None if engine is None else lambda: engine,
+                task_memory=task_memory,
+                keeps_clock=now is None,
+                listener=report,
+            ) as run,
+        ):
+            results = run.plan if run.is_plan else run.apply
+            return Rows(results(report.advance), CompactedPartition)
+
+    return plan_of("compact", CompactedPartition, work, to=to)
 
 
 def _require_one_partition(

@@ -336,12 +336,9 @@ def undo(
     in_place: bool = False,
     observe: Callable[[Step], None] | None = None,
 ) -> Undo:
-    """Restore the bytes, owners and times of each partition that a run changed.
+    """Do what `kafkalog.undo` describes, and raise as it does.
 
-    Each must be as the run left it, at whatever point that was interrupted, or as it was before.
-    If one is not, nothing is changed. A clean shutdown mark that the run removed is restored last,
-    and only once. After a crash each partition is the old log or the new one, whole, and calling
-    this again continues.
+    A clean shutdown mark that the run removed is restored last, and only once.
 
     Args:
         path: the journal, or the backup it is in.
@@ -350,15 +347,6 @@ def undo(
 
     Returns:
         What was done, or would be; without partitions and files if everything is restored.
-
-    Raises:
-        NotFoundError: the journal, the log directory or a partition is missing.
-        CorruptDataError: the journal is malformed, or a checkpoint.
-        RefusedError: the journal names something that is not a log directory, or lies below a link.
-        ChangedSinceError: a partition or its backup has changed since the run.
-        LogDirInUseError: a broker, or another run, has the log directory.
-        UnsupportedError: the file system cannot exchange two names at once.
-        UnwritableError: a step failed.
 
     Cost:
         Links and removals; bytes are copied only if the backup is on another file system.

@@ -1,6 +1,6 @@
 """Exports tables of log directories to files for other programs: planned, resumable, exactly once.
 
-export("/var/lib/kafka", to="lake").rows
+export("/var/lib/kafka", to="lake").apply().rows
 
 Names are loaded on first use: reading the options loads no pyarrow.
 """
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.model import TableFormat as TableFormat
     from kafkalog.change.lake.model import Writing as Writing
     from kafkalog.change.lake.model import local_catalog as local_catalog
+    from kafkalog.change.lake.plan import Part
     from kafkalog.change.lake.run import Export as Export
-    from kafkalog.errors import Listener
+    from kafkalog.change.plan import Plan as ChangePlan
+    from kafkalog.errors import Listener, OnEvent
     from kafkalog.io.engine import Engine
 
 _MODULES = {
@@ -98,9 +100,13 @@ def export(
     allow_gaps: bool = False,
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
+    on_event: OnEvent | None = None,
     **options: Any,
-) -> ExportSummary:
-    """Write the records of logs, or other tables of them, to files: whole, or continued later.
+) -> ChangePlan[Part, ExportSummary]:
+    """Plan to write the records of logs, or other tables of them, to files.
+
+    The plan has the files with all that is there now; with `append` only what is new is written.
+    What was stopped goes on where it was, if it is applied again.
 
     Args:
         paths: log directories, partition directories or logs.
@@ -112,31 +118,44 @@ def export(
         catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
         max_rejects: how many records whose key or value does not decode may go to the table of
             rejects; if there are more, nothing is exported.
+        on_event: is passed what is left out; without it the first failure is raised.
         options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
 
     Returns:
-        The result; with `append` that of the last commit.
+        The plan; `apply` returns the result, with `append` that of the last commit.
 
     Raises:
         as `Export`, or with `append` as `appending`.
     """
     from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.plan import Part, make_plan
     from kafkalog.change.lake.run import Export
+    from kafkalog.change.plan import Plan as ChangePlan
+    from kafkalog.errors import raised
     from kafkalog.io.engine import LocalEngine
+    from kafkalog.log.events import Reporter
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
-    # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
-    while asked.append:
-        with appending(
-            asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-            max_rejects=max_rejects,
-        ) as commit:  # fmt: skip
-            commit.run(engine or LocalEngine())
-            if not commit.is_continued:
-                return commit.summary()
-    with Export(asked, os.fspath(to), fail_fast=fail_fast, max_rejects=max_rejects) as run:
-        run.run(engine or LocalEngine())
-        return run.summary()
+    place, reporter = os.fspath(to), Reporter(on_event or raised)
+
+    def apply(_: str | None) -> ExportSummary:
+        # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
+        while asked.append:
+            with appending(
+                asked, place, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
+                max_rejects=max_rejects, listener=reporter,
+            ) as commit:  # fmt: skip
+                commit.run(engine or LocalEngine())
+                if not commit.is_continued:
+                    return commit.summary()
+        with Export(
+            asked, place, fail_fast=fail_fast, max_rejects=max_rejects, listener=reporter
+        ) as run:
+            run.run(engine or LocalEngine())
+            return run.summary()
+
+    parts = make_plan(asked, reporter).parts
+    return ChangePlan("export", parts, Part, apply=apply, keeps_originals=False)
 
 
 def __getattr__(name: str) -> object:

@@ -54,7 +54,7 @@ _OPEN_MAX: Final = 16
 """Files that one part writes at the same time: row groups of the others wait for nobody."""
 _WITH_BOUNDS: Final = (
     "topic", "partition", "offset", "timestamp", "timestamp_ms", "leader_epoch", "producer_id",
-    "base_offset", "last_offset", "max_timestamp",
+    "base_offset", "last_offset", "max_timestamp", "segment_base_offset",
 )  # fmt: skip
 """Columns by which files are skipped; bounds of others would only make the metadata larger."""
 _METRICS: Final = "write.metadata.metrics"

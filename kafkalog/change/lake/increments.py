@@ -155,5 +155,7 @@ def _lost_at(path: str, position: int) -> tuple[int, int | None] | None:
                     break
                 elif found.header_defect is not None:
                     return None  # its records are known
-        return (first, end) if end is None or first < end else None
+        if end is None:
+            return first, None
+        return (first, end - 1) if first < end else None
     return None

@@ -6,10 +6,11 @@ table: Spark, Hive, DuckDB's and pyarrow's data sets.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
 from kafkalog.files.offsets import LeftOut
 from kafkalog.io.paths.file_system import absolute

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
+from formats.late_classes import dataclass
 from kafkalog.change.lake.increments import next_increment
 from kafkalog.change.lake.model import Gap, Increment
 from kafkalog.change.lake.options import options_of, require_what_applies
@@ -60,6 +61,8 @@ class Part:
         file: path relative to the destination.
         splits: consecutive splits of one partition directory.
     """
+
+    _row = ("number", "file", "size_bytes")
 
     number: int
     file: str
@@ -290,7 +293,14 @@ def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) ->
             room = size
         groups[-1].append(part)
         room -= cost
-    return [{**common, "parts": [part.as_json() for part in group]} for group in groups]
+    return [
+        {
+            **common,
+            "size_bytes": sum(part.size_bytes for part in group),
+            "parts": [part.as_json() for part in group],
+        }
+        for group in groups
+    ]
 
 
 def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:

@@ -16,15 +16,18 @@ from formats.file_names import parse_file_name, segment_file
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import require_own_files
 from kafkalog.change.journal.run import Maintenance, share_of
+from kafkalog.change.plan import plan_of
 from kafkalog.change.repair.model import contents_of, is_left_over
 from kafkalog.change.repair.plan import is_same, with_clock
 from kafkalog.change.repair.recover import Settlement
 from kafkalog.change.repair.staging import Staging, remove_left_over
-from kafkalog.errors import CorruptDataError, contained
+from kafkalog.errors import CorruptDataError, contained, raised
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
+from kafkalog.io.rows import Rows
 from kafkalog.io.storage import require_writable
-from kafkalog.model import present_ms
+from kafkalog.io.times import clock_ms
+from kafkalog.log.events import reporting
 from kafkalog.node.configs import ConfigSources
 from kafkalog.node.recovery import StartInProgress, StartMode, start_config, usual_config
 from kafkalog.node.recovery.directory import offset_from_name
@@ -33,8 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from kafkalog.change.journal import Run
-    from kafkalog.errors import Listener
+    from kafkalog.change.plan import Plan
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.io.times import Time
     from kafkalog.node.recovery import PredictedStart, StartConfig
 
 
@@ -256,6 +261,8 @@ class IndexedPartition:
         is_done: whether they were rebuilt.
     """
 
+    _row = ("partition.path", "partition.topic", "partition.partition", "indexes", "is_done")
+
     partition: PartitionDir
     indexes: tuple[IndexComparison, ...]
     is_done: bool = False
@@ -355,24 +362,22 @@ class IndexRun(Maintenance):
 def rebuild_index(
     path: str | os.PathLike[str],
     *,
-    in_place: bool = False,
-    backup: str | None = None,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
-    listener: Listener | None = None,
-) -> list[IndexedPartition]:
-    """Rebuild `.index`, `.timeindex` and `.txnindex`, as a broker does if one is missing.
+    now: Time | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
+) -> Plan[IndexedPartition, Rows[IndexedPartition]]:
+    """Plan to rebuild `.index`, `.timeindex` and `.txnindex`, as a broker does if one is missing.
 
-    Without `in_place`, the existing indexes are only compared with those computed from the log.
+    The plan compares them with those computed from the log.
 
     Args:
         path: a log directory, a partition, or a `.log` file for that segment alone.
-        in_place: replace them in the partitions themselves.
-        backup: directory that keeps what is replaced, so that `kafkalog.undo` can restore it.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock in milliseconds; None for the current time.
-        listener: receives everything reported besides the results; it may let the run continue
-            after a failure.
+        now: the clock; None for the current time.
+        on_event: is passed everything reported besides the results, and what was read; without it
+            the first failure is raised.
+        progress: whether to draw a bar.
 
     Returns:
         One result per partition that has a log.
@@ -380,12 +385,21 @@ def rebuild_index(
     Raises:
         KafkaLogError: a log is damaged, or a broker is using the log directory.
     """
-    with IndexRun(
-        path,
-        ConfigSources.of(configs),
-        now_ms=present_ms() if now_ms is None else now_ms,
-        in_place=in_place,
-        backup=backup,
-        listener=listener,
-    ) as run:
-        return run.plan() if run.is_plan else run.apply()
+    now_ms = clock_ms(now)
+
+    def work(*, in_place: bool = False, backup: str | None = None) -> Rows[IndexedPartition]:
+        with (
+            reporting(on_event or raised, progress=progress) as report,
+            IndexRun(
+                path,
+                ConfigSources.of(configs),
+                now_ms=now_ms,
+                in_place=in_place,
+                backup=backup,
+                listener=report,
+            ) as run,
+        ):
+            results = run.plan if run.is_plan else run.apply
+            return Rows(results(report.advance), IndexedPartition)
+
+    return plan_of("rebuild-index", IndexedPartition, work)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import log_dir_around
 from kafkalog.change.journal.run import Maintenance, share_of
+from kafkalog.change.plan import plan_of
 from kafkalog.change.repair.model import RecoveryPlan, require_performable
 from kafkalog.change.repair.plan import plan_recovery
 from kafkalog.change.repair.recover import RecoveryDone, perform_recovery
@@ -22,11 +23,15 @@ from kafkalog.errors import (
     UnreadableError,
     UsageError,
     contained,
+    raised,
 )
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, look_at, open_path
 from kafkalog.files.parents import Parent
 from kafkalog.io.paths.uris import require_local
-from kafkalog.model import present_ms
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import clock_ms
+from kafkalog.log.events import reporting
+from kafkalog.model import named_member
 from kafkalog.node.configs import ConfigSources, ConfigValue
 from kafkalog.node.recovery import (
     Hosting,
@@ -43,7 +48,9 @@ from kafkalog.node.recovery import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kafkalog.errors import Listener
+    from kafkalog.change.plan import Plan
+    from kafkalog.errors import OnEvent
+    from kafkalog.io.times import Time
     from kafkalog.node.targets import Target
 
 
@@ -56,6 +63,15 @@ class RecoveredPartition:
         refused: why it must not be recovered; None if it may be.
         done: the completed recovery; None in a plan.
     """
+
+    _in_repr = ("plan.partition.path", "log_end_offset", "plan.lost_from")
+    _row = (
+        "plan.partition.path", "plan.partition.topic", "plan.partition.partition",
+        "plan.predicted.mode", "plan.predicted.recovery_point", "plan.high_watermark",
+        "plan.verdict", "plan.detail", "log_end_offset", "plan.lost_from",
+        "plan.predicted.lost_records", "plan.predicted.lost_bytes", "plan.scan_bytes",
+        "plan.drops_mark", "refused",
+    )  # fmt: skip
 
     plan: RecoveryPlan
     configs: Sequence[ConfigValue] = ()
@@ -362,50 +378,56 @@ def _places_of(path: str) -> tuple[str, ...]:
 
 def recover(
     *paths: str | os.PathLike[str],
-    in_place: bool = False,
-    backup: str | None = None,
     mode: StartMode | str | None = None,
-    forced: bool = False,
+    allow_loss: bool = False,
     configs: Mapping[str, str] | ConfigSources | None = None,
     metadata_dir: str | None = None,
-    now_ms: int | None = None,
-    listener: Listener | None = None,
-) -> list[RecoveredPartition]:
-    """Recover logs as a broker does when it starts.
-
-    Without `in_place`, nothing is written.
+    now: Time | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
+) -> Plan[RecoveredPartition, Rows[RecoveredPartition]]:
+    """Plan to recover logs as a broker does when it starts.
 
     Args:
         paths: log directories, parents of several, partitions, or `.log` files for their
             partitions.
-        in_place: change the logs themselves.
-        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
         mode: `unclean`: scan from the recovery point; `full`: everything; `clean`: nothing; None:
             what the clean shutdown mark calls for.
-        forced: also truncate below the high watermark.
+        allow_loss: also truncate below the high watermark.
         configs: configs of topics by name, or their sources.
         metadata_dir: the log directory with the cluster's metadata, if different.
-        now_ms: the clock of the start in milliseconds; None for the current time.
-        listener: receives everything reported besides the results; it may let the run continue
-            after a failure.
+        now: the clock of the start; None for the current time.
+        on_event: is passed everything reported besides the results, and what was read; without it
+            the first failure is raised.
+        progress: whether to draw a bar.
 
     Returns:
-        One result per partition, with the completed recovery if `in_place`.
+        One result per partition, with the completed recovery if it was applied.
 
     Raises:
         KafkaLogError: a partition must not be recovered, so none was; or a broker is using the
             log directory.
     """
-    with Recovery(
-        paths,
-        None if mode is None else StartMode(mode),
-        ConfigSources.of(configs),
-        now_ms=present_ms() if now_ms is None else now_ms,
-        in_place=in_place,
-        backup=backup,
-        forced=forced,
-        metadata_dir=metadata_dir,
-        listener=listener,
-    ) as run:
-        run.plan()
-        return run.results if run.is_plan else run.apply()
+    start = None if mode is None else named_member(StartMode, mode)
+    now_ms = clock_ms(now)
+
+    def work(*, in_place: bool = False, backup: str | None = None) -> Rows[RecoveredPartition]:
+        with (
+            reporting(on_event or raised, progress=progress) as report,
+            Recovery(
+                paths,
+                start,
+                ConfigSources.of(configs),
+                now_ms=now_ms,
+                in_place=in_place,
+                backup=backup,
+                forced=allow_loss,
+                metadata_dir=metadata_dir,
+                listener=report,
+            ) as run,
+        ):
+            run.plan(report.advance)
+            found = run.results if run.is_plan else run.apply(report.advance)
+            return Rows(found, RecoveredPartition)
+
+    return plan_of("recover", RecoveredPartition, work)

@@ -7,9 +7,10 @@ Paths of the new directory are relative to it, with slashes.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 
+from formats.late_classes import dataclass
 from kafkalog.model import Defect
 
 

@@ -13,11 +13,12 @@ import os
 from collections import defaultdict
 from contextlib import ExitStack, suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind, FileState
+from formats.late_classes import dataclass
 from kafkalog.change.rescue.log_copy import (
     file_checksum,
     log_dir_of,

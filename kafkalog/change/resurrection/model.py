@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
+
+from formats.late_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -9,11 +9,11 @@ synced here.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from formats import file_names
 from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_name
+from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import (
     log_dir_around,
     mode_to_judge_by,
@@ -29,6 +29,7 @@ from kafkalog.files.offsets import OffsetSource
 from kafkalog.files.text_files import checkpoint_text, read_leader_epochs
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import require_writable
+from kafkalog.log.living import about_a_partition
 from kafkalog.node.recovery import (
     StartMode,
     Verdict,
@@ -116,16 +117,21 @@ class TrimPlan:
         return sum(segment.side_bytes for segment in self.segments)
 
 
+@about_a_partition
 def trim_of(
-    found: PartitionRetention, *, log_start_before: int | None = None, keep_deleted: bool = False
+    partition: PartitionDir,
+    found: PartitionRetention,
+    *,
+    log_start_before: int | None = None,
+    keep_deleted: bool = False,
 ) -> TrimPlan | None:
     """Return what retention deletes without a broker; None of what only a broker deletes.
 
     Args:
+        found: what `judge_partition` says of the partition.
         log_start_before: first readable offset now, if known.
         keep_deleted: as for `plan_trim`.
     """
-    partition = found.partition
     try:
         require_live(partition)
         _require_local(found)
@@ -196,7 +202,9 @@ def plan_trim(
     if log_start_offset is not None:
         _require_deletable(found, configs)
         _require_replicated(found, high_watermark)
-    plan = trim_of(found, log_start_before=loaded.log_start_offset, keep_deleted=keep_deleted)
+    plan = trim_of(
+        partition, found, log_start_before=loaded.log_start_offset, keep_deleted=keep_deleted
+    )
     assert plan is not None, "the partition is live and local"
     # Only a checkpoint can say that a log starts inside a segment.
     is_inside = plan.log_start_offset > plan.first_base_offset

@@ -207,6 +207,12 @@ class PartitionRetention:
         remote: what is deleted from remote storage; None without a tier.
     """
 
+    _row = (
+        "partition.path", "partition.topic", "partition.partition", "partition.state",
+        "log.log_end_offset", "log.size_bytes", "freed_bytes", "freed_side_bytes",
+        "log_start_offset_after", "outcome.rolled",
+    )  # fmt: skip
+
     partition: PartitionDir
     configs: tuple[ConfigValue, ...]
     marks: tuple[LogOffset, ...]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import require_live
 from kafkalog.change.journal.run import Maintenance
+from kafkalog.change.plan import plan_of
 from kafkalog.change.retention.apply import TrimPlan, perform_trim, plan_trim
-from kafkalog.errors import Note, RefusedError, UsageError, contained
+from kafkalog.errors import Note, RefusedError, UsageError, contained, raised
 from kafkalog.files.log_dir import LogDirListing
-from kafkalog.model import present_ms
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import clock_ms
+from kafkalog.log.events import Reporter
 from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from kafkalog.errors import Listener
+    from kafkalog.change.plan import Plan
+    from kafkalog.errors import OnEvent
+    from kafkalog.io.times import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,12 @@ class TrimmedPartition:
         plan: what is deleted, and why.
         is_done: whether it was deleted.
     """
+
+    _row = (
+        "plan.partition.path", "plan.partition.topic", "plan.partition.partition",
+        "performed=is_done", "plan.freed_bytes", "plan.freed_side_bytes", "plan.left_overs",
+        "plan.log_start_offset", "plan.found.log.log_end_offset",
+    )  # fmt: skip
 
     plan: TrimPlan
     is_done: bool = False
@@ -116,33 +128,27 @@ class RetentionRun(Maintenance):
         return self.results
 
 
-def apply_retention(
+def retention(
     path: str | os.PathLike[str],
     *,
-    in_place: bool = False,
-    backup: str | None = None,
     keep_deleted: bool = False,
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
-    listener: Listener | None = None,
-) -> list[TrimmedPartition]:
-    """Delete the segments that a broker's retention would delete.
-
-    Without `in_place`, nothing is written.
+    now: Time | None = None,
+    on_event: OnEvent | None = None,
+) -> Plan[TrimmedPartition, Rows[TrimmedPartition]]:
+    """Plan to delete the segments that a broker's retention would delete.
 
     Args:
         path: a log directory or a partition.
-        in_place: change the logs themselves.
-        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
         keep_deleted: leave `.deleted` files; a broker deletes them when it starts.
         high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
         log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock in milliseconds; None for the current time.
-        listener: receives everything reported besides the results; it may let the run continue
-            after a failure.
+        now: the clock; None for the current time.
+        on_event: is passed everything reported besides the results; without it the first failure is
+            raised.
 
     Returns:
         One result per partition that has a log.
@@ -151,16 +157,21 @@ def apply_retention(
         KafkaLogError: a partition cannot be planned or changed, or a broker is using the log
             directory.
     """
-    with RetentionRun(
-        path,
-        ConfigSources.of(configs),
-        now_ms=present_ms() if now_ms is None else now_ms,
-        high_watermark=high_watermark,
-        log_start_offset=log_start_offset,
-        keep_deleted=keep_deleted,
-        in_place=in_place,
-        backup=backup,
-        listener=listener,
-    ) as run:
-        run.plan()
-        return run.results if run.is_plan else run.apply()
+    now_ms = clock_ms(now)
+
+    def work(*, in_place: bool = False, backup: str | None = None) -> Rows[TrimmedPartition]:
+        with RetentionRun(
+            path,
+            ConfigSources.of(configs),
+            now_ms=now_ms,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+            keep_deleted=keep_deleted,
+            in_place=in_place,
+            backup=backup,
+            listener=Reporter(on_event or raised),
+        ) as run:
+            run.plan()
+            return Rows(run.results if run.is_plan else run.apply(), TrimmedPartition)
+
+    return plan_of("retention", TrimmedPartition, work)

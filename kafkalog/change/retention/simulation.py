@@ -11,17 +11,20 @@ from formats.late_classes import dataclass
 from kafkalog.change.retention.model import Deletion, Policy, Reason
 from kafkalog.change.retention.partition import PartitionRetention, judge_partition
 from kafkalog.change.retention.verdicts import expires_at, run_policies
-from kafkalog.errors import Listener, UsageError, contained
+from kafkalog.errors import UsageError, contained, raised
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.model import present_ms
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import clock_ms
 from kafkalog.node.configs import ConfigsAround, ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import open_targets, unlisted_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from kafkalog.errors import Event, OnEvent
     from kafkalog.files.log_dir import AnyPath
+    from kafkalog.io.times import Time
     from kafkalog.node.targets import Target
 
 
@@ -113,47 +116,65 @@ def checks_of(found: PartitionRetention, until_ms: int) -> tuple[Schedule, list[
 def simulate_retention(
     *targets: AnyPath,
     configs: Mapping[str, str] | ConfigSources | None = None,
-    now_ms: int | None = None,
+    now: Time | None = None,
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
-    listener: Listener | None = None,
-) -> Iterator[PartitionRetention]:
+    on_event: OnEvent | None = None,
+) -> Rows[PartitionRetention]:
     """Predict what a broker's retention would delete, when and why, or what prevents it.
 
     Args:
         targets: log directories and partitions; of tiers among them, what was uploaded.
         configs: configs of topics by name, or their sources.
-        now_ms: the broker's clock in milliseconds; None for the current time.
+        now: the broker's clock; None for the current time.
         high_watermark: overrides the checkpoint's: an offset, or `end`.
         log_start_offset: overrides the checkpoint's.
-        listener: receives everything reported besides the results; it may let the run continue
-            after a failure.
+        on_event: is passed everything reported besides the results; without it the first failure is
+            raised.
 
-    Yields:
+    Returns:
         The result for each partition that has a log.
 
     Raises:
         UsageError: a target is a file.
         KafkaLogError: see `judge_partition`.
     """
-    hears = listener or Listener()
-    opened = joined(open_targets(targets, hear=hears.hear))
+    found = judged_partitions(
+        *targets,
+        configs=configs,
+        now_ms=clock_ms(now),
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+        hear=on_event or raised,
+    )
+    return Rows(found, PartitionRetention)
+
+
+def judged_partitions(
+    *targets: AnyPath,
+    configs: Mapping[str, str] | ConfigSources | None,
+    now_ms: int,
+    hear: Callable[[Event], object],
+    high_watermark: int | Literal["end"] | None = None,
+    log_start_offset: int | None = None,
+) -> Iterator[PartitionRetention]:
+    """Yield what `simulate_retention` returns, one partition after another."""
+    opened = joined(open_targets(targets, hear=hear))
     around = ConfigsAround(ConfigSources.of(configs), (one.path for one in opened))
     heard: set[LogDirConfigs] = set()
-    clock = present_ms() if now_ms is None else now_ms
     for target in opened:
-        for partition in _partitions(target, hears):
+        for partition in _partitions(target, hear):
             found = None
-            with contained(partition.path, hears.hear):
+            with contained(partition.path, hear):
                 inner = around.of_log_dir_of(partition.path)
                 if inner not in heard:
                     heard.add(inner)
                     for event in inner.events():
-                        hears.hear(event)
+                        hear(event)
                 found = judge_partition(
                     partition,
                     inner.of_topic(partition.topic),
-                    clock,
+                    now_ms,
                     high_watermark=high_watermark,
                     log_start_offset=log_start_offset,
                 )
@@ -161,17 +182,17 @@ def simulate_retention(
                 yield found
 
 
-def _partitions(target: Target, listener: Listener) -> Iterator[PartitionDir]:
+def _partitions(target: Target, hear: Callable[[Event], object]) -> Iterator[PartitionDir]:
     if isinstance(target, FileEntry):
         error = UsageError(
             "This is a file, not a partition or log directory.",
             path=target.path,
             hint="Retention judges all segments of a partition together.",
         )
-        listener.hear(error)
+        hear(error)
         return
     for _, why in unlisted_of([target]):
-        listener.hear(why)
+        hear(why)
     for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
         if partition.segments:
             yield partition

@@ -6,12 +6,13 @@ Follows `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LogSegment.shouldRoll`, `LogSe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats.constants import INT32_MAX
+from formats.late_classes import dataclass
 from kafkalog.model import Batch, Defect, wrap_int64
 
 if TYPE_CHECKING:

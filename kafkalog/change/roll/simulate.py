@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.change.roll.replay import Replay, RollReplay, RollSettings
-from kafkalog.errors import Listener
 from kafkalog.files.log_dir import PartitionDir, open_partition
 from kafkalog.io.paths import file_system
+from kafkalog.io.rows import Rows
 from kafkalog.log.batches.segment import OpenSegment
+from kafkalog.log.events import reporting
 from kafkalog.model import Batch, Defect
 from kafkalog.node.configs import ConfigSources, ConfigValue, TopicConfigs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import AnyPath
 
 
@@ -120,6 +122,8 @@ class Trial:
         replay: the resulting segments.
     """
 
+    _row = ("configs=name", "replay.refused", "replay.untimed")
+
     name: str
     partition: PartitionDir
     configs: tuple[ConfigValue, ...]
@@ -131,17 +135,17 @@ def simulate_roll(
     *,
     configs: Mapping[str, str] | ConfigSources | None = None,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-    listener: Listener | None = None,
-) -> list[Trial]:
+    on_event: OnEvent | None = None,
+    progress: bool = False,
+) -> Rows[Trial]:
     """Replay a partition's batches to find where segments would end, and why.
 
     Args:
         path: the partition.
         configs: proposed configs of its topic by name, or their sources.
         seed: seed of the jitter, which a broker draws at random for each segment.
-        progress: called with the number of bytes read since the last call.
-        listener: receives the configs.
+        on_event: is passed notes on the configs, and what was read.
+        progress: whether to draw a bar.
 
     Returns:
         A trial under the present configs, and one under the proposed ones, if any.
@@ -159,13 +163,14 @@ def simulate_roll(
     if given.has_given:
         sources["proposed"] = given
     found = {name: one.in_log_dir(around) for name, one in sources.items()}
-    for event in found["present"].events():
-        (listener or Listener()).hear(event)
     settings = {name: roll_settings(one.of_topic(partition.topic)) for name, one in found.items()}
-    replays = replay_partition(
-        partition, [one for one, _ in settings.values()], seed=seed, progress=progress
-    )
-    return [
+    with reporting(on_event, progress=progress, targets=[partition]) as report:
+        for event in found["present"].events():
+            report.hear(event)
+        wanted = [one for one, _ in settings.values()]
+        replays = replay_partition(partition, wanted, seed=seed, progress=report.advance)
+    trials = (
         Trial(name, partition, used, replay)
         for (name, (_, used)), replay in zip(settings.items(), replays, strict=True)
-    ]
+    )
+    return Rows(trials, Trial)

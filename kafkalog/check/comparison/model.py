@@ -48,6 +48,11 @@ class Side:
         topic_id: from `partition.metadata`; None if it is missing or cannot be read.
     """
 
+    _row = (
+        "path", "log_start_offset", "log_end_offset", "high_watermark", "leader_epoch=last_epoch",
+        "topic_id",
+    )  # fmt: skip
+
     path: str
     log_start_offset: int
     log_end_offset: int
@@ -121,6 +126,12 @@ class Comparison:
         left_only_records, right_only_records: number of records that only this side has.
         differing: number of records that both have at an offset, but not the same.
     """
+
+    _in_repr = ("topic", "partition", "verdict", "identical_up_to", "differing")
+    _row = (
+        "topic", "partition", "verdict", "left", "right", "identical_up_to", "left_only_records",
+        "right_only_records", "differing",
+    )  # fmt: skip
 
     topic: str
     partition: int | None

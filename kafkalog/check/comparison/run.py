@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from formats import file_names
@@ -28,9 +29,10 @@ from kafkalog.errors import (
 from kafkalog.files.log_dir import FileEntry, LogDirListing
 from kafkalog.io.jit.fast_path import require_arrow
 from kafkalog.io.paths.reading_errors import unread_places
-from kafkalog.log.defects import Tolerant
+from kafkalog.io.rows import Rows
+from kafkalog.log.events import reporting
 from kafkalog.log.living import answered, listed_again
-from kafkalog.model import LogView, Severity
+from kafkalog.model import LogView, Severity, named_member
 from kafkalog.node.identity import topic_id_of
 from kafkalog.node.targets import open_targets, require_topics, topics_of, unlisted_of
 from kafkalog.node.unified_log import UnifiedLog
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from kafkalog.check.comparison.walk import Prefix
-    from kafkalog.errors import DataError
+    from kafkalog.errors import DataError, OnEvent
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.node.outcome import View
@@ -332,20 +334,24 @@ def diff(
     *paths: str | os.PathLike[str],
     topics: Collection[str] | None = None,
     view: LogView | str = LogView.RECOVERED,
-    listener: Listener | None = None,
-) -> Iterator[Comparison]:
+    on_event: OnEvent | None = None,
+    progress: bool = False,
+) -> Rows[Comparison]:
     """Compare the copies of partitions, those of the first path with those of each other path.
 
     Args:
         paths: partitions, log directories, or parents of the log directories of a broker.
         topics: only these topics.
         view: what of a partition directory is compared.
-        listener: hears each event; by default the first error or grave defect is raised.
+        on_event: is passed each event; without it the first error or grave defect is raised.
+        progress: whether to draw a bar.
 
     Raises:
         UsageError: there is only one path, a path is a file, or a side has a partition twice.
         KafkaLogError: what is at a path cannot be read.
     """
-    comparer = Comparer(LogView(view), listener or Tolerant())
-    for pair in pairs_of([open_targets([path]) for path in paths], topics):
-        yield comparer.compare(pair)
+    chosen = named_member(LogView, view)
+    sides = [open_targets([path]) for path in paths]
+    with reporting(on_event, progress=progress, targets=chain(*sides)) as report:
+        comparer = Comparer(chosen, report, report.advance)
+        return Rows(map(comparer.compare, pairs_of(sides, topics)), Comparison)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, FileChangedError, KafkaLogError, UsageError
+from kafkalog.errors import DataError, FileChangedError, KafkaLogError
 from kafkalog.files.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
 from kafkalog.io.paths import file_system
 from kafkalog.log.batches.framing import align
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.log.batches.order import Order
     from kafkalog.node.frontier import Frontier
     from kafkalog.node.outcome import Difference
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,16 +424,3 @@ def _is_hidden(
         transaction.first_offset <= batch.base_offset <= transaction.last_offset
         for transaction in aborted.get(batch.producer_id, ())
     )
-
-
-def milliseconds(time: int | datetime) -> int:
-    """Return a time as milliseconds since 1970 UTC; an int is one already.
-
-    Raises:
-        UsageError: the `datetime` has no time zone.
-    """
-    if isinstance(time, int):
-        return time
-    if time.tzinfo is None:
-        raise UsageError(f"{time} has no time zone.", hint="datetime(…, tzinfo=UTC)")
-    return (time - _EPOCH) // timedelta(milliseconds=1)

@@ -16,7 +16,7 @@ from formats.topic_names import CONSUMER_OFFSETS
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
-from kafkalog.log.defects import raise_defect
+from kafkalog.log.events import reporting
 from kafkalog.log.living import listed_now, listing_again
 from kafkalog.model import Isolation
 from kafkalog.node.choice import live_partitions
@@ -49,10 +49,11 @@ from kafkalog.node.view import show
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
 
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.io.times import Time
     from kafkalog.model import Defect
     from kafkalog.node.state.coordinators import InternalTopic
 
@@ -88,22 +89,29 @@ _SHARE_PARTITIONS: Final = "15"
 
 def groups(
     *paths: str | os.PathLike[str],
-    at: datetime | int | Moment | None = None,
-    on_defect: Callable[[Defect], object] | None = None,
+    at: Time | Moment | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
 ) -> Groups:
     """Return groups with their members and offsets, as `__consumer_offsets` has them.
 
     Args:
         paths: the log directories of all brokers: each coordinates a part of the groups.
-        at: as of a time, in milliseconds or a `datetime` with a time zone, or of a `Moment`.
-        on_defect: is passed each defect; without it the first one is raised.
+        at: as of a time, of the text `P@OFFSET`, or of a `Moment`.
+        on_event: is passed each defect, what ended the reading of a log, and what was read; without
+            it the first error or grave defect is raised.
+        progress: whether to draw a bar.
 
     Raises:
         NotFoundError: no partition of `__consumer_offsets` is there.
         CorruptDataError, UnreadableError: the log of a coordinator is damaged.
     """
     targets = open_targets(paths)
-    return read_groups(targets, at=moment_of(at), defects=on_defect or raise_defect)
+    with reporting(on_event, progress=progress) as report:
+        return read_groups(
+            targets, at=moment_of(at), defects=report.hear, progress=report.advance,
+            failed=report.hear,
+        )  # fmt: skip
 
 
 def read_groups(

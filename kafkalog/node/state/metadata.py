@@ -25,7 +25,7 @@ from kafkalog.files.log_dir import (
 from kafkalog.files.payloads.control_records import control_record
 from kafkalog.files.text_files import read_quorum_state
 from kafkalog.log.batches.selection import Selection, plan_files, planned_batches, planned_records
-from kafkalog.log.defects import raise_defect
+from kafkalog.log.events import reporting
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import Provenance
 from kafkalog.node.cluster_image.reader import ImageReader, last_batch, metadata_partition
@@ -37,9 +37,10 @@ from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sized
-    from datetime import datetime
 
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import Target
+    from kafkalog.io.times import Time
     from kafkalog.node.outcome import View
 
 
@@ -52,30 +53,32 @@ _NO_LEADER: Final = -1
 def metadata(
     path: str | os.PathLike[str],
     *,
-    at: datetime | int | Moment | None = None,
-    since: datetime | int | Moment | None = None,
-    on_defect: Callable[[Defect], object] | None = None,
+    at: Time | Moment | None = None,
+    since: Time | Moment | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
 ) -> Metadata:
     """Return the metadata of a cluster: topics, configs, brokers, ACLs and the rest.
 
     Args:
         path: a log directory with `__cluster_metadata-0`, that partition, or a snapshot.
-        at: as of a time, in milliseconds or a `datetime` with a time zone; `Moment(partition=0,
+        at: as of a time; `Moment(partition=0,
             offset=N)` is as of the records below an offset.
         since: also return what has changed since this moment.
-        on_defect: is passed each defect; without it the first one is raised.
+        on_event: is passed each defect, and what was read; without it the first one is raised.
+        progress: whether to draw a bar.
 
     Raises:
         NotFoundError: no metadata log is there.
         UnsupportedDataError: the moment is before what the directory still has.
         CorruptDataError, UnreadableError: the log is damaged.
     """
-    return read_metadata(
-        open_path(path),
-        at=moment_of(at),
-        since=moment_of(since),
-        defects=on_defect or raise_defect,
-    )
+    target = open_path(path)
+    with reporting(on_event, progress=progress) as report:
+        return read_metadata(
+            target, at=moment_of(at), since=moment_of(since), defects=report.hear,
+            progress=report.advance,
+        )  # fmt: skip
 
 
 def read_metadata(

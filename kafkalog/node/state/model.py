@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import field
+from datetime import UTC
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.late_classes import dataclass
-from kafkalog.log.batches.selection import milliseconds
+from kafkalog.errors import EventKind
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import milliseconds, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import datetime
+    from datetime import tzinfo
 
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.io.times import Time
     from kafkalog.node.state.coordinators import InternalTopic
     from kafkalog.node.state.offset_rows import GroupOffsets
     from kafkalog.node.state.share_groups import ShareOffsets
@@ -39,6 +45,12 @@ class GroupOffset:
             `__share_group_state`.
         delivered: records from there on that need no delivery any more; None if it is not known.
     """
+
+    _row = (
+        "group", "topic", "partition", "offset", "leader_epoch", "metadata",
+        "commit_timestamp", "expire_timestamp", "pending=is_pending", "producer_id", "coordinator",
+        "record_offset", "exact=is_exact", "complete=is_complete",
+    )  # fmt: skip
 
     group: str
     topic: str
@@ -96,6 +108,10 @@ class Group:
         protocol_type: what its members have in common, `consumer` mostly; "" if it never had any.
     """
 
+    _row = (
+        "group=name", "group_type=kind", "state", "epoch", "protocol", "coordinator", "undecoded",
+    )  # fmt: skip
+
     name: str
     kind: str
     state: str
@@ -148,11 +164,18 @@ class Moment(NamedTuple):
     offset: int = 0
 
 
-def moment_of(at: datetime | int | Moment | None) -> Moment | None:
-    """Return the moment of a time: milliseconds, or a `datetime` with a time zone."""
+def moment_of(at: Time | Moment | None) -> Moment | None:
+    """Return the moment of a time, or of the text `P@OFFSET`."""
     if at is None or isinstance(at, Moment):
         return at
-    return Moment(milliseconds(at))
+    return parse_moment(at) if isinstance(at, str) else Moment(milliseconds(at))
+
+
+def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
+    """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
+    if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
+        return Moment(partition=int(match[1]), offset=int(match[2]))
+    return Moment(parse_time(text, now, zone))
 
 
 @dataclass(slots=True)
@@ -168,12 +191,28 @@ class Groups:
         cut: the offsets of its partitions that have records above their high watermarks.
     """
 
+    kind = EventKind.NOTE
+
     groups: dict[str, Group]
     topic: InternalTopic
     shares: ShareOffsets
     incomplete: list[int] = field(default_factory=list)
     undecoded: int = 0
     cut: list[PartitionOffsets] = field(default_factory=list)
+
+    @property
+    def rows(self) -> Rows[Group]:
+        """The groups, as a table."""
+        return Rows(self.groups.values(), Group)
+
+    @property
+    def offsets(self) -> Rows[GroupOffset]:
+        """The committed offsets of all groups, which may be millions, as a table."""
+        groups = self.groups.values()
+        return Rows(lambda: chain.from_iterable(one.offsets for one in groups), GroupOffset)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
 
     @property
     def is_whole(self) -> bool:

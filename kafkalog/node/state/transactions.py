@@ -18,10 +18,12 @@ from kafkalog.errors import DataError, GoneError, KafkaLogError, NotFoundError
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.payloads.message_text import TRANSACTION_STATES
+from kafkalog.io.rows import Rows
+from kafkalog.io.times import clock_ms
 from kafkalog.log.batches.selection import Selection
-from kafkalog.log.defects import raise_defect
+from kafkalog.log.events import reporting
 from kafkalog.log.living import answered, listed_now
-from kafkalog.model import Isolation, present_ms
+from kafkalog.model import Isolation
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.scan import scan
 from kafkalog.node.state.coordinators import InternalTopic, internal_topic
@@ -41,10 +43,11 @@ from kafkalog.node.view import show
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
 
+    from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import PartitionDir, Target
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.io.times import Time
     from kafkalog.model import Defect
 
 TIMEOUT_MS: Final = 900_000
@@ -78,6 +81,12 @@ class TransactionalId:
         version: the `transaction.version` of its client, 0 if not known.
         marked: partitions that have the marker already which its coordinator is about to write.
     """
+
+    _row = (
+        "transactional_id=name", "producer_id", "producer_epoch", "state", "timeout_ms",
+        "start_timestamp", "last_update_timestamp", "coordinator", "record_offset",
+        "exact=is_exact", "complete=is_complete",
+    )  # fmt: skip
 
     name: str
     producer_id: int
@@ -137,31 +146,42 @@ class Transactions:
     errors: list[KafkaLogError] = field(default_factory=list)
     cut: list[PartitionOffsets] = field(default_factory=list)
 
+    @property
+    def rows(self) -> Rows[TransactionalId]:
+        """The transactional ids, as a table."""
+        return Rows(self.ids.values(), TransactionalId)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
+
 
 def transactions(
     *paths: str | os.PathLike[str],
-    at: datetime | int | Moment | None = None,
-    now_ms: int | None = None,
-    on_defect: Callable[[Defect], object] | None = None,
+    at: Time | Moment | None = None,
+    now: Time | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
 ) -> Transactions:
     """Return transactional ids with their states, and the transactions that are open in the data.
 
     Args:
         paths: the log directories of all brokers: each has a part of `__transaction_state`.
         at: the transactional ids as of a time or a `Moment`.
-        now_ms: the time from which the age of open transactions counts; None for the clock's.
-        on_defect: is passed each defect; without it the first one is raised.
+        now: the time from which the age of open transactions counts; None for the clock's.
+        on_event: is passed each defect, what ended the reading of a log, and what was read; without
+            it the first error or grave defect is raised.
+        progress: whether to draw a bar.
 
     Raises:
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
         CorruptDataError, UnreadableError: the log of a coordinator is damaged.
     """
-    return read_transactions(
-        open_targets(paths),
-        now_ms=present_ms() if now_ms is None else now_ms,
-        at=moment_of(at),
-        defects=on_defect or raise_defect,
-    )
+    targets = open_targets(paths)
+    with reporting(on_event, progress=progress) as report:
+        return read_transactions(
+            targets, now_ms=clock_ms(now), at=moment_of(at), defects=report.hear,
+            progress=report.advance, failed=report.hear,
+        )  # fmt: skip
 
 
 def read_transactions(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import UsageError
 from kafkalog.io.jit import fast_path
+from kafkalog.log.events import Reporter
 from kafkalog.model import Isolation, LogView, Replicas, named_member
 from kafkalog.tables.datasets.model import StateTable, Tables
 from kafkalog.tables.model import TableName
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from enum import StrEnum
 
-    from kafkalog.errors import Listener
+    from kafkalog.errors import OnEvent
     from kafkalog.tables.datasets.arrow_dataset import Dataset
 
 
@@ -34,7 +35,7 @@ def dataset(
     text: bool = False,
     disorder_ms: int | None = None,
     threads: int | None = None,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
 ) -> Dataset:
     """Return a table of some logs, for DuckDB, Polars, DataFusion, pandas or pyarrow.
 
@@ -57,7 +58,7 @@ def dataset(
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.
         threads: number of decoding threads; None for one per processor, up to 8.
-        listener: hears each event, in any thread; by default the first error or grave defect is
+        on_event: is passed each event, in any thread; without it the first error or grave defect is
             raised.
 
     Raises:
@@ -81,7 +82,7 @@ def dataset(
         text,
         disorder_ms,
         threads,
-        listener,
+        None if on_event is None else Reporter(on_event),
     )
     return Dataset(tables, _table(kind, name))
 

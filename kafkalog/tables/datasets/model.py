@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from formats.late_classes import dataclass
 from kafkalog.log.defects import Tolerant
 from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas

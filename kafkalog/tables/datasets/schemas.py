@@ -72,16 +72,16 @@ STATE_SCHEMAS: Final = {
     ),
     StateTable.CONFIGS: pa.schema(
         [
-            _field("resource", pa.string()),
+            _field("resource_type", pa.string()),
+            _field("resource_name", pa.string()),
             _field("name", pa.string()),
-            _field("config", pa.string()),
             _field("value", pa.string()),
             _field("source", pa.string()),
         ]
     ),
 }
-"""The columns of the tables of state. `resource` is `topic` or `broker`; the broker with the empty
-name stands for all of them."""
+"""The columns of the tables of state. `resource_type` is `topic` or `broker`; the broker with the
+empty name stands for all of them."""
 
 
 def dataset_schema(table: TableName | StateTable, *, text: bool = False) -> Any:

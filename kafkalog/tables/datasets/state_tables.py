@@ -130,9 +130,9 @@ def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
             continue
         for config, setting in settings.items():
             yield {
-                "resource": RESOURCE_TYPES.get(kind, str(kind)).lower(),
-                "name": name,
-                "config": config,
+                "resource_type": RESOURCE_TYPES.get(kind, str(kind)).lower(),
+                "resource_name": name,
+                "name": config,
                 "value": setting.text,
                 "source": setting.source,
             }

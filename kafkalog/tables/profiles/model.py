@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats.late_classes import dataclass
 from kafkalog.errors import UnsupportedError
 
 if TYPE_CHECKING:

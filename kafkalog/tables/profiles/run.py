@@ -65,8 +65,8 @@ def profile_logs(
         planned = each_planned(list(targets.values()), lambda _: request, at_ms, heard)
         # Before anything is counted: the result would lack them unnoticed.
         for path, splits in zip(targets, planned, strict=True):
-            for some in _grouped(splits, request.split_bytes):
-                tasks.append({"splits": some, "bucket_ms": bucket_ms})
+            for some, size_bytes in _grouped(splits, request.split_bytes):
+                tasks.append({"splits": some, "bucket_ms": bucket_ms, "size_bytes": size_bytes})
                 owners.append(path)
     parts = {path: Part(bucket_ms) for path in targets}
     for partition in heard.lacking:
@@ -98,17 +98,17 @@ class _Heard(Listener):
             self.lacking.append(event.partition)
 
 
-def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def _grouped(splits: Iterable[Any], size: int) -> Iterator[tuple[list[Any], int]]:
     some: list[Any] = []
     room = size
     for split in splits:
         if some and split.size_bytes > room:
-            yield some
+            yield some, size - room
             some, room = [], size
         some.append(split.as_json())
         room -= split.size_bytes
     if some:
-        yield some
+        yield some, size - room
 
 
 def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:

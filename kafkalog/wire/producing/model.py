@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.errors import Event, Listener, UsageError
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.defects import raise_defect
@@ -147,6 +148,12 @@ class Replayed:
         refused_records: number of those left out, since the topic in the cluster refuses them.
         zero_timestamps: number of records whose timestamp 0 became 1.
     """
+
+    _row = (
+        "route.path", "route.topic", "route.partition", "route.to_topic", "route.to_partition",
+        "records", "tombstones", "size_bytes", "first_offset", "last_offset", "records_before",
+        "unsendable", "refused", "zero_timestamps",
+    )  # fmt: skip
 
     route: Route
     records: int = 0

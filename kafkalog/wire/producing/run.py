@@ -6,9 +6,10 @@ import json
 import time
 from collections import defaultdict
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.errors import ClusterError, Deaf, Note, RefusedError
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import AppendedFile

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import signal
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -38,6 +39,7 @@ from kafkalog.wire.server.transactions import TransactionApis
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog.errors import Event, OnEvent
     from kafkalog.wire.server.catalog import ServedPartition
     from kafkalog.wire.server.configs import Configs
     from kafkalog.wire.server.door import Visit
@@ -203,25 +205,37 @@ class Server:
 
 
 def serve(
-    paths: Iterable[str],
+    *paths: str | os.PathLike[str],
     options: ServeOptions | None = None,
-    listener: ServeListener | None = None,
+    on_event: OnEvent | None = None,
 ) -> None:
     """Serve the logs at the paths to Kafka clients, until SIGTERM or SIGINT. Nothing is written.
 
     Args:
         paths: log directories, partition directories, and parents of log directories.
         options: what is served, where and how.
-        listener: hears what happens.
+        on_event: is passed paths and partitions that fail, damage once per place, and notes.
 
     Raises:
         AddressInUseError: something else listens there.
         UsageError: a topic is not there, or the address is none of this machine.
         KafkaLogError: no path can be listed, or see `served_groups` and `PrometheusMeter`.
     """
-    options = options or ServeOptions()
+
+    class Passing(ServeListener):
+        """Passes everything on."""
+
+        def hear(self, event: Event) -> None:
+            if on_event is not None:
+                on_event(event)
+
+    run_server([os.fspath(path) for path in paths], options or ServeOptions(), Passing())
+
+
+def run_server(paths: Iterable[str], options: ServeOptions, listener: ServeListener) -> None:
+    """Do what `serve` describes; the listener also hears of the start and of clients."""
     meter = Meter() if options.metrics is None else PrometheusMeter(options.metrics)
-    listener = Metered(listener or ServeListener(), meter)
+    listener = Metered(listener, meter)
 
     async def run() -> None:
         catalog = Catalog(paths, options, listener)

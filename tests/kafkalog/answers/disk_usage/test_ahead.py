@@ -81,7 +81,7 @@ def test_retention_is_that_of_simulate_retention(any_state: State):
         until = now + 7 * 24 * HOUR_MS
         forecast = Forecast(now, until, configs, disk_bytes=1 << 40)
         report = disk_usage(*any_state.log_dirs, forecast=forecast)
-        judged = list(kafkalog.simulate_retention(*any_state.log_dirs, configs=configs, now_ms=now))
+        judged = list(kafkalog.simulate_retention(*any_state.log_dirs, configs=configs, now=now))
         assert report.total.freed_now_bytes == sum(
             one.freed_bytes + one.freed_side_bytes for one in judged
         )
@@ -112,7 +112,7 @@ def test_partitions_above_their_limit_say_why(tmp_path: Path):
     [over] = disk_usage(tmp_path, forecast=forecast).over
     sizes = sum(path.stat().st_size for path in (tmp_path / "orders-0").glob("*.log"))
     assert over.over_bytes == sizes
-    assert "high watermark" in over.why
+    assert "high watermark" in over.reason
 
 
 def test_what_is_deleted_at_once_fills_no_disk(tmp_path: Path):

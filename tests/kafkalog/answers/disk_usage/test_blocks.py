@@ -42,7 +42,7 @@ def test_every_corpus_directory_takes_what_du_says(any_state: State):
         assert blocks(disk_usage(*any_state.log_dirs, by=by)) == wanted
     partitions = disk_usage(*any_state.log_dirs, by="partition").shares
     assert {
-        os.path.join(one.directory or "", one.name or ""): one.usage.disk_bytes
+        os.path.join(one.log_dir or "", one.name or ""): one.usage.disk_bytes
         for one in partitions
         if one.topic is not None
     } == {str(path): du(path) for path in any_state.partitions()}
@@ -78,7 +78,7 @@ def test_odd_files_count_as_in_du(odd: Path):
         assert report.links == 2
     shares = {one.name: one.usage for one in disk_usage(odd).shares}
     assert shares["orders"].size_bytes > 33 << 20 > shares["orders"].disk_bytes > 3 << 20
-    assert shares["orders"].replicas == 3
+    assert shares["orders"].copies == 3
     kinds = {one.name: one.usage for one in disk_usage(odd, by="kind").shares}
     assert kinds["index"].disk_bytes < 64 << 10 < 30 << 20 == kinds["index"].size_bytes
     assert kinds["timeindex"].disk_bytes >= 3 << 20
@@ -94,8 +94,8 @@ def test_several_log_directories_are_summed_per_topic(odd: Path):
     report = disk_usage(odd.parent)
     assert blocks(report) == du(odd, other)
     [orders] = [one for one in report.shares if one.topic == "orders"]
-    assert orders.usage.replicas == 6
-    names = {(one.directory, one.name) for one in disk_usage(odd.parent, by="partition").shares}
+    assert orders.usage.copies == 6
+    names = {(one.log_dir, one.name) for one in disk_usage(odd.parent, by="partition").shares}
     assert {(str(odd), "orders-1"), (str(other), "orders-1")} <= names
 
 

@@ -122,7 +122,7 @@ def contents(log: Path) -> list[Any]:
             header = (
                 batch.base_offset, batch.last_offset, batch.magic, batch.attributes,
                 batch.leader_epoch, batch.base_timestamp, batch.max_timestamp,
-                batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count,
+                batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.records,
             )  # fmt: skip
             records = [
                 (one.offset, one.timestamp, one.key, one.value, [*one.headers])

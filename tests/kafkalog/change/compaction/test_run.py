@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOW_MS = 1_704_070_800_000  # 2024-01-01T01:00:00Z
 OPTIONS: dict[str, Any] = {
-    "take_all": True, "configs": {"cleanup.policy": "compact"}, "now_ms": NOW_MS,
+    "take_all": True, "configs": {"cleanup.policy": "compact"}, "now": NOW_MS,
 }  # fmt: skip
 
 
@@ -35,14 +35,14 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_plan_is_what_is_done(log_dir: Path, tmp_path: Path) -> None:
-    """Without `in_place` nothing is written; `undo` restores a run with a backup."""
+    """Without `apply` nothing is written; `undo` restores a run with a backup."""
     before = everything(log_dir)
     planned = kafkalog.compact(log_dir, **OPTIONS)
     assert everything(log_dir) == before
     compacted = [one for one in planned if one.skipped is None]
     assert [one.partition.topic for one in compacted] == ["orders"]
     backup = str(tmp_path / "backup")
-    done = kafkalog.compact(log_dir, in_place=True, backup=backup, **OPTIONS)
+    done = planned.apply(backup=backup)
     assert [one.tally for one in done] == [one.tally for one in planned]
     sizes = [one.compaction.after_bytes for one in done if one.compaction is not None]
     assert sizes == [one.compaction.after_bytes for one in planned if one.compaction is not None]
@@ -58,7 +58,8 @@ def test_a_plan_is_what_is_done(log_dir: Path, tmp_path: Path) -> None:
 def test_a_copy_is_compacted_and_the_source_stays(log_dir: Path, tmp_path: Path) -> None:
     """The copy is a log directory of its own."""
     before = everything(log_dir)
-    [done] = kafkalog.compact(log_dir / "orders-0", to=str(tmp_path / "copy"), **OPTIONS)
+    plan = kafkalog.compact(log_dir / "orders-0", to=str(tmp_path / "copy"), **OPTIONS)
+    [done] = plan.apply()
     assert done.error is None
     found = everything(log_dir)
     found.pop(".lock", None)
@@ -97,8 +98,6 @@ def test_a_partition_that_fails_costs_no_other(
 
 def test_what_makes_no_sense_is_refused(log_dir: Path) -> None:
     """The refusal comes before anything is read."""
-    with pytest.raises(UsageError, match="not both"):
-        kafkalog.compact(log_dir, in_place=True, to="copy")
     with pytest.raises(UsageError, match="load factor"):
         kafkalog.compact(log_dir, load_factor=0)
     with pytest.raises(UsageError, match="one partition"):
@@ -122,7 +121,9 @@ def test_tasks_of_an_engine_keep_to_their_memory(log_dir: Path, tmp_path: Path) 
     for memory in (None, 1):
         copy = shutil.copytree(log_dir, tmp_path / f"copy-{memory}")
         engine = CountingEngine(1)
-        found = kafkalog.compact(copy, in_place=True, engine=engine, task_memory=memory, **OPTIONS)
+        plan = kafkalog.compact(copy, engine=engine, task_memory=memory, **OPTIONS)
+        engine.tasks = 0
+        found = plan.apply()
         assert [one.tally for one in found] == [one.tally for one in wanted]
         counts.append(engine.tasks)
     assert counts[1] > counts[0] > 0

@@ -106,13 +106,16 @@ def test_each_run_adds_what_is_new(tmp_path: Path, form: TableFormat) -> None:
 def test_the_function(tmp_path: Path) -> None:
     """It works like the command; the default request takes each partition once."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
-    assert kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True).rows == 120
+    plan = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True)
+    assert not to.exists()
+    assert plan.apply().rows == 120
     grow(partition, 150, 1)
     (partition / f"{0:020}.log").unlink()
     (partition / f"{60:020}.log").unlink()
     with pytest.raises(RefusedError):
-        kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True)
-    done = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True, allow_gaps=True)
+        plan.apply()
+    again = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True, allow_gaps=True)
+    done = again.apply()
     assert (done.rows, len(done.gaps)) == (3, 1)
 
 
@@ -156,7 +159,7 @@ def test_records_that_are_gone_end_the_run(tmp_path: Path) -> None:
     [done] = append(tmp_path / "log", to=to, allow_gaps=True)
     [gap] = done.gaps
     assert (gap.topic, gap.partition, gap.topic_id) == ("orders", 0, TOPIC_ID.split()[-1])
-    assert (gap.first_offset, gap.end_offset, gap.reason) == (120, 135, "deleted")
+    assert (gap.first_offset, gap.last_offset, gap.reason) == (120, 134, "deleted")
     assert rows_of(to) == [*rows(0, 120), *rows(135, 150)]
     assert append(tmp_path / "log", to=to)[0].was_complete
 
@@ -171,8 +174,8 @@ def test_a_lost_segment_is_a_gap(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="lacks the offsets 135 to 149"):
         append(tmp_path / "log", to=to)
     [done] = append(tmp_path / "log", to=to, allow_gaps=True)
-    assert [(one.first_offset, one.end_offset, one.reason) for one in done.gaps] == [
-        (135, 150, "missing")
+    assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
+        (135, 149, "missing")
     ]
     assert rows_of(to) == [*rows(0, 135), *rows(150, 165)]
 
@@ -187,15 +190,15 @@ def test_what_damage_hides_is_a_gap_of_the_commit(tmp_path: Path, form: TableFor
     data = flip(data, 8 * places[2][0] + 3)
     log.write_bytes(flip(data, 8 * (sum(places[4]) - 1)))
     [done] = append(tmp_path / "log", to=to, form=form)
-    assert [(one.first_offset, one.end_offset, one.reason) for one in done.gaps] == [
-        (72, 75, "damaged")
+    assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
+        (72, 74, "damaged")
     ]
     assert rows_of(to, form) == [*rows(0, 72), *rows(75, 120)]
     assert append(tmp_path / "log", to=to, form=form)[0].was_complete
     if form != ICEBERG:
         increment = json.loads((to / COMMIT).read_text())["increment"]
         [gap] = increment["gaps"]
-        assert (gap["first_offset"], gap["end_offset"]) == (72, 75)
+        assert (gap["first_offset"], gap["last_offset"]) == (72, 74)
 
 
 def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
@@ -207,7 +210,7 @@ def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="not here any more; 120 was to be read next"):
         append(tmp_path / "log", to=to)
     [gone] = append(tmp_path / "log", to=to, allow_gaps=True)
-    assert [(one.first_offset, one.end_offset, one.reason) for one in gone.gaps] == [
+    assert [(one.first_offset, one.last_offset, one.reason) for one in gone.gaps] == [
         (120, None, "gone")
     ]
     assert append(tmp_path / "log", to=to)[0].was_complete
@@ -263,7 +266,9 @@ def test_a_new_log_that_has_lost_its_beginning(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="starts at offset 30, and 0 was to be read next"):
         append(tmp_path / "log", to=to)
     [done] = append(tmp_path / "log", to=to, allow_gaps=True)
-    assert [(one.topic, one.first_offset, one.end_offset) for one in done.gaps] == [("fast", 0, 30)]
+    assert [(one.topic, one.first_offset, one.last_offset) for one in done.gaps] == [
+        ("fast", 0, 29)
+    ]
     assert done.rows == 6
 
 
@@ -279,7 +284,7 @@ def test_a_log_that_was_cut_and_filled_again(tmp_path: Path) -> None:
         append(tmp_path / "log", to=to)
     [done] = append(tmp_path / "log", to=to, allow_gaps=True)
     [gap] = done.gaps
-    assert (gap.first_offset, gap.end_offset, gap.reason) == (90, 120, "cut")
+    assert (gap.first_offset, gap.last_offset, gap.reason) == (90, 119, "cut")
     assert rows_of(to) == sorted([*rows(0, 120), *rows(90, 126)])
     found = table_of(to).select(["offset", "leader_epoch"]).to_pylist()
     assert [row["leader_epoch"] for row in found if row["offset"] == 90] in ([0, 1], [1, 0])
@@ -320,7 +325,7 @@ def test_what_is_deleted_during_a_run_is_not_committed(
     with pytest.raises(RefusedError, match="starts at offset 132"):
         append(tmp_path / "log", to=to)
     [done] = append(tmp_path / "log", to=to, allow_gaps=True)
-    assert [(one.first_offset, one.end_offset) for one in done.gaps] == [(120, 132)]
+    assert [(one.first_offset, one.last_offset) for one in done.gaps] == [(120, 131)]
     assert rows_of(to) == [*rows(0, 120), *rows(132, 144)]
 
 
@@ -443,7 +448,7 @@ def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
     assert allowed.status == 0
     found = [json.loads(line) for line in allowed.stdout.splitlines()]
     [gap] = [one for one in found if one["type"] == "export_gap"]
-    assert (gap["topic"], gap["first_offset"], gap["end_offset"]) == ("orders", 120, 150)
+    assert (gap["topic"], gap["first_offset"], gap["last_offset"]) == ("orders", 120, 149)
     again = kafkalog(*words[:-2])
     assert again.status == 0
     assert "nothing is new" in f"{again.stdout!r}{again.stderr}"

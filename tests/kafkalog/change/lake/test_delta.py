@@ -82,7 +82,7 @@ def test_a_run_that_was_killed_after_the_commit_goes_on(tmp_path: Path, corpus_d
     (tmp_path / "to" / "_SUCCESS").unlink()
     some = next((tmp_path / "to").glob("topic=*/*/*.parquet"))
     some.unlink()
-    assert export_delta(source, tmp_path / "to").written == 1
+    assert export_delta(source, tmp_path / "to").written_files == 1
     table = DeltaTable(tmp_path / "to")
     assert table.version() == 0
     assert len(table.to_pyarrow_table()) == rows

@@ -192,10 +192,10 @@ def test_gaps(tmp_path: Path) -> None:
         append(tmp_path / "log", to=lake, form=ICEBERG)
     assert data_files(lake) == before
     [done] = append(tmp_path / "log", to=lake, form=ICEBERG, allow_gaps=True)
-    assert [(one.first_offset, one.end_offset, one.reason) for one in done.gaps] == [
-        (120, 135, "deleted")
+    assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
+        (120, 134, "deleted")
     ]
-    assert noted(iceberg(lake))["gaps"][0]["end_offset"] == 135
+    assert noted(iceberg(lake))["gaps"][0]["last_offset"] == 134
     shutil.rmtree(partition)
     (tmp_path / "log" / "other-0").mkdir()
     [gone] = append(tmp_path / "log", to=lake, form=ICEBERG, allow_gaps=True)

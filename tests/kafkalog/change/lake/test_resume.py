@@ -109,7 +109,7 @@ def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
     spoilt = min(before)
     spoilt.write_bytes(flip(spoilt.read_bytes(), 800))
     summary = export(source, tmp_path / "to", request)
-    assert 0 < summary.written < len(summary.parts)
+    assert 0 < summary.written_files < len(summary.parts)
     now = {path: path.stat().st_mtime_ns for path in (tmp_path / "to").rglob("*.parquet")}
     assert [path for path in before if now[path] != before[path]] == [spoilt]
     export(source, tmp_path / "once", request)
@@ -124,7 +124,7 @@ def test_a_second_run_does_nothing(tmp_path: Path, source: list[Path]) -> None:
     with Export(asked, str(tmp_path / "to")) as again:
         again.run(None)
         summary = again.summary()
-    assert (summary.was_complete, summary.written, summary.parts) == (True, 0, first.parts)
+    assert (summary.was_complete, summary.written_files, summary.parts) == (True, 0, first.parts)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "to").rglob("*")}
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_was_taken_away_is_written_again(tmp_path: Path, source: lis
     export(source, tmp_path / "to")
     before = files_of(tmp_path / "to")
     next((tmp_path / "to").rglob("*.parquet")).unlink()
-    assert export(source, tmp_path / "to").written == 1
+    assert export(source, tmp_path / "to").written_files == 1
     assert files_of(tmp_path / "to") == before
 
 

@@ -15,6 +15,7 @@ from tests.kafkalog.change.journal.test_undo import everything
 from tests.kafkalog.change.repair.test_run import Remembering
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -27,23 +28,23 @@ def log_dir(tmp_path: Path) -> Path:
     return target
 
 
-def missing(found: list[rebuild.IndexedPartition]) -> list[str]:
+def missing(found: Iterable[rebuild.IndexedPartition]) -> list[str]:
     indexes = [index for one in found for index in one.indexes]
     return [index.path[-30:] for index in indexes if index.result == Comparison.MISSING]
 
 
 def test_a_missing_index_is_found_and_rebuilt(log_dir: Path, tmp_path: Path) -> None:
-    """Without `in_place` nothing is written; `undo` removes it again."""
+    """Without `apply` nothing is written; `undo` removes it again."""
     before = everything(log_dir)
     found = kafkalog.rebuild_index(log_dir)
     assert everything(log_dir) == before
     assert missing(found) == ["ders-0/00000000000000000250.index"[-30:]]
     assert not any(one.is_done for one in found)
     backup = str(tmp_path / "backup")
-    done = kafkalog.rebuild_index(log_dir, in_place=True, backup=backup)
+    done = found.apply(backup=backup)
     assert all(one.is_done for one in done)
     assert missing(kafkalog.rebuild_index(log_dir)) == []
-    kafkalog.undo(backup, in_place=True)
+    kafkalog.undo(backup).apply()
     assert missing(kafkalog.rebuild_index(log_dir)) == missing(found)
 
 
@@ -67,8 +68,8 @@ def test_a_partition_that_fails_costs_no_other(
 
     monkeypatch.setattr(rebuild, "rebuild_indexes", failing)
     with pytest.raises(InternalError):
-        kafkalog.rebuild_index(log_dir, in_place=True)
+        kafkalog.rebuild_index(log_dir).apply()
     listener = Remembering()
-    kafkalog.rebuild_index(log_dir, in_place=True, listener=listener)
+    kafkalog.rebuild_index(log_dir, on_event=listener.hear).apply()
     assert [type(error) for error in listener.errors] == [InternalError]
     assert (log_dir / "orders-0" / "00000000000000000250.index").exists()

@@ -41,7 +41,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def offsets(log: Path) -> list[int]:
-    return [found.offset for found in kafkalog.Log(log).records(on_defect=lambda _: None)]
+    return [found.offset for found in kafkalog.Log(log).records(on_event=lambda _: None)]
 
 
 def test_a_plan_writes_nothing_and_is_what_is_done(log_dir: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_plan_writes_nothing_and_is_what_is_done(log_dir: Path) -> None:
     assert everything(log_dir) == before
     assert [one.log_end_offset for one in planned] == [2, 2]
     assert [one.done for one in planned] == [None, None]
-    done = kafkalog.recover(log_dir, in_place=True)
+    done = planned.apply()
     assert [one.done.log_end_offset for one in done if one.done] == [2, 2]
     for name in ("t-0", "u-0"):
         assert list(kafkalog.Log(log_dir / name).verify()) == []
@@ -66,12 +66,12 @@ def test_one_that_must_not_be_recovered_stops_the_others(log_dir: Path) -> None:
     planned = kafkalog.recover(log_dir)
     assert [one.refused is None for one in planned] == [False, True]
     with pytest.raises(RefusedError):
-        kafkalog.recover(log_dir, in_place=True)
+        planned.apply()
     found = everything(log_dir)
     found.pop(".lock", None)
     before.pop(".lock", None)
     assert found == before
-    done = kafkalog.recover(log_dir, in_place=True, forced=True)
+    done = kafkalog.recover(log_dir, allow_loss=True).apply()
     assert all(one.done is not None for one in done)
 
 
@@ -88,10 +88,10 @@ def test_a_partition_that_fails_costs_no_other(
 
     monkeypatch.setattr(repair_run, "perform_recovery", failing)
     listener = Remembering()
-    found = kafkalog.recover(log_dir, in_place=True, listener=listener)
+    found = kafkalog.recover(log_dir, on_event=listener.hear).apply()
     assert [one.done is None for one in found] == [True, False]
     [error] = listener.errors
     assert isinstance(error, InternalError)
     assert error.path == str(log_dir / "t-0")
     with pytest.raises(InternalError):
-        kafkalog.recover(log_dir, in_place=True)
+        kafkalog.recover(log_dir).apply()

@@ -339,7 +339,7 @@ def test_missing_partitions_are_empty_or_offline(tmp_path: Path, missing: Missin
     if missing == Missing.OFFLINE:
         assert image.partition(TOPIC_ID, 0).replicas == (999999,)
     assert sorted(os.listdir(to / "log")).count("t-0") == 0
-    assert summary.missing == 4
+    assert summary.missing_partitions == 4
 
 
 def test_what_was_deleted_comes_back_under_a_new_id(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_no_check_is_missed(seed: int) -> None:
     now = START + rng.randrange(-HOUR_MS, HOUR_MS)
     watermark = rng.choice((None, 600, "end"))
     [found] = simulate_retention(
-        ORDERS, configs=configs, now_ms=now, high_watermark=watermark  # type: ignore[arg-type]
+        ORDERS, configs=configs, now=now, high_watermark=watermark  # type: ignore[arg-type]
     )  # fmt: skip
     until = now + 2 * HOUR_MS
     schedule, checks = checks_of(found, until)
@@ -69,7 +69,7 @@ def test_no_check_is_missed(seed: int) -> None:
 def test_a_check_far_ahead_costs_nothing() -> None:
     """Simulates a year with a check every millisecond."""
     configs = {"retention.ms": str(300 * 86_400_000), "log.retention.check.interval.ms": "1"}
-    [found] = simulate_retention(ORDERS, configs=configs, now_ms=START)
+    [found] = simulate_retention(ORDERS, configs=configs, now=START)
     _, checks = checks_of(found, START + 366 * 86_400_000)
     assert [len(one.deleted) for one in checks] == [1, 1, 1, 1]
     assert [one.late_by_ms(one.deleted[0], found.policy) for one in checks] == [0] * 4
@@ -86,7 +86,7 @@ def test_the_command_shows_them(kafkalog: Any) -> None:
     assert [(row["check"], row["base_offset"]) for row in checks] == [
         (2, 0), (3, 250), (4, 500), (5, 750),
     ]  # fmt: skip
-    assert checks[0]["at"] - 330_000 == START + 300_000
+    assert checks[0]["timestamp"] - 330_000 == START + 300_000
     text = kafkalog(*words).stdout.decode()
     assert "checks of the retention task from 2024-01-01T00:05:30.000Z on" in text
     assert "log.retention.check.interval.ms=300000 (5 minutes, default)" in text

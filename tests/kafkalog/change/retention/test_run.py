@@ -17,7 +17,7 @@ from tests.kafkalog.change.repair.test_run import Remembering
 if TYPE_CHECKING:
     from pathlib import Path
 
-OPTIONS: dict[str, Any] = {"configs": {"retention.ms": "240000"}, "now_ms": 1_704_067_950_000}
+OPTIONS: dict[str, Any] = {"configs": {"retention.ms": "240000"}, "now": 1_704_067_950_000}
 
 
 @pytest.fixture
@@ -30,17 +30,17 @@ def log_dir(tmp_path: Path) -> Path:
 def test_a_plan_is_what_is_done(log_dir: Path, tmp_path: Path) -> None:
     """The segments that `retention` names go; `undo` restores them from a backup."""
     before = everything(log_dir)
-    planned = kafkalog.apply_retention(log_dir / "orders-0", **OPTIONS)
+    planned = kafkalog.retention(log_dir / "orders-0", **OPTIONS)
     assert everything(log_dir) == before
     assert [len(one.plan.segments) for one in planned] == [2]
     assert not any(one.is_done for one in planned)
     backup = str(tmp_path / "backup")
-    done = kafkalog.apply_retention(log_dir / "orders-0", in_place=True, backup=backup, **OPTIONS)
+    done = planned.apply(backup=backup)
     assert [one.is_done for one in done] == [True]
     log = kafkalog.Log(log_dir / "orders-0")
     assert [segment.base_offset for segment in log.segments] == [500, 750]
     assert log.offsets.log_start_offset.value == 500
-    kafkalog.undo(backup, in_place=True)
+    kafkalog.undo(backup).apply()
     assert [segment.base_offset for segment in log.segments] == [0, 250, 500, 750]
 
 
@@ -57,17 +57,17 @@ def test_a_partition_that_fails_costs_no_other(
 
     monkeypatch.setattr(retention_run, "plan_trim", failing)
     listener = Remembering()
-    found = kafkalog.apply_retention(log_dir, listener=listener, **OPTIONS)
+    found = kafkalog.retention(log_dir, on_event=listener.hear, **OPTIONS)
     names = [one.plan.partition.name.name for one in found if one.plan.partition.name]
     assert "payments-0" in names
     assert "orders-0" not in names
     assert [type(error) for error in listener.errors] == [InternalError]
     assert any("__cluster_metadata-0 is left alone" in note for note in listener.notes)
     with pytest.raises(InternalError):
-        kafkalog.apply_retention(log_dir, **OPTIONS)
+        kafkalog.retention(log_dir, **OPTIONS)
 
 
 def test_a_log_start_is_one_logs(log_dir: Path) -> None:
     """Other partitions would need another offset."""
     with pytest.raises(UsageError, match="one partition"):
-        kafkalog.apply_retention(log_dir, log_start_offset=7)
+        kafkalog.retention(log_dir, log_start_offset=7)

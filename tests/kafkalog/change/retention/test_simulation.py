@@ -29,13 +29,13 @@ def names(found: Iterable[PartitionRetention]) -> list[str]:
 def test_each_partition_is_judged_with_its_configs() -> None:
     """As `judge_partition` does it, with the metadata log of the log directory."""
     wanted = {"retention.ms": "240000"}
-    [found] = kafkalog.simulate_retention(f"{LOG_DIR}/orders-0", configs=wanted, now_ms=NOW_MS)
+    [found] = kafkalog.simulate_retention(f"{LOG_DIR}/orders-0", configs=wanted, now=NOW_MS)
     topic = ConfigSources(wanted).in_log_dir(LOG_DIR).of_topic("orders")
     same = judge_partition(open_partition(f"{LOG_DIR}/orders-0"), topic, NOW_MS)
     assert found.verdicts == same.verdicts
     assert found.configs == same.configs
     log_dir = kafkalog.LogDir(LOG_DIR)
-    assert names(kafkalog.simulate_retention(log_dir, now_ms=NOW_MS)) == [
+    assert names(kafkalog.simulate_retention(log_dir, now=NOW_MS)) == [
         name for name in log_dir if log_dir[name].segments
     ]
 
@@ -52,12 +52,12 @@ def test_what_fails_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "judge_partition", failing)
     listener = Remembering()
     file = f"{LOG_DIR}/orders-0/00000000000000000250.log"
-    found = names(kafkalog.simulate_retention(file, LOG_DIR, now_ms=NOW_MS, listener=listener))
+    found = names(kafkalog.simulate_retention(file, LOG_DIR, now=NOW_MS, on_event=listener.hear))
     assert "orders-0" not in found
     assert "payments-0" in found
     assert [type(error) for error in listener.errors] == [UsageError, InternalError]
     with pytest.raises(InternalError):
-        list(kafkalog.simulate_retention(LOG_DIR, now_ms=NOW_MS))
+        list(kafkalog.simulate_retention(LOG_DIR, now=NOW_MS))
 
 
 def test_rolls_are_replayed_under_present_and_proposed_configs() -> None:

@@ -22,7 +22,7 @@ def batch(offset: int, size: int, timestamp: int, count: int = 1, magic: int = 2
     return Batch(
         path="", position=0, size_bytes=size, base_offset=offset, last_offset=offset + count - 1,
         magic=magic, attributes=0, crc=0, leader_epoch=0, base_timestamp=timestamp,
-        max_timestamp=timestamp, producer_id=-1, producer_epoch=-1, base_sequence=-1, count=count,
+        max_timestamp=timestamp, producer_id=-1, producer_epoch=-1, base_sequence=-1, records=count,
     )  # fmt: skip
 
 

@@ -188,7 +188,7 @@ def judge(tmp_path: Path, seed: int) -> None:
         left, right = right, left
     write(tmp_path / "a" / "t-0", left, chance)
     write(tmp_path / "b" / "t-0", right, chance)
-    [found] = library.diff(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", listener=Listener())
+    [found] = library.diff(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", on_event=Listener().hear)
 
     start = max(left[0].base, right[0].base)
     mine = [one for one in left if one.last >= start]
@@ -359,7 +359,7 @@ def test_damage_in_one_copy_is_reported_and_the_rest_compared(tmp_path: Path) ->
         (tmp_path / name / "t-0").mkdir(parents=True)
         (tmp_path / name / "t-0" / f"{0:020d}.log").write_bytes(data)
         heard = Events()
-        [found] = library.diff(tmp_path / "a" / "t-0", tmp_path / name / "t-0", listener=heard)
+        [found] = library.diff(tmp_path / "a" / "t-0", tmp_path / name / "t-0", on_event=heard.hear)
         if name in ("torn", "zeros"):
             assert found.verdict == Verdict.IDENTICAL
         elif name == "hole":

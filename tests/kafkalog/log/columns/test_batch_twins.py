@@ -30,10 +30,10 @@ def row_of(found: Batch) -> dict[str, Any]:
     return {
         "path": found.path,
         "position": found.position,
-        "size": found.size_bytes,
+        "size_bytes": found.size_bytes,
         "base_offset": found.base_offset,
         "last_offset": max(min(found.last_offset, 2**63 - 1), -(2**63)),
-        "count": found.count,
+        "records": found.records,
         "magic": found.magic,
         "compression": NAMES[found.compression],
         "timestamp_type": str(found.timestamp_type),
@@ -65,7 +65,7 @@ def assert_twins(path: Path, selection: Selection = EVERYTHING) -> tuple[Found, 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
             wanted = Scan(
-                path, batches=True, selection=selection, batch_rows=3, on_defect=told.append
+                path, batches=True, selection=selection, batch_rows=3, on_event=told.append
             )
             table = wanted.to_table()
         table.validate(full=True)

@@ -50,7 +50,7 @@ def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pyte
     """The order and types are as requested, from both decoders."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     for columns in (["value", "offset"], ["headers"], list(reversed(SCHEMA.names))):
-        table = Scan(log, columns=columns, on_defect=ignored).to_table()
+        table = Scan(log, columns=columns, on_event=ignored).to_table()
         assert table.schema == pa.schema([SCHEMA.field(name) for name in columns])
         assert table.num_rows == 30
         assert table.to_pylist() == [
@@ -62,9 +62,9 @@ def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pyte
 
 def test_both_ways_have_one_schema(log: Path, monkeypatch: pytest.MonkeyPatch):
     """One table can then combine small and large logs."""
-    small = Scan(log, on_defect=ignored).to_table()
+    small = Scan(log, on_event=ignored).to_table()
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
-    large = Scan(log, on_defect=ignored).to_table()
+    large = Scan(log, on_event=ignored).to_table()
     assert small.schema == large.schema == SCHEMA
     assert small.to_pylist() == large.to_pylist()
 
@@ -107,7 +107,7 @@ def test_selections_are_those_of_the_reader(log: Path, selection: Selection):
 def test_polars_takes_it_through_arrow(log: Path):
     """By the PyCapsule protocol, without a copy in Python."""
     polars = pytest.importorskip("polars")
-    frame = polars.DataFrame(Scan(log, on_defect=ignored).to_table())
+    frame = polars.DataFrame(Scan(log, on_event=ignored).to_table())
     assert frame["key"].n_unique() == 10
     assert frame.filter(polars.col("value").is_null()).height == 18
 
@@ -171,7 +171,7 @@ def test_a_reader_streams_what_a_scan_gives(log: Path, monkeypatch: pytest.Monke
     polars = pytest.importorskip("polars")
     for size_min in (0, 1 << 30):
         monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
-        rows = Scan(log, columns=["offset", "key"], batch_rows=7, on_defect=ignored)
+        rows = Scan(log, columns=["offset", "key"], batch_rows=7, on_event=ignored)
         reader = rows.to_reader()
         assert hasattr(reader, "__arrow_c_stream__")
         frame = polars.DataFrame(reader)

@@ -10,12 +10,13 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptDataError
+from kafkalog.model import Defect
 from tests.builders import batch, flip, record, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.model import Defect
+    from kafkalog.errors import Event
 
 
 def commit(at: int, partition: int, offset: int) -> bytes:
@@ -34,10 +35,12 @@ def damaged(tmp_path: Path) -> Path:
 
 def test_defects_are_passed_on(damaged: Path) -> None:
     """The caller decides about them; the sound commits count."""
-    defects: list[Defect] = []
-    group = kafkalog.groups(damaged, on_defect=defects.append).groups["g"]
+    events: list[Event] = []
+    group = kafkalog.groups(damaged, on_event=events.append).groups["g"]
     assert {(0, 10), (2, 30)} <= {(one.partition, one.offset) for one in group.offsets}
+    defects = [event for event in events if isinstance(event, Defect)]
     assert [defect.position for defect in defects] == [len(commit(0, 0, 10))]
+    assert {event.kind for event in events} == {"defect", "progress"}
 
 
 def test_the_first_defect_is_raised_without_a_listener(damaged: Path) -> None:
@@ -55,4 +58,4 @@ def test_offsets_alone_make_a_share_group(tmp_path: Path) -> None:
     key = b"\0\x0f\0\6shared"
     write_log(tmp_path / "__consumer_offsets-0", batch(0, [record(0, key, value)]))
     group = kafkalog.groups(tmp_path).groups["shared"]
-    assert (group.kind, group.state, group.epoch) == ("share", "Empty", 1)
+    assert (group.kind, group.state, group.group_epoch) == ("share", "Empty", 1)

@@ -55,7 +55,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 batches.append(batch(base, rows, base_time=time, max_time=time))
             write_log(directory, *batches, name=f"{segment * 100:020}")
     (place / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    kafkalog.rebuild_index(place, in_place=True)
+    kafkalog.rebuild_index(place).apply()
     return place
 
 
@@ -163,7 +163,7 @@ def test_all_tables_are_those_of_the_splits(corpus_dir: Path, name: str) -> None
         splits = plan_splits(paths, request, Listener())
         rows = [one for split in splits for one in read_split(split, schema, Listener())]
         found = kafkalog.dataset(
-            *paths, table=table, internal=True, replicas="all", listener=Listener()
+            *paths, table=table, internal=True, replicas="all", on_event=Listener().hear
         )
         wanted = pa.Table.from_batches(rows, schema)
         assert found.to_table().select(schema.names).equals(wanted), table
@@ -181,7 +181,7 @@ def test_counts_by_headers_are_those_of_the_reference_reader(
                 continue
             log = kafkalog.Log(path)
             wanted = [
-                r.offset for r in log.records(isolation=isolation, data=True, on_defect=ignore)
+                r.offset for r in log.records(isolation=isolation, data=True, on_event=ignore)
             ]
             found = kafkalog.dataset(path, isolation=isolation)
             assert found.count_rows() == len(wanted)
@@ -200,7 +200,7 @@ def test_a_large_log_is_counted_by_headers_as_it_is_read(tmp_path: Path) -> None
     hurt = flip(data, 8 * (len(data) // 2 + 500))  # in the records of the batch in the middle
     write_log(tmp_path / "a-0", hurt)
     heard = Events()
-    whole = kafkalog.dataset(tmp_path / "a-0", view="files", listener=heard)
+    whole = kafkalog.dataset(tmp_path / "a-0", view="files", on_event=heard.hear)
     assert whole.count_rows() == 9900
     assert [one.reference for one in heard.defects] == ["batch-crc-mismatch"]
     assert whole.count_rows(filter=(ds.field("offset") > 55) & (ds.field("offset") < 777)) == 721

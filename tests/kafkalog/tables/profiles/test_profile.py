@@ -69,13 +69,13 @@ def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, release: str,
         )
         assert found.first_offset == (rows[0]["offset"] if rows else None)
         assert found.last_offset == (rows[-1]["offset"] if rows else None)
-        assert found.earliest == min(times, default=None)
-        assert found.latest == max(times, default=None)
+        assert found.min_timestamp == min(times, default=None)
+        assert found.max_timestamp == max(times, default=None)
         assert found.keys_at_least <= len(keys) <= found.keys_at_most
         for hot in found.hot_keys:
             assert hot.at_least <= keys[identity(hot.key.hex())] <= hot.at_most
         hours = Counter(time // HOUR_MS * HOUR_MS for time in times)
-        assert {one.start: one.records for one in found.histogram} == hours
+        assert {one.start_timestamp: one.records for one in found.histogram} == hours
 
 
 def test_batches_are_those_of_kafkas_tool(corpus_dir: Path) -> None:
@@ -148,11 +148,11 @@ def test_times_before_1970_are_times(tmp_path: Path) -> None:
         batch(1, records, base_time=-1000, max_time=30_000),
     )
     (found,) = profiles_of(tmp_path / "orders-0", bucket_ms=60_000)
-    assert (found.records, found.earliest, found.latest) == (7, -(1 << 63), 30_000)
+    assert (found.records, found.min_timestamp, found.max_timestamp) == (7, -(1 << 63), 30_000)
     assert sum(one.records for one in found.histogram) == 6
     width = found.bucket_ms
     wanted = Counter(time // width * width for time in times if time != -1)
-    assert {one.start: one.records for one in found.histogram} == wanted
+    assert {one.start_timestamp: one.records for one in found.histogram} == wanted
 
 
 def test_partitions_of_a_topic_come_together(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_partitions_of_a_topic_come_together(tmp_path: Path) -> None:
     first, second, topic = profiles_of(tmp_path / "orders-0", tmp_path / "orders-1")
     assert (first.partition, second.partition, topic.partition) == (0, 1, None)
     assert (first.keys, second.keys, topic.keys) == (2, 2, 3)
-    assert (topic.logs, topic.records, topic.batches, topic.defects) == (2, 4, 4, 2)
+    assert (topic.copies, topic.records, topic.batches, topic.defects) == (2, 4, 4, 2)
 
 
 def test_a_histogram_is_bounded() -> None:

@@ -468,7 +468,7 @@ def test_what_a_topic_refuses_is_listed_and_left_out(tmp_path: Path) -> None:
         work = run._Work(replay, file, sending, {}, configs, refused)
         work.run()
     [done] = work.logs
-    assert (done.records, done.refused) == (2, 4)
+    assert (done.records, done.refused_records) == (2, 4)
     sent = [message[0] for _, message in cluster.records["orders-0"]]
     assert sent == [0, 5]
     rows = [json.loads(line) for line in listed.read_text().splitlines()]
