@@ -10,8 +10,8 @@ UV := $(shell command -v uv || echo $(BIN)/uv)
 
 # With uv it takes seconds; pip does it where uv is missing, or cannot reach an index that pip can.
 install = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt \
-	--editable '.[$(1)]' || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	--editable '.[$(1)]'
+	--editable '.$(1)' || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
+	--editable '.$(1)'
 
 # What runs every kernel, on sound and on damaged batches.
 KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_ways.py \
@@ -24,10 +24,10 @@ KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_wa
 
 demo: $(INSTALLED)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
-	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 --limit 5
-	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --explain
+	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 -n 5
+	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --steps
 	$(BIN)/kafkalog verify examples/log-dir
-	$(BIN)/kafkalog profile --engine local examples/log-dir
+	$(BIN)/kafkalog find examples/log-dir -t orders -k user-48 -n 3
 
 setup: $(STAMP)  ## all that the other targets use
 
@@ -71,12 +71,12 @@ bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performanc
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	command -v $(UV) || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv || true
-	$(call install,profile)
+	$(call install,)
 	touch $@
 
 # With compiled modules: else each of the processes that tests start compiles them again.
 $(STAMP): $(INSTALLED)
-	$(call install,dev)
+	$(call install,[dev])
 	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli pyspark_kafkalog
 	touch $@
 
