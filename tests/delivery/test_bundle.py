@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delivery.bundle import glibc_needed
+from delivery.debian import make_package
 from docgen.manual import COMPLETIONS, MANUAL
 from tests.builders import batch, record, write_log
 from tests.delivery.conftest import ROOT, TIME
@@ -172,6 +173,28 @@ def test_it_carries_licences_manual_and_completions(bundle: Path):
     for path in (MANUAL, *COMPLETIONS.values()):
         assert (bundle / path).stat().st_size > 100
     assert f"glibc {glibc_needed(bundle)}" in (bundle / "README.txt").read_text()
+
+
+def test_a_package_of_debian_comes_and_goes(bundle: Path, tmp_path: Path):
+    """What is installed runs from any directory; after a purge nothing is left of it."""
+    package = make_package(bundle, tmp_path)
+    root = tmp_path / "root"
+    smallest_root(root)
+    (root / "var/lib/dpkg/info").mkdir(parents=True)
+    (root / "var/lib/dpkg/updates").mkdir()
+    (root / "var/lib/dpkg/status").touch()
+    before = {path for path in root.rglob("*") if "dpkg" not in path.parts}
+    # That root directory has a C library, and no package of it.
+    dpkg = ["dpkg", f"--root={root}", "--force-depends", f"--log={tmp_path / 'log'}"]
+    subprocess.run([*dpkg, "--install", package], check=True, capture_output=True)
+    told = subprocess.run(["chroot", root, "/usr/bin/kafkalog", "--version"], check=True,
+                          capture_output=True, text=True)  # fmt: skip
+    assert told.stdout.startswith(f"{version('kafkalog')} (")
+    for path in (MANUAL, "share/bash-completion/completions/kafkalog",
+                 "share/zsh/vendor-completions/_kafkalog", "share/doc/kafkalog/copyright"):  # fmt: skip
+        assert (root / "usr" / path).stat().st_size > 50
+    subprocess.run([*dpkg, "--purge", "kafkalog"], check=True, capture_output=True)
+    assert {path for path in root.rglob("*") if "dpkg" not in path.parts} == before
 
 
 def test_its_modules_are_compiled_whatever_happens_to_their_times(bundle: Path):
