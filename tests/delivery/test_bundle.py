@@ -197,6 +197,25 @@ def test_a_package_of_debian_comes_and_goes(bundle: Path, tmp_path: Path):
     assert {path for path in root.rglob("*") if "dpkg" not in path.parts} == before
 
 
+def test_it_runs_in_an_image_without_a_shell(bundle: Path, tmp_path: Path):
+    """As the container file sets it up."""
+    recipe = (ROOT / "delivery" / "Containerfile").read_text()
+    smallest_root(tmp_path)
+    shutil.copytree(bundle, tmp_path / "opt/kafkalog", symlinks=True, copy_function=os.link)
+    (tmp_path / "opt/kafkalog/kafkalog").unlink()
+    [written] = re.findall(r"^RUN (.*)", recipe, re.MULTILINE)
+    subprocess.run(["chroot", tmp_path, "/bin/sh", "-c", written], check=True)
+    (tmp_path / "opt/kafkalog/kafkalog").chmod(0o755)
+    [settings] = re.findall(r"^ENV (.*)", recipe, re.MULTILINE)
+    for name in ("sh", "readlink", "env"):
+        (tmp_path / str(shutil.which(name))[1:]).unlink()
+    told = subprocess.run(
+        ["chroot", tmp_path, "/opt/kafkalog/kafkalog", "--version"], check=True,
+        capture_output=True, text=True, env=dict(one.split("=") for one in settings.split()),
+    )  # fmt: skip
+    assert told.stdout.startswith(f"{version('kafkalog')} (")
+
+
 def test_its_modules_are_compiled_whatever_happens_to_their_times(bundle: Path):
     """Else each start compiles them again, for nothing is written into the folder."""
     compiled = [*bundle.rglob("*.pyc")]
