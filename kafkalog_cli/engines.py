@@ -62,8 +62,8 @@ class EngineChoice:
         assert self.url is not None, "Spark was not chosen"
         requests().leave()  # tasks in other processes would not keep to the bound
         from kafkalog.spark.session import starting_session
-        from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for
+        from kafkalog_cli.without_pandas import show_pandas
 
         show_pandas()
         conf = {name: value for name, value in self.conf.items() if name not in _OURS}

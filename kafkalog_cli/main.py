@@ -17,24 +17,6 @@ _BROKEN_PIPE = 128 + signal.SIGPIPE
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000  # imports create 30,000 and hardly any garbage
 
 
-class _NoPandas:
-    """Hides pandas: pyarrow imports it at the first value that it converts, if it is installed."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("It is hidden, since no command needs it.", name=name)
-
-
-def hide_pandas() -> None:
-    """Keep pyarrow from importing pandas, which takes longer than a small command."""
-    sys.meta_path.insert(0, _NoPandas())
-
-
-def show_pandas() -> None:
-    """Let pandas be imported again: Spark may need it."""
-    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _NoPandas)]
-
-
 def main() -> None:
     """Run the command line of this process and exit.
 
@@ -52,6 +34,7 @@ def _run_process() -> int:
     from kafkalog.io.jit.fast_path import on_unusable
     from kafkalog_cli.outcome import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
+    from kafkalog_cli.without_pandas import hide_pandas
 
     # Python ignores the signal, and would raise BrokenPipeError.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -30,7 +30,8 @@ LOOKUP = (
     "assert run(['lookup-offset', partition, '7', '--timestamp', '0', '--show']) == 0"
 )
 COUNT = (
-    "from kafkalog_cli.main import hide_pandas, run; hide_pandas()\n"
+    "from kafkalog_cli.main import run\n"
+    "from kafkalog_cli.without_pandas import hide_pandas; hide_pandas()\n"
     "assert run(['sql', 'examples/log-dir', '-c', 'select count(*) from records']) == 0"
 )
 

@@ -36,7 +36,7 @@ THING = ObjectType[Thing](
     Field("name", k.TEXT, ""),
     Field("size", k.INT | None, ""),
     Field("at", k.RECORD_TIME, ""),
-    Field("value", k.BYTES, ""),
+    Field("value", k.VALUE, ""),
     Field("note", k.TEXT, ""),
 )
 COLUMNS: tuple[Column[Thing], ...] = (
