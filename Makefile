@@ -20,7 +20,7 @@ KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_wa
 	tests/kafkalog/check/comparison/test_comparison.py tests/kafkalog/change/roll/test_replays.py \
 	tests/kafkalog/log/typed/test_avro_columns.py
 
-.PHONY: demo setup test test-all durations soak lint docs kafka wheel bundle bench clean
+.PHONY: demo setup test test-all durations soak lint docs kafka wheel bundle deb bench clean
 
 demo: $(INSTALLED)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
@@ -63,6 +63,9 @@ wheel: $(STAMP)  ## the wheel and the archive of the sources, in dist
 
 bundle: $(STAMP)  ## a folder for hosts without Python, and its archive, in dist
 	$(BIN)/python -m delivery.bundle $(if $(EXTRAS),--extras $(EXTRAS))
+
+deb: bundle  ## the bundle as a package of Debian, in dist
+	$(BIN)/python -m delivery.debian dist/kafkalog-*-linux-*/
 
 bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performance.md: up to an hour and a half
 	$(BIN)/python -m benchmarks --into benchmarks/results/kafka.json
