@@ -175,6 +175,7 @@ def test_it_carries_licences_manual_and_completions(bundle: Path):
     assert f"glibc {glibc_needed(bundle)}" in (bundle / "README.txt").read_text()
 
 
+@pytest.mark.thorough("tests/delivery/test_bundle.py::test_it_does_what_the_installed_command_does")
 def test_a_package_of_debian_comes_and_goes(bundle: Path, tmp_path: Path):
     """What is installed runs from any directory; after a purge nothing is left of it."""
     package = make_package(bundle, tmp_path)
@@ -190,8 +191,8 @@ def test_a_package_of_debian_comes_and_goes(bundle: Path, tmp_path: Path):
     told = subprocess.run(["chroot", root, "/usr/bin/kafkalog", "--version"], check=True,
                           capture_output=True, text=True)  # fmt: skip
     assert told.stdout.startswith(f"{version('kafkalog')} (")
-    for path in (MANUAL, "share/bash-completion/completions/kafkalog",
-                 "share/zsh/vendor-completions/_kafkalog", "share/doc/kafkalog/copyright"):  # fmt: skip
+    for path in (MANUAL, COMPLETIONS["bash"], "share/zsh/vendor-completions/_kafkalog",
+                 "share/doc/kafkalog/copyright"):  # fmt: skip
         assert (root / "usr" / path).stat().st_size > 50
     subprocess.run([*dpkg, "--purge", "kafkalog"], check=True, capture_output=True)
     assert {path for path in root.rglob("*") if "dpkg" not in path.parts} == before
@@ -210,8 +211,9 @@ def test_it_runs_in_an_image_without_a_shell(bundle: Path, tmp_path: Path):
     for name in ("sh", "readlink", "env"):
         (tmp_path / str(shutil.which(name))[1:]).unlink()
     told = subprocess.run(
-        ["chroot", tmp_path, "/opt/kafkalog/kafkalog", "--version"], check=True,
-        capture_output=True, text=True, env=dict(one.split("=") for one in settings.split()),
+        [str(shutil.which("chroot")), tmp_path, "/opt/kafkalog/kafkalog", "--version"],
+        check=True, capture_output=True, text=True,
+        env=dict(one.split("=") for one in settings.split()),
     )  # fmt: skip
     assert told.stdout.startswith(f"{version('kafkalog')} (")
 
