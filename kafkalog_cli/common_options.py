@@ -32,6 +32,15 @@ def _use_keys(paths: tuple[str, ...]) -> None:
     use_keys(list(paths))
 
 
+def _use_colours(choice: str) -> None:
+    from kafkalog.errors import UsageError
+    from kafkalog_cli.output.text import ColourChoice
+
+    if choice not in tuple(ColourChoice):
+        raise UsageError(f"--color: {choice!r} is not one of auto, always and never.")
+    session().colours = choice
+
+
 def _setter(name: str) -> Callable[[Any], None]:
     return lambda value: setattr(session(), name, value)
 
@@ -83,6 +92,9 @@ _COMMON: Final = (
         multiple=True, metavar="FILE.pem",
     ),
     _option(("-q", "--quiet"), _setter("is_quiet"), "Only results and errors.", is_flag=True),
+    _option(
+        ("--color",), _use_colours, "When there are colours.", metavar="auto|always|never"
+    ),
     _option(
         ("--no-pager",), _setter("has_no_pager"), "Long output without a pager.", is_flag=True
     ),

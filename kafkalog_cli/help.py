@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _WIDTH: Final = 80
-_NAMES_WIDTH: Final = 34
+_NAMES_WIDTH: Final = 30
+_PROSE_MAX: Final = 6
+"""Lines of prose in the help; the manual has all of it."""
 _PANEL_WIDTH: Final = 9
 _EXAMPLES_MAX: Final = 3
 
@@ -87,15 +89,18 @@ def full_help(context: Any) -> str:
     if hasattr(command, "commands"):
         return _all_commands(context)
     prose, examples = _parts(command)
+    if len(prose) > _PROSE_MAX:
+        ends = (n for n in range(1, _PROSE_MAX + 1) if not prose[n])
+        prose = prose[: max(ends, default=_PROSE_MAX)]
     lines = [_usage(context), "", *(f"  {line}".rstrip() for line in prose), ""]
-    lines += [f"  {line}" for line in examples]
+    lines += [f"  {line}" for line in examples[:_EXAMPLES_MAX]]
+    lines.append("")
     for panel, options in _panels(command).items():
-        lines += ["", panel]
+        lines.append(panel)
         for one in options:
             lines += described(one)
-    lines.append("")
     lines += _labelled("Common", "  ".join(_names(one) for one in _common(command, context)))
-    lines += ["", *_statuses(command.name)]
+    lines += _statuses(command.name)
     lines.append("Common options and rules: kafkalog explain options")
     return "\n".join(lines) + "\n"
 
@@ -175,20 +180,18 @@ def _value(parameter: Any) -> str:
 
 def described(parameter: Any) -> Iterator[str]:
     """Yield the lines of an option: its names and value, its meaning and default."""
-    value = _value(parameter)
-    names = ", ".join(parameter.opts) + ("" if not value else f" {value}")
-    default = parameter.default
+    value, default = _value(parameter), parameter.default
     words = parameter.help or ""
     if default not in (None, False, True, ()) and not callable(default):
         words += f" [{default}]"
-    first = f"  {names}"
+    first = f"  {', '.join(parameter.opts)} {value}".rstrip()
+    if len(first) >= _NAMES_WIDTH - 1 and not parameter.metavar and "|" in value:
+        first, words = f"  {', '.join(parameter.opts)} WORD", f"{value}: {words}"
+    texts = _wrapped(words, _WIDTH - _NAMES_WIDTH)
     if len(first) < _NAMES_WIDTH - 1:
-        texts = _wrapped(words, _WIDTH - _NAMES_WIDTH)
-        yield first.ljust(_NAMES_WIDTH) + texts[0]
-        texts = texts[1:]
+        yield first.ljust(_NAMES_WIDTH) + texts.pop(0)
     else:
         yield from _wrapped(first, _WIDTH, hanging=" " * 6)
-        texts = _wrapped(words, _WIDTH - _NAMES_WIDTH)
     for text in texts:
         yield " " * _NAMES_WIDTH + text
 

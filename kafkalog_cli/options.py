@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.io.times import UNITS_MS
+from kafkalog.io.times import duration_ms
 from kafkalog.io.times import parse_time as parse_time  # noqa: PLC0414 # commands take it from here
 from kafkalog.model import Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
@@ -69,10 +69,10 @@ PartitionArgument = Annotated[
 
 TopicsOption = Annotated[list[str] | None, option(
     SELECT, "-t", "--topic", metavar="GLOB",
-    help="Only these topics; !GLOB leaves out; repeatable.", autocompletion=topic_names,
+    help="Only these topics; !GLOB leaves out. Repeatable.", autocompletion=topic_names,
 )]  # fmt: skip
 PartitionsOption = Annotated[list[str] | None, option(
-    SELECT, "-p", "--partition", metavar="N|A-B", help="Only these partitions; repeatable.",
+    SELECT, "-p", "--partition", metavar="N|A-B", help="Only these partitions. Repeatable.",
     autocompletion=partition_numbers,
 )]  # fmt: skip
 InternalOption = Annotated[
@@ -104,7 +104,7 @@ HeaderOption = Annotated[str | None, option(
 )]  # fmt: skip
 WhereOption = Annotated[str | None, option(
     SELECT, "--where", metavar="EXPR",
-    help="Only where a CEL condition holds: 'value.cents > 100'.",
+    help="Only where CEL is true: 'value.cents > 100'.",
 )]  # fmt: skip
 ProducerIdOption = Annotated[int | None, option(
     SELECT, "--producer-id", metavar="N", help="Only what this producer wrote.",
@@ -118,25 +118,22 @@ FromPositionOption = Annotated[int | None, option(
 )]  # fmt: skip
 ViewOption = Annotated[LogView, option(
     BOUNDS, "--view",
-    help="The log after the next start of a broker; as it lies there; or also leftovers, marked "
-    "in each row.",
+    help="What the next start shows; what lies there; or leftovers, too.",
 )]  # fmt: skip
 IsolationOption = Annotated[Isolation, option(
     BOUNDS, "--isolation",
-    help="The whole log; up to the high watermark; or up to the last stable offset, without "
-    "aborted records.",
+    help="All; below the high watermark; or what is committed below the last stable offset.",
 )]  # fmt: skip
 HighWatermarkOption = Annotated[str | None, option(
     BOUNDS, "--high-watermark", metavar="N|end|checkpoint",
-    help="Instead of the one that the broker recorded; end: the log end offset.",
+    help="In place of the one that the broker recorded.",
 )]  # fmt: skip
 LogStartOption = Annotated[int | None, option(
     BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
 )]  # fmt: skip
 _REPLICAS = option(
     BOUNDS, "--replicas",
-    help="Of several copies of a partition, each record once: from the best one, or from another "
-    "where that is damaged; or every copy.",
+    help="Every copy, or each record once, from a sound copy.",
 )  # fmt: skip
 ReplicasOption = Annotated[Replicas, _REPLICAS]
 AnyReplicasOption = Annotated[Replicas | None, _REPLICAS]
@@ -145,19 +142,19 @@ KeyFormatOption = Annotated[str, option(
 )]  # fmt: skip
 ValueFormatOption = Annotated[str, option(
     DECODE, "--value-format", metavar="F[@FRAMING]",
-    help="auto, text, hex, base64, json, avro or protobuf; what precedes the data: confluent[:ID], "
-    "apicurio, apicurio4 or glue.",
+    help="auto, text, hex, base64, json, avro, protobuf; framed by confluent[:ID], apicurio, "
+    "apicurio4 or glue.",
 )]  # fmt: skip
 KeySchemaOption = Annotated[str | None, option(
-    DECODE, "--key-schema", metavar="FILE[#MESSAGE]", help="As --value-schema, for keys.",
+    DECODE, "--key-schema", metavar="FILE", help="As --value-schema, for keys.",
 )]  # fmt: skip
 ValueSchemaOption = Annotated[str | None, option(
-    DECODE, "--value-schema", metavar="FILE[#MESSAGE]",
-    help="JSON Schema, Avro schema (.avsc), or output of protoc --include_imports -o.",
+    DECODE, "--value-schema", metavar="FILE",
+    help="JSON Schema, .avsc, or output of protoc -o.",
 )]  # fmt: skip
 RegistryOption = Annotated[str | None, option(
     DECODE, "-r", "--registry", metavar="PLACE",
-    help="Schemas by the ids in the data: URL, log directory with _schemas, or folder of files.",
+    help="Schemas by id: URL, log directory or folder.",
 )]  # fmt: skip
 
 
@@ -214,18 +211,18 @@ FailOnOption = Annotated[FailOn, option(
 )]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
-    help="A config by its name in Kafka; overrides all other sources; repeatable.",
+    help="By Kafka's name; overrides all else. Repeatable.",
 )]  # fmt: skip
 PropertiesOption = Annotated[str | None, option(
     CONFIGS, "--properties", metavar="FILE", help="A broker's properties file.",
 )]  # fmt: skip
 MetadataDirOption = Annotated[str | None, option(
     CONFIGS, "--metadata-dir", metavar="LOG_DIR",
-    help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
+    help="Log directory with the metadata log.",
 )]  # fmt: skip
 AtOption = Annotated[str | None, option(
     SELECT, "--at", metavar="TIME|P@OFFSET",
-    help="The state at a time, or at an offset of partition P of the internal topic.",
+    help="The state then; P is of the internal topic.",
 )]  # fmt: skip
 SinceOption = Annotated[str | None, option(
     SELECT, "--since", metavar="TIME|P@OFFSET", help="What has changed since then.",
@@ -545,7 +542,6 @@ class Change(Plan):
     backup: BackupOption = None
 
 
-_DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -580,11 +576,8 @@ def parse_rate(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration such as `90s`, `10m` or `2h` to seconds. Raises `UsageError`."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 2h.")
-    return int(match[1]) * UNITS_MS[match[2]] / 1000
+    """Parse a duration such as `90s` or `1h30m` to seconds. Raises `UsageError`."""
+    return duration_ms(text.strip()) / 1000
 
 
 def parse_share(text: str) -> float:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.session import session
+from kafkalog_cli.standard_streams import stand_for_terminal
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,13 +27,14 @@ def start_pager() -> None:
     command = os.environ.get("KAFKALOG_PAGER", os.environ.get("PAGER", "less"))
     if command in _NO_PAGER or shutil.which(command.split()[0]) is None:
         return
-    session().paged_width = os.get_terminal_size(sys.stdout.fileno()).columns
+    os.environ["COLUMNS"] = str(os.get_terminal_size(sys.stdout.fileno()).columns)
     sys.stdout.flush()
     environ = {"LESS": "FRX", "LV": "-c"} | os.environ
     pager = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environ)  # noqa: S602 # the user's own command, as git runs it
     assert pager.stdin is not None
     os.dup2(pager.stdin.fileno(), sys.stdout.fileno())
     pager.stdin.close()
+    stand_for_terminal()
     _pagers.append(pager)
 
 

@@ -29,7 +29,7 @@ class Session:
         self.is_quiet = False
         self.shows_tracebacks = shows_tracebacks
         self.has_no_pager = False
-        self.paged_width: int | None = None
+        self.colours = "auto"
 
 
 _session = Session()

@@ -35,13 +35,19 @@ class _Stream(io.FileIO):
         failure: the first failure.
         stops_work: whether a failure is raised as `OutputError`.
         is_lasting: whether it writes lines to a terminal, which stay there.
+        is_paged: whether a pager shows on a terminal what is written.
     """
 
     def __init__(self, descriptor: int, *, stops_work: bool, is_transient: bool = False) -> None:
         super().__init__(descriptor, "wb", closefd=False)
         self.failure: OSError | None = None
         self.stops_work = stops_work
+        self.is_paged = False
         self.is_lasting = not is_transient and self.isatty()
+
+    def isatty(self) -> bool:
+        """Return whether people read it on a terminal."""
+        return self.is_paged or super().isatty()
 
     def write(self, data: Buffer, /) -> int:
         """Write as much as the system accepts; after a failure, discard everything."""
@@ -99,6 +105,12 @@ def _text(stream: _Stream, before: TextIO | None, errors: str) -> TextIO:
         errors=(before and before.errors) or errors,
         line_buffering=stream.fileno() == _STDERR or stream.isatty(),
     )
+
+
+def stand_for_terminal() -> None:
+    """Write to stdout from now on as to a terminal: a pager shows it there."""
+    for stream in _streams[:1]:
+        stream.is_paged = True
 
 
 def put_work_first() -> None:

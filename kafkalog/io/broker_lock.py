@@ -10,14 +10,17 @@ import fcntl
 import os
 import struct
 import sys
+import time
+from functools import lru_cache
 from typing import Final
 
 from formats import file_names
-from kafkalog.io.paths import uris
+from kafkalog.io.paths import file_system, uris
 from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.retry import tried
 
 # `struct flock`, and the index of its `l_type` field, per platform.
+_RECENTLY_S: Final = 10
 _FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
 
 held_here: Final[set[tuple[int, int]]] = set()
@@ -60,3 +63,19 @@ def is_broker_running(log_dir: str) -> bool:
     finally:
         os.close(file)
     return int(layout.unpack(answer)[type_index]) == fcntl.F_WRLCK
+
+
+def is_of_running_broker(path: str) -> bool:
+    """Return whether a file of a partition belongs to a broker that ran within the last seconds.
+
+    Only where the system lets programs control the page cache, which is what this is asked for.
+    """
+    if sys.platform != "linux" or uris.is_object(path):
+        return False
+    log_dir = os.path.dirname(os.path.dirname(file_system.absolute(path)))
+    return _ran_recently(log_dir, int(time.monotonic() / _RECENTLY_S))
+
+
+@lru_cache(256)
+def _ran_recently(log_dir: str, _moment: int) -> bool:
+    return is_broker_running(log_dir)

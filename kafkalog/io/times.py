@@ -16,7 +16,7 @@ Time: TypeAlias = int | datetime | str
 """Milliseconds since 1970, a `datetime` with a time zone, or text that `parse_time` reads."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-UNITS_MS: Final = {
+_UNITS_MS: Final = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }  # fmt: skip
 _PER_SECOND: Final = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
@@ -24,7 +24,10 @@ _SECONDS: Final = re.compile(r"@(-?)([0-9]{1,19})(?:\.([0-9]{1,9}))?")
 _SINCE_1970: Final = re.compile(r"([0-9]{1,19})(ms|us|s)")
 _DIGITS_OF_MS: Final = range(12, 15)
 """From 1973 to 5138, or as far before 1970."""
-_RELATIVE: Final = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
+_RELATIVE: Final = re.compile(r"([+-])((?:\d{1,18}(?:ms|s|m|h|d|w))+)")
+_DURATION: Final = re.compile(r"(?:\d{1,18}(?:ms|s|m|h|d|w))+")
+_PART: Final = re.compile(r"(\d+)(ms|s|m|h|d|w)")
+_DAYS_BACK: Final = {"today": 0, "yesterday": 1}
 
 
 def milliseconds(time: Time) -> int:
@@ -53,17 +56,25 @@ def clock_ms(now: Time | None) -> int:
 def parse_time(text: str, now: str | int | None = None, zone: tzinfo = UTC) -> int:
     """Parse a time to milliseconds.
 
-    ISO 8601 (without an offset a time in `zone`), relative to now (`-2h`), seconds (`@1704067460`),
-    with a unit (`1704067460s`), or milliseconds if their digits leave no doubt.
+    ISO 8601 (without an offset a time in `zone`), `now`, the begin of `today` or `yesterday`,
+    relative to now (`-1h30m`), seconds (`@1704067460`), with a unit (`1704067460s`), or
+    milliseconds if their digits leave no doubt.
 
     Raises:
         UsageError: it is none of these, or an integer of which nothing says the unit.
     """
     if match := _RELATIVE.fullmatch(text):
-        base = present_ms() if now is None else now
-        base = base if isinstance(base, int) else parse_time(base, zone=zone)
-        distance = int(match[2]) * UNITS_MS[match[3]]
-        return base + distance if match[1] == "+" else base - distance
+        distance = duration_ms(match[2])
+        time = _present(now, zone) + (distance if match[1] == "+" else -distance)
+        if abs(time) > INT64_MAX:
+            raise _no_time(text)
+        return time
+    if text == "now":
+        return _present(now, zone)
+    if text in _DAYS_BACK:
+        day = datetime.fromtimestamp(_present(now, zone) / 1000, zone).date()
+        day -= timedelta(days=_DAYS_BACK[text])
+        return parse_time(day.isoformat(), zone=zone)
     if (since_1970 := _since_1970_ms(text)) is not None:
         # Timestamps of Kafka are int64.
         if abs(since_1970) > INT64_MAX:
@@ -76,6 +87,19 @@ def parse_time(text: str, now: str | int | None = None, zone: tzinfo = UTC) -> i
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     return round(moment.timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """Parse a duration to milliseconds: `90s`, `1h30m`. Raises `UsageError`."""
+    if not _DURATION.fullmatch(text):
+        raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 1h30m.")
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
+
+
+def _present(now: str | int | None, zone: tzinfo) -> int:
+    if now is None:
+        return present_ms()
+    return now if isinstance(now, int) else parse_time(now, zone=zone)
 
 
 def _since_1970_ms(text: str) -> int | None:
@@ -110,6 +134,6 @@ def _unit_is_open(text: str) -> UsageError:
 def _no_time(text: str) -> UsageError:
     return UsageError(
         f"{text!r} is not a time.",
-        hint="Give ISO 8601 (2026-11-21T04:00:00Z), -2h, seconds (@1700000000) or milliseconds "
-        "(1700000000000).",
+        hint="Give ISO 8601 (2026-11-21T04:00:00Z), yesterday, -2h, seconds (@1700000000) or "
+        "milliseconds (1700000000000).",
     )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats import file_names
-from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
+from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState, FileKind, FileState
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError, GoneError, KafkaLogError
 from kafkalog.files.log_dir import (
     FileEntry,
     LogDirListing,
     PartitionDir,
+    Segment,
     list_partition,
 )
 from kafkalog.files.text_files import (
@@ -21,6 +23,8 @@ from kafkalog.files.text_files import (
     read_meta_properties,
     read_offset_checkpoint,
 )
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.uris import is_object
 from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.log.living import CHANGES, answered, listed_now
 from kafkalog.model import Defect, LogView, Severity
@@ -39,11 +43,15 @@ if TYPE_CHECKING:
     Errors = tuple[type[KafkaLogError], ...]
 
 T = TypeVar("T")
+_HOSTED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirRow:
-    """A log directory: its ids, its size, and how many entries its checkpoints have."""
+    """A log directory: its ids, its size, and how many entries its checkpoints have.
+
+    `logs` counts what a broker counts to choose the directory of a new partition.
+    """
 
     path: str
     meta: MetaProperties | None
@@ -54,6 +62,8 @@ class LogDirRow:
     checkpoints: dict[str, int | None]
     other_directories: tuple[str, ...]
     defects: tuple[Defect, ...] = field(default=())
+    logs: int = 0
+    next_new_partition: bool | None = None
 
     @property
     def last_stop(self) -> str:
@@ -88,7 +98,11 @@ class PartitionRow:
     dirty_bytes: int | None = None
     dirty_ratio: float | None = None
     cleaner_stuck: str | None = None
+    cleaner_state: str | None = None
     unscanned_bytes: int = 0
+    recovery_point: int | None = None
+    unflushed_records: int | None = None
+    unflushed_bytes: int | None = None
 
     @property
     def log_dir(self) -> str:
@@ -134,10 +148,21 @@ class FileRow:
 
 
 def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
-    """Yield a row for each log directory among the targets."""
-    for target in targets:
-        if isinstance(target, LogDirListing):
-            yield _log_dir_row(target)
+    """Yield a row for each log directory among the targets.
+
+    Of the directories of a node, as far as they are among the targets, those with the fewest logs
+    are next to get a new partition: `LogManager.nextLogDirs`, which takes the first of them in
+    `log.dirs`.
+    """
+    rows = [_log_dir_row(target) for target in targets if isinstance(target, LogDirListing)]
+    fewest: dict[tuple[str | None, int | None], list[int]] = {}
+    for row in rows:
+        if row.meta is not None:
+            fewest.setdefault((row.meta.cluster_id, row.meta.node_id), []).append(row.logs)
+    for row in rows:
+        counts = [] if row.meta is None else fewest[row.meta.cluster_id, row.meta.node_id]
+        is_next = row.logs == min(counts) if len(counts) > 1 else None
+        yield replace(row, next_new_partition=is_next)
 
 
 _OF_FORMATTING: Final = (file_names.META_PROPERTIES, file_names.BOOTSTRAP)
@@ -172,6 +197,10 @@ def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
         checkpoints=checkpoints,
         other_directories=log_dir.others,
         defects=tuple(defects),
+        # The metadata log is no log of the LogManager; nor is one that waits for its deletion.
+        logs=sum(
+            one.state in _HOSTED and one.topic != CLUSTER_METADATA for one in log_dir.partitions
+        ),
     )
 
 
@@ -242,6 +271,12 @@ def _partition_row(partition: PartitionDir, shown: View, changes: Errors) -> Ite
             odd["unknown"] = odd.get("unknown", 0) + 1
         elif entry.name.state != FileState.LIVE:
             odd[entry.name.state] = odd.get(entry.name.state, 0) + 1
+    unscanned_bytes = 0 if frontier is None else frontier.unscanned_bytes
+    point, unflushed_bytes = _unflushed(partition, shown, changes)
+    unflushed = 0 if unflushed_bytes == 0 else None
+    # An end that is a lower bound would be one here, too.
+    if point is not None and unflushed_bytes and end is not None and not unscanned_bytes:
+        unflushed = max(0, end - max(point, log.log_start_offset))
     yield PartitionRow(
         path=partition.path,
         topic=partition.topic,
@@ -257,8 +292,59 @@ def _partition_row(partition: PartitionDir, shown: View, changes: Errors) -> Ite
         cleaner_offset=log.checkpoint(file_names.CLEANER_OFFSETS),
         odd_files=odd,
         disk_bytes=sum(entry.disk_bytes for entry in partition.files),
-        unscanned_bytes=0 if frontier is None else frontier.unscanned_bytes,
+        unscanned_bytes=unscanned_bytes,
+        recovery_point=point,
+        unflushed_records=unflushed,
+        unflushed_bytes=unflushed_bytes,
     )
+
+
+def _unflushed(
+    partition: PartitionDir, shown: View, changes: Errors
+) -> tuple[int | None, int | None]:
+    """Return the recovery point of a log, and the bytes of the view above it; None if not known.
+
+    Only these may be lost in a power failure: a broker has flushed what is below.
+
+    Cost:
+        An index lookup and a few headers, in the segment that holds the recovery point.
+    """
+    # A store loses nothing with the power, and KRaft flushes its log itself, without a checkpoint.
+    if is_object(partition.path) or partition.topic == CLUSTER_METADATA:
+        return None, None
+    own = partition.local()  # its indexes lead to offsets, too, that a start would scan
+    log = UnifiedLog(own)
+    point = log.checkpoint(file_names.RECOVERY_POINTS)
+    if point is None and own.state in _HOSTED:
+        # A log gets its entry at the next checkpoint, up to a minute after it was created.
+        log_dir = os.path.dirname(file_system.absolute(own.path))
+        is_noted = file_system.exists(os.path.join(log_dir, file_names.RECOVERY_POINTS))
+        point = 0 if is_noted else None
+    if point is None or log.was_closed:
+        return point, None if point is None else 0
+    ends = {segment.log.path: segment.log.size_bytes for segment in shown.segments}
+    size_bytes = 0
+    try:
+        for segment in reversed(own.segments):
+            end = ends.get(segment.log.path, segment.log.size_bytes)
+            is_last = segment.base_offset <= point
+            size_bytes += max(0, end - (_position_of(log, segment, point) if is_last else 0))
+            if is_last:
+                break
+    except changes:
+        raise  # a new listing knows it
+    except DataError:
+        return point, None
+    return point, size_bytes
+
+
+def _position_of(log: UnifiedLog, segment: Segment, offset: int) -> int:
+    """Return where the batch that holds an offset begins in a segment, or where the log ends."""
+    if offset == segment.base_offset:
+        return 0
+    with log.open_segment(segment) as opened:
+        batch = opened.find_batch(opened.start_before(offset), offset)
+    return segment.log.size_bytes if batch is None else batch.position
 
 
 def _used_bytes(partition: PartitionDir) -> int:

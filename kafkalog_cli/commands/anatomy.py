@@ -12,6 +12,7 @@ from kafkalog_cli.options import Form, option
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Writer
+from kafkalog_cli.pager import start_pager
 from kafkalog_cli.session import session
 
 
@@ -72,6 +73,7 @@ def anatomy(
 
         write_page(to, what, items, outcome)
     elif form.is_screen:
+        start_pager()
         show.print_items(items, outcome)
     else:
         with Writer(show.field_view(), form) as writer:

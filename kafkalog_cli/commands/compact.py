@@ -27,7 +27,7 @@ def compact(
     path: opt.DirectoryArgument,
     to: opt.NewDirectoryOption = None,
     take_all: Annotated[bool, typer.Option(
-        "--all", help="Include partitions too clean for a broker to choose.",
+        "--all", help="Also partitions that need nothing.",
     )] = False,
     high_watermark: opt.HighWatermarkOption = None,
     first_dirty_offset: opt.FirstDirtyOption = None,

@@ -26,7 +26,7 @@ def diff(
         "--records", help="Also the records that only one copy has, or that differ.",
     )] = False,
     every: Annotated[bool, typer.Option(
-        "--all", help="Also partitions whose copies are identical.",
+        "--all", help="Also partitions that need nothing.",
     )] = False,
     view: opt.ViewOption = LogView.RECOVERED,
     *,

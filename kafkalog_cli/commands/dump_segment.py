@@ -13,6 +13,7 @@ from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, show_undecodable
+from kafkalog_cli.pager import start_pager
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def dump_segment(
         key_form=key.form, value_form=value.form, decoded=decoders((key, value), logs)
     )
     is_shown = not session().is_quiet
+    if to is None and not follow and shown_form in ("table", "line"):
+        start_pager()
     style = DumpStyle(shown_form, not batches, shown, value.is_auto, is_shown, labels, titles)
     _show(logs, selection, style, outcome, turn, to)
     for one in shown.decoded.values():

@@ -61,14 +61,15 @@ def ls(
     kafkalog ls /var/lib/kafka --files -o ndjson
     """
     from kafkalog.files.log_dir import FileEntry
-    from kafkalog.node.inventory import list_files, list_log_dirs, list_segments
+    from kafkalog.node.inventory import PartitionRow, list_files, list_log_dirs, list_segments
     from kafkalog.node.targets import partitions_of, selected
 
     style = show.style()
     outcome = Outcome()
-    targets = outcome.open_all(paths)
-    targets = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
+    opened = outcome.open_all(paths)
+    targets = selected(opened, partitions.topics, partitions.numbers, internal=partitions.internal)
     stuck: list[PartitionRow] = []
+    unflushed = listing.Unflushed()
     columns: View[Any] = listing.partition_view(style)
     each = partial(_by_partition, targets, view, outcome)
     rows: Iterable[Any] = each(_listed_with_dirt)
@@ -85,7 +86,7 @@ def ls(
             Column("DIRECTORY", attrgetter("log_dir"), least=12, keeps_end=True)
         )
     with Writer(columns, show.format) as writer:
-        for log_dir in list_log_dirs(targets):
+        for log_dir in list_log_dirs(opened):
             writer.write_lines(listing.log_dir_heading(log_dir))
             writer.write_object(listing.LOG_DIR.row(log_dir))
             for defect in log_dir.defects:
@@ -93,8 +94,11 @@ def ls(
                 writer.defect(defect)
         for row in islice(rows, show.limit):
             writer.write(row)
-            if getattr(row, "cleaner_stuck", None) is not None:
-                stuck.append(row)
+            if isinstance(row, PartitionRow):
+                unflushed.add(row)
+                if row.cleaner_stuck is not None:
+                    stuck.append(row)
+        writer.write_lines(unflushed.lines(style))
     _warn_of_cleaner(stuck)
     outcome.report_logs(fails=False)
     return outcome.status

@@ -17,7 +17,7 @@ from kafkalog_cli.session import session
 def simulate_roll(
     partition_dir: opt.PartitionArgument,
     seed: Annotated[int, typer.Option(
-        "--seed", metavar="N", help="Seed of the random segment.jitter.ms.",
+        "--seed", metavar="N", help="Seed of what is random.",
     )] = 0,
     *,
     configs: opt.Configs,

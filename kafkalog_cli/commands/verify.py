@@ -88,7 +88,7 @@ def verify(
         help="Check this share of the segments at --level, the others at level quick.",
     )] = None,
     seed: Annotated[int | None, typer.Option(
-        "--seed", metavar="N", help="Seed of --sample; the date (UTC), such as 20261121.",
+        "--seed", metavar="N", help="Seed of what is random.",
     )] = None,
     max_duration: Annotated[str | None, opt.option(
         RUN, "--max-duration", metavar="DURATION", help="Start nothing new after this time.",

@@ -10,7 +10,7 @@ from formats.late_classes import dataclass
 from kafkalog.change.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.io.paths import file_system
 from kafkalog.io.storage import final_path
-from kafkalog.io.wording import counted
+from kafkalog.io.wording import counted, some_of
 from kafkalog_cli.maintenance import (
     CONFIGS,
     MARKS,
@@ -27,13 +27,14 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import file_cell, left_overs_text, size_text
+from kafkalog_cli.output.text import duration_text, file_cell, left_overs_text, size_text
 from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.change.audit import Audit, Finding
+    from kafkalog.change.compaction import Compaction
     from kafkalog.change.compaction.run import CompactedPartition
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog_cli.output.objects import Style, View
@@ -49,6 +50,9 @@ class CompactionSummary:
         judged: partitions that no error stopped.
         changed: partitions that were compacted.
         given_up: the partitions on which a broker's cleaner fails, and why.
+        resets: the partitions whose cleaning begins at the log start, and why.
+        repeated: the partitions over which a broker needs several passes.
+        broker_ms: how long a broker needs at least; None if its cleaner has no limit.
     """
 
     now_ms: int
@@ -64,6 +68,9 @@ class CompactionSummary:
     after_bytes: int = 0
     tally: Tally = field(default_factory=Tally)
     given_up: list[str] = field(default_factory=list)
+    resets: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    broker_ms: int | None = None
 
     def add(self, shown: CompactedPartition) -> None:
         self.partitions += 1
@@ -77,8 +84,18 @@ class CompactionSummary:
             self.before_bytes += found.before_bytes
             self.after_bytes += found.after_bytes
             self.tally.add(found.tally)
+            self._compare(found, _name(shown.partition))
             if found.tally.cleaner_gives_up is not None:
                 self.given_up.append(f"{_name(shown.partition)}: {found.tally.cleaner_gives_up}")
+
+    def _compare(self, found: Compaction, name: str) -> None:
+        """Note what a broker's cleaner has to do."""
+        if (why := found.candidate.why_reset) is not None:
+            self.resets.append(f"{name}: {why}")
+        if (passes := found.broker_passes or 0) > 1:
+            self.repeated.append(f"{passes} passes over {name}")
+        if (duration := found.broker_ms) is not None:
+            self.broker_ms = (self.broker_ms or 0) + duration
 
 
 def _of_compaction(attribute: str, without: object = None) -> Callable[[CompactedPartition], Any]:
@@ -91,6 +108,10 @@ def _of_candidate(attribute: str) -> Callable[[CompactedPartition], Any]:
 
 def _of_dirty_part(attribute: str) -> Callable[[CompactedPartition], Any]:
     return lambda shown: shown.cleanable and getattr(shown.cleanable, attribute)
+
+
+def _limits(shown: CompactedPartition) -> Any:
+    return shown.candidate and shown.candidate.limits
 
 
 COMPACTION: Final = ObjectType["CompactedPartition"](
@@ -132,6 +153,19 @@ COMPACTION: Final = ObjectType["CompactedPartition"](
           "new segments, by pass: `base_offset`, `sources` (base offsets of the old ones), "
           "`before_bytes`, `after_bytes`",
           _of_compaction("groups", without=())),
+    Field("reset_reason", k.TEXT | None,
+          "why the first dirty offset is the log start, and not the cleaner offset",
+          lambda shown: shown.candidate and shown.candidate.why_reset),
+    Field("broker_map_keys", k.INT | None,
+          "keys that a cleaner thread maps in a pass, by `log.cleaner.threads`, "
+          "`log.cleaner.dedupe.buffer.size`, `log.cleaner.io.buffer.load.factor`",
+          lambda shown: _limits(shown) and _limits(shown).map_keys),
+    Field("broker_passes", k.INT | None,
+          "what a broker needs at least; keys that repeat may take more",
+          _of_compaction("broker_passes")),
+    Field("broker_ms", k.INT | None,
+          "how long it needs at least with `log.cleaner.io.max.bytes.per.second`; null without",
+          _of_compaction("broker_ms")),
     Field("configs", CONFIGS, MEANING_OF_CONFIGS, _of_candidate("configs")),
     Field("marks", MARKS,
           "log start offset, high watermark, last stable offset, cleaner offset: `name`, "
@@ -213,6 +247,12 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, is_pla
     if summary.left_overs:
         lines.append(left_overs_text(summary.left_overs, is_done=summary.is_done))
     lines += [f"a broker's cleaner fails on this partition: {one}" for one in summary.given_up]
+    lines += [f"cleaning begins at the log start of {one}" for one in summary.resets]
+    if summary.repeated:
+        lines.append(f"a broker's offset map is small: at least {some_of(summary.repeated)}")
+    if summary.broker_ms is not None:
+        duration = duration_text(summary.broker_ms)
+        lines.append(f"log.cleaner.io.max.bytes.per.second slows a broker to at least {duration}")
     if summary.clean_enough:
         lines.append(f"--all adds {summary.clean_enough} more that a broker would skip")
     lines.append(with_next_step(line, is_plan=is_plan and summary.compacted > 0))

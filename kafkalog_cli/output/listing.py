@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.io.paths import file_system
+from kafkalog.io.wording import counted
 from kafkalog.node.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
@@ -33,6 +35,10 @@ LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     Field("size_bytes", k.SIZE, _ALL_FILES),
     Field("checkpoints", k.OBJECT, "entries of each offset checkpoint by name; null if malformed"),
     Field("other_directories", k.ARRAY, "directories that are not partitions"),
+    Field("next_new_partition", k.BOOL | None,
+          "a new partition would go here unless `cordoned.log.dirs` forbids it: no listed "
+          "directory of its node has fewer logs (a tie goes to the first in `log.dirs`); null if "
+          "no other is listed"),
 )  # fmt: skip
 PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "partition",
@@ -58,7 +64,15 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
                                       "noted an offset, or brokers create the topic compacted"),
     Field("dirty_ratio", k.RATIO | None, "their share of dirty and clean bytes"),
     Field("cleaner_stuck", k.TEXT | None, "why the cleaner seems stuck"),
+    Field("cleaner_state", k.TEXT | None,
+          "by `.cleaned` and `.swap` files: `in_progress`; `interrupted`, as its broker ended; "
+          "`uncleanable`, as it failed an hour or more before the broker's last checkpoint"),
     Field("unscanned_bytes", k.SIZE, "what a start would scan, and may cut"),
+    Field("recovery_point", k.INT | None,
+          "in `recovery-point-offset-checkpoint`: what is below was flushed"),
+    Field("unflushed_records", k.INT | None,
+          "from there to the end, by offsets; null with `unscanned_bytes`"),
+    Field("unflushed_bytes", k.SIZE | None, "of their batches: what a power failure may cost"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
@@ -104,6 +118,8 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
         if meta.directory_id:
             facts.append(f"directory {meta.directory_id}")
     facts.append(log_dir.last_stop)
+    if log_dir.next_new_partition:
+        facts.append("next for a new partition")
     checkpoints = [
         f"{name.removesuffix('-checkpoint')} {'unreadable' if count is None else count}"
         for name, count in log_dir.checkpoints.items()
@@ -121,12 +137,17 @@ def partition_view(style: Style) -> View[PartitionRow]:
     def state(row: PartitionRow) -> str:
         words = [] if row.state == "live" else [row.state]
         words += [f"{count} {state}" for state, count in row.odd_files.items()]
+        if row.cleaner_state is not None:
+            words.append(f"cleaning {row.cleaner_state.replace('_', ' ')}")
         return ", ".join(words)
 
     def dirt(row: PartitionRow) -> str:
         if not row.dirty_bytes or row.dirty_ratio is None:
             return "-"
         return f"{size_text(row.dirty_bytes, style)} {100 * row.dirty_ratio:.0f}%"
+
+    def unflushed(row: PartitionRow) -> str:
+        return size_text(row.unflushed_bytes, style) if row.unflushed_bytes else "-"
 
     def end(row: PartitionRow) -> str:
         is_least = "≥ " if row.unscanned_bytes else ""
@@ -142,10 +163,35 @@ def partition_view(style: Style) -> View[PartitionRow]:
         Column("HW", "high_watermark", weight=8),
         Column("CLEANED", "cleaner_offset", weight=5),
         Column("DIRTY", dirt, right=True, weight=7),
+        Column("UNFLUSHED", unflushed, right=True, weight=6),
         Column("ON DISK", "disk_bytes", weight=6),
         Column("MODIFIED", "modified_timestamp", weight=4),
         Column("STATE", state, below=True, tone=lambda _: Tone.DOUBTFUL),
     )
+
+
+@dataclass
+class Unflushed:
+    """What a power failure may cost, of all partitions that were listed."""
+
+    partitions: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    is_least: bool = False
+
+    def add(self, row: PartitionRow) -> None:
+        if row.unflushed_bytes:
+            self.partitions += 1
+            self.records += row.unflushed_records or 0
+            self.size_bytes += row.unflushed_bytes
+            self.is_least |= row.unflushed_records is None
+
+    def lines(self, style: Style) -> list[str]:
+        if not self.partitions:
+            return []
+        records = f"{'at least ' if self.is_least else ''}{counted(self.records, 'record')}"
+        cost = f"a power failure may cost {records} ({size_text(self.size_bytes, style)})"
+        return [f"{cost} above the recovery points of {counted(self.partitions, 'partition')}"]
 
 
 def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:

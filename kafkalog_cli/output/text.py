@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -69,19 +70,10 @@ class ColourChoice(StrEnum):
     NEVER = "never"
 
 
-_colours = ColourChoice.AUTO
-
-
-def use_colours(choice: ColourChoice) -> None:
-    """Decide for the process whether there are colours."""
-    global _colours  # noqa: PLW0603 # streams belong to the process, too
-    _colours = choice
-
-
 def has_colours(stream: TextIO) -> bool:
     """Return whether a stream has colours: by the option, else the environment, else a terminal."""
-    if _colours != ColourChoice.AUTO:
-        return _colours == ColourChoice.ALWAYS
+    if session().colours != ColourChoice.AUTO:
+        return session().colours == ColourChoice.ALWAYS
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):

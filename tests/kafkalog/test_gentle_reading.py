@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import UnreadableError, UnsupportedError
+from kafkalog.io import broker_lock
 from kafkalog.io.paths.reading import AS_FAST_AS_IT_GOES, RateLimiter, read_options, reading
 from kafkalog.io.paths.source import Source
 from tests.builders import batch, record, write_log
+from tests.kafkalog.test_view import locked_by_another
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,6 +109,26 @@ def test_what_was_cached_stays(file: Path):
         pytest.fail(f"pages that came into the cache: {added}")
 
 
+def test_the_cache_of_a_running_broker_is_left_alone(
+    disk_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody has to ask for it; without the broker, nothing is evicted."""
+    monkeypatch.setattr(broker_lock, "_RECENTLY_S", 1e-6)  # ask each time
+    path = disk_path / "orders-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes(bytes(SIZE))
+    for is_running in (True, False):
+        broker = locked_by_another(disk_path) if is_running else None
+        left = []
+        for _ in range(TRIES):
+            evict(path)
+            assert read_all(path, 1 << 20) == bytes(SIZE)
+            left.append(sum(cached(path)))
+        if broker is not None:
+            broker.communicate("")
+        assert (min(left) <= len(cached(path)) // 20) == is_running, left
+
+
 def test_buffers_are_filled_in_the_same_way(file: Path):
     """The columnar core reads into its own memory."""
     buffer = bytearray(3 << 20)
@@ -174,7 +196,7 @@ def test_every_command_that_reads_long_spares_the_disk(
     spent: list[int] = []
     monkeypatch.setattr(RateLimiter, "spend", lambda _, size_bytes: spent.append(size_bytes))
     rest = [word.format(log=log, out=tmp_path / "out") for word in words]
-    done = kafkalog("--rate-limit", "1GiB", "--no-cache", *rest, log)
+    done = kafkalog(*rest, log, "--rate-limit", "1GiB", "--no-cache")
     assert done.status in (0, 1), done.stderr
     assert sum(spent) >= size
     assert read_options() is AS_FAST_AS_IT_GOES

@@ -228,3 +228,61 @@ def test_the_table_fits_80_columns(
     assert max(map(len, lines)) <= 80
     [orders] = [line for line in lines if line.startswith("orders-0")]
     assert orders.split()[:8] == ["orders-0", "0", "750", "100%", "750", "50", "45.5K", "14.9K"]
+
+
+def test_what_limits_a_brokers_cleaner_is_counted(log_dir: Path, kafkalog: Run) -> None:
+    """Passes and time are least: keys that repeat between others fill the map again."""
+    orders = log_dir / "orders-0"
+    small = ("log.cleaner.dedupe.buffer.size=480", "log.cleaner.threads=2")
+    words = ("compact", orders, *COMPACTED, "--config", "log.cleaner.io.max.bytes.per.second=1000")
+    for config in small:
+        words += ("--config", config)
+    plan, _ = map(json.loads, kafkalog(*words, "-o", "ndjson").stdout.splitlines())
+    assert plan["broker_map_keys"] == 9
+    assert plan["keys"] == 50
+    assert plan["broker_passes"] == 6
+    dirty = sum(path.stat().st_size for path in sorted(orders.glob("*.log"))[:-1])
+    active = sum(path.stat().st_size for path in sorted(orders.glob("*.log"))[-1:])
+    assert plan["broker_ms"] == 2 * dirty + plan["after_bytes"] - active
+    assert {one["name"] for one in plan["configs"] if one["source"] == "--config"} == {
+        "cleanup.policy",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+    }
+    text = kafkalog(*words).stdout.decode()
+    assert "a broker's offset map is small: at least 6 passes over orders-0\n" in text
+    assert "log.cleaner.io.max.bytes.per.second slows a broker to at least 1 minute" in text
+    usual, _ = map(
+        json.loads, kafkalog("compact", orders, *COMPACTED, "-o", "ndjson").stdout.splitlines()
+    )
+    assert usual["broker_map_keys"] == 5_033_164
+    assert (usual["broker_passes"], usual["broker_ms"]) == (1, None)
+    assert "a broker's offset map" not in kafkalog("compact", orders, *COMPACTED).stdout.decode()
+    target = log_dir.parent / "compacted"
+    words = ("compact", orders, *COMPACTED, "--map-memory", "240", "--to", target, "-o", "ndjson")
+    done, _ = map(json.loads, kafkalog(*words).stdout.splitlines())
+    assert done["is_complete"]
+    assert done["passes"] >= plan["broker_passes"]
+
+
+@pytest.mark.parametrize(
+    ("noted", "start", "why"),
+    [
+        (2000, 0, "the checkpointed offset 2000 is larger than the log end offset"),
+        (100, 250, "the checkpointed offset 100 is below the log start offset 250"),
+        (300, 250, None),
+    ],
+)
+def test_a_plan_says_why_the_first_dirty_offset_is_reset(
+    noted: int, start: int, why: str | None, log_dir: Path, kafkalog: Run
+) -> None:
+    """As `LogCleanerManager.cleanableOffsets`, to the log start offset."""
+    (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {noted}\n")
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
+    words = ("compact", log_dir / "orders-0", *COMPACTED)
+    plan, _ = map(json.loads, kafkalog(*words, "-o", "ndjson").stdout.splitlines())
+    assert plan["reset_reason"] == why
+    assert plan["first_dirty_offset"] == (noted if why is None else start)
+    line = f"cleaning begins at the log start of orders-0: {why}\n"
+    assert (line in kafkalog(*words).stdout.decode()) == (why is not None)

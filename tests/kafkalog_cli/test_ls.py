@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.errors import UnreadableError
+from kafkalog.node import inventory
 from tests.builders import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.conftest import State
 
@@ -115,7 +120,7 @@ def test_rows_of_several_log_directories_say_which(corpus_dir: Path, kafkalog: A
             kafkalog("ls", *words, root / "logs-a", root / "logs-b").stdout.decode().splitlines()
         )
         head = next(n for n, line in enumerate(lines) if line.startswith("DIRECTORY "))
-        found = {line.split()[0] for line in lines[head + 1 :]}
+        found = {line.split()[0] for line in lines[head + 1 :] if line.startswith("/")}
         assert found == {str(root / "logs-a"), str(root / "logs-b")}
     assert b"DIRECTORY" not in kafkalog("ls", root / "logs-a").stdout
 
@@ -137,6 +142,83 @@ def test_a_parent_of_log_directories_is_listed_as_they_are(corpus_dir: Path, kaf
     assert {row["log_dir"] for row in segments if row["type"] == "segment"} == {*disks}
 
 
+def test_what_a_power_failure_may_cost_is_listed(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any
+) -> None:
+    """What is above the recovery point of each log, and in sum; nothing after a clean stop."""
+    log_dir = copy_tree(corpus_dir / "kafka-4.4" / "crash-0-kill9", tmp_path / "node")
+    noted = (log_dir / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
+    points = {f"{topic}-{number}": int(point) for topic, number, point in map(str.split, noted)}
+    assert any(points.values())
+    listed = {row["path"].rpartition("/")[2]: row for row in rows(kafkalog, log_dir)[1:]}
+    assert listed["__cluster_metadata-0"]["recovery_point"] is None
+    for name, point in points.items():
+        row = listed[name]
+        assert row["recovery_point"] == point
+        assert row["unflushed_records"] == row["log_end_offset"] - point
+        batches = kafkalog("dump-segment", log_dir / name, "--batches", "--format", "ndjson")
+        above = [
+            one["size_bytes"]
+            for one in map(json.loads, batches.stdout.splitlines())
+            if one["last_offset"] >= point
+        ]
+        assert row["unflushed_bytes"] == sum(above)
+    sums = [
+        sum(listed[name][field] for name in points)
+        for field in ("unflushed_records", "unflushed_bytes")
+    ]
+    last = kafkalog("ls", log_dir, "--exact").stdout.decode().splitlines()[-1]
+    assert last == (
+        f"a power failure may cost {sums[0]} records ({sums[1]}) above the recovery points of "
+        f"{len(points)} partitions"
+    )
+    (log_dir / ".kafka_cleanshutdown").write_text("")
+    closed = rows(kafkalog, log_dir)[1:]
+    assert {row["unflushed_bytes"] for row in closed} == {0, None}
+    assert b"power failure" not in kafkalog("ls", log_dir).stdout
+
+
+def test_a_log_without_a_recovery_point_was_never_flushed(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any
+) -> None:
+    """A checkpoint lacks logs that are younger than it; without a file nothing is known."""
+    log_dir = copy_tree(corpus_dir / "kafka-4.4" / "crash-0-kill9", tmp_path / "node")
+    checkpoint = log_dir / "recovery-point-offset-checkpoint"
+    checkpoint.write_text("0\n0\n")
+    [row] = [one for one in rows(kafkalog, log_dir) if one.get("topic") == "torn-a"]
+    segments = rows(kafkalog, "--segments", log_dir / "torn-a-0")
+    assert row["recovery_point"] == 0
+    assert row["unflushed_bytes"] == sum(one["size_bytes"] for one in segments)
+    assert row["unflushed_records"] == row["log_end_offset"]
+    checkpoint.unlink()
+    [row] = [one for one in rows(kafkalog, log_dir) if one.get("topic") == "torn-a"]
+    assert {row[name] for name in row if name.startswith(("unflushed", "recovery"))} == {None}
+
+
+def test_the_directory_of_the_next_partition_is_marked(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any
+) -> None:
+    """The one with the fewest logs, among those of the same node; future ones count."""
+    node = copy_tree(corpus_dir / "kafka-4.3" / "jbod-live", tmp_path / "node")
+
+    def marked(*words: object) -> dict[str, bool | None]:
+        listed = rows(kafkalog, node, *words)
+        return {
+            row["log_dir"].rpartition("/")[2]: row["next_new_partition"]
+            for row in listed
+            if row["type"] == "log_dir"
+        }
+
+    assert marked() == {"logs-a": False, "logs-b": True}
+    assert marked("--topic", "to-*") == {"logs-a": False, "logs-b": True}
+    first = kafkalog("ls", node).stdout.decode().splitlines()
+    assert ["next for a new partition" in line for line in first[:3]] == [False, False, True]
+    shutil.copytree(node / "logs-b" / "jbod-0", node / "logs-b" / "more-0")
+    assert marked() == {"logs-a": True, "logs-b": True}
+    [alone, *_] = rows(kafkalog, node / "logs-a")
+    assert alone["next_new_partition"] is None
+
+
 def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalog: Any) -> None:
     """Each log directory has its own lock and journal."""
     root = corpus_dir / "kafka-4.3" / "jbod-live"
@@ -144,3 +226,18 @@ def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalo
         result = kafkalog(command, root)
         assert result.status != 0
         assert "Name one of them: logs-a, logs-b." in result.stderr
+
+
+def test_what_is_unflushed_is_not_known_of_a_log_that_cannot_be_read(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = copy_tree(corpus_dir / "kafka-4.4" / "crash-0-kill9", tmp_path / "node")
+
+    def refuse(*_: object) -> int:
+        raise UnreadableError("It does not answer.", path="")
+
+    monkeypatch.setattr(inventory, "_position_of", refuse)
+    result = kafkalog("ls", log_dir, "-t", "torn-a", "-o", "ndjson")
+    [row] = [json.loads(line) for line in result.stdout.splitlines()][1:]
+    assert row["recovery_point"] == 145
+    assert (row["unflushed_records"], row["unflushed_bytes"]) == (None, None)

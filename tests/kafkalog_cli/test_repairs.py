@@ -63,6 +63,19 @@ def test_the_time_is_that_of_a_rate_that_is_assumed(damaged: Any, kafkalog: Any)
     assert b"at an assumed 1.0K per second" in kafkalog(*words).stdout
 
 
+def test_what_limits_the_unflushed_part_is_listed_where_it_is_set(
+    damaged: Any, kafkalog: Any
+) -> None:
+    words = ("recover", damaged("crc_active_mid"), "--format", "ndjson", *SETTINGS)
+
+    def flushed_by(*more: str) -> dict[str, int]:
+        [plan, *_] = map(json.loads, kafkalog(*words, *more).stdout.splitlines())
+        return {one["name"]: one["value"] for one in plan["configs"] if "flush" in one["name"]}
+
+    assert flushed_by() == {}
+    assert flushed_by("--config", "log.flush.interval.ms=1000") == {"flush.ms": 1000}
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -14,8 +14,9 @@ from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output import table
 from kafkalog_cli.output.layout import Fit, Format, Layout
 from kafkalog_cli.output.objects import PLAIN, Column, Field, ObjectType, Style
-from kafkalog_cli.output.text import ColourChoice, cell_width, use_colours
+from kafkalog_cli.output.text import ColourChoice, cell_width
 from kafkalog_cli.output.writer import Writer
+from kafkalog_cli.session import session
 
 NAME_WIDTH = 237
 
@@ -230,13 +231,13 @@ def test_colours_are_asked_for_even_on_a_pipe(show: Show, monkeypatch: pytest.Mo
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in "".join(show(rows))
     try:
-        use_colours(ColourChoice.ALWAYS)
+        session().colours = ColourChoice.ALWAYS
         assert "\x1b" in "".join(show(rows))
-        use_colours(ColourChoice.NEVER)
+        session().colours = ColourChoice.NEVER
         monkeypatch.delenv("NO_COLOR")
         assert "\x1b" not in "".join(show(rows))
     finally:
-        use_colours(ColourChoice.AUTO)
+        session().colours = ColourChoice.AUTO
 
 
 def test_values_cannot_act_on_the_terminal(show: Show) -> None:

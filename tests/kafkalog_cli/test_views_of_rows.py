@@ -25,8 +25,9 @@ from kafkalog_cli.output.layout import Format, Layout
 from kafkalog_cli.output.listing import FILE, file_view
 from kafkalog_cli.output.objects import PLAIN, Column, Style
 from kafkalog_cli.output.records import RECORD, batch_view, record_view
-from kafkalog_cli.output.text import ColourChoice, use_colours
+from kafkalog_cli.output.text import ColourChoice
 from kafkalog_cli.output.writer import Writer, write_all
+from kafkalog_cli.session import session
 from tests.builders import batch, record, write_log
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01
@@ -150,12 +151,12 @@ def test_indented_json_is_the_same_json(text: str) -> None:
 def test_json_has_colours_by_meaning() -> None:
     """Names are cyan, null is dim."""
     try:
-        use_colours(ColourChoice.ALWAYS)
+        session().colours = ColourChoice.ALWAYS
         assert blocks.indent_json('{"a":null,"b":"c"}') == [
             "{", '  \x1b[36m"a"\x1b[0m: \x1b[2mnull\x1b[0m,', '  \x1b[36m"b"\x1b[0m: "c"', "}",
         ]  # fmt: skip
     finally:
-        use_colours(ColourChoice.AUTO)
+        session().colours = ColourChoice.AUTO
 
 
 @pytest.mark.parametrize(

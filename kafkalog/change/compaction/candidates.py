@@ -10,16 +10,24 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from formats.file_names import DirectoryState
+from formats.file_names import DirectoryState, FileKind, FileState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.change.compaction.model import Candidate, Cleanable, CompactionConfig, Skip
+from kafkalog.change.compaction.model import (
+    BrokerLimits,
+    Candidate,
+    Cleanable,
+    CompactionConfig,
+    Skip,
+)
 from kafkalog.errors import DataError, UsageError
 from kafkalog.files.offsets import LogOffset, OffsetSource
+from kafkalog.io.broker_lock import is_broker_running
 from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted
 from kafkalog.log.batches.framing import scan_batches
@@ -163,6 +171,12 @@ _ASKED: Final = (
     "segment.bytes",
     "segment.index.bytes",
 )
+_OF_CLEANER: Final = (
+    "log.cleaner.threads",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.max.bytes.per.second",
+)
 
 
 def find_candidate(
@@ -187,7 +201,7 @@ def find_candidate(
         snapshot does not cover.
     """
     config = _config_of(configs, request)
-    found = Candidate(partition, config, _used(configs))
+    found = Candidate(partition, config, _used(configs), limits=_limits(configs))
     if skip := _skip_by_name(partition) or _skip_by_configs(configs):
         return replace(found, skip=skip)
     if not partition.segments:
@@ -264,7 +278,18 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
 
 
 def _used(configs: TopicConfigs) -> tuple[ConfigValue, ...]:
-    return tuple(configs[name] for name in _ASKED)
+    return tuple(
+        configs[name] for name in (*_ASKED, *_OF_CLEANER) if name in _ASKED or configs.is_set(name)
+    )
+
+
+def _limits(configs: TopicConfigs) -> BrokerLimits:
+    threads, buffer_bytes, load_factor, rate = (configs[name].value for name in _OF_CLEANER)
+    assert isinstance(threads, int)
+    assert isinstance(buffer_bytes, int)
+    assert isinstance(load_factor, float)
+    assert isinstance(rate, float)
+    return BrokerLimits.of(threads, buffer_bytes, load_factor, rate)
 
 
 def _skip_by_name(partition: PartitionDir) -> Skip | None:
@@ -312,11 +337,39 @@ class Dirt:
 def with_dirt(row: PartitionRow, partition: PartitionDir) -> PartitionRow:
     """Return the row of a partition with what is dirty in it, if that can be read."""
     with suppress(DataError):  # what is unreadable is reported by who reads it
+        row = replace(row, cleaner_state=cleaner_state(partition))
         if (dirt := dirt_of(partition)) is not None:
             return replace(
                 row, dirty_bytes=dirt.dirty_bytes, dirty_ratio=dirt.ratio, cleaner_stuck=dirt.stuck
             )
     return row
+
+
+class CleanerState(StrEnum):
+    """What unfinished files prove of the cleaner's work on a log.
+
+    A cleaning that was aborted leaves no files, and one that is paused has none yet.
+    """
+
+    IN_PROGRESS = "in_progress"
+    INTERRUPTED = "interrupted"
+    UNCLEANABLE = "uncleanable"
+
+
+def cleaner_state(partition: PartitionDir) -> CleanerState | None:
+    """Return the state of the cleaner's work on a live log, None without unfinished files."""
+    logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
+    new = [one for one in logs if one.name.state in (FileState.CLEANED, FileState.SWAP)]
+    if not new or partition.state != DirectoryState.LIVE:
+        return None
+    log_dir = os.path.dirname(file_system.absolute(partition.path))
+    # Of all failures only an abort removes the new segment. The others leave it until the next
+    # start, and the broker leaves the partition alone until then: it counts as uncleanable.
+    is_swapped = any(one.name.state == FileState.SWAP for one in new)
+    age_ms = _last_sign(log_dir) - max(one.modified_timestamp for one in new)
+    if not is_swapped and age_ms >= _HOUR_MS:
+        return CleanerState.UNCLEANABLE
+    return CleanerState.IN_PROGRESS if is_broker_running(log_dir) else CleanerState.INTERRUPTED
 
 
 def dirt_of(partition: PartitionDir) -> Dirt | None:
@@ -364,6 +417,8 @@ def _why_stuck(
         why = f"its entry {noted} in {file_names.CLEANER_OFFSETS} lies outside the log"
     else:
         why = f"its last cleaning ended at offset {noted}"
+    if cleaner_state(log.partition) == CleanerState.UNCLEANABLE:
+        why += "; a cleaning failed, and left .cleaned files: it is uncleanable until a restart"
     return (
         f"{100 * cleanable.ratio:.0f}% of it is dirty, and has been enough to clean for "
         f"{counted(hours, 'hour')}; {why}"

@@ -5,10 +5,11 @@ Follows `CleanerConfig`, `LogToClean` and `CleanerStats` of Kafka.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from formats.constants import INT32_MAX
 from formats.late_classes import dataclass
@@ -197,6 +198,26 @@ class Skip(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """What limits the cleaner of a broker: `CleanerConfig`.
+
+    Attributes:
+        map_keys: number of keys that the map of a thread takes in a pass.
+        bytes_per_second: how much its threads may read and write together; None without a limit.
+    """
+
+    map_keys: int
+    bytes_per_second: float | None
+
+    @classmethod
+    def of(cls, threads: int, buffer_bytes: int, load_factor: float, rate: float) -> Self:
+        """Return the limits that configs of a broker set: those named `log.cleaner.*`."""
+        memory = min(buffer_bytes // threads, INT32_MAX) if threads else 0
+        is_limited = rate < sys.float_info.max
+        return cls(int(memory // MAP_SLOT_SIZE * load_factor), rate if is_limited else None)
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A partition, and the part of it that can be cleaned.
 
@@ -207,6 +228,7 @@ class Candidate:
         cleanable: the dirty part; None if it was not requested.
         delay_ms: how long the cleaning is overdue by max.compaction.lag.ms.
         skip: why it is not compacted, None if it is.
+        limits: of the broker's cleaner; None if its configs were not looked up.
     """
 
     partition: PartitionDir
@@ -217,6 +239,17 @@ class Candidate:
     cleanable: Cleanable | None = None
     delay_ms: int = 0
     skip: Skip | None = None
+    limits: BrokerLimits | None = None
+
+    @property
+    def why_reset(self) -> str | None:
+        """Why cleaning begins at the log start, and not at the checkpoint; None if it does not."""
+        if self.cleanable is None or not self.cleanable.checkpoint_is_wrong:
+            return None
+        start, noted = self.marks[0].known, self.marks[-1].known
+        if noted < start:
+            return f"the checkpointed offset {noted} is below the log start offset {start}"
+        return f"the checkpointed offset {noted} is larger than the log end offset"
 
     @property
     def why_skipped(self) -> str | None:
@@ -275,6 +308,32 @@ class Compaction:
         if cleanable is None or self.next_dirty_offset is None:
             return True
         return self.next_dirty_offset >= cleanable.first_uncleanable_offset
+
+    @property
+    def broker_passes(self) -> int | None:
+        """How many passes a broker needs at least, by the keys that its map takes."""
+        limits = self.candidate.limits
+        # Of several passes the keys are counted more than once, of an unfinished one not all.
+        if limits is None or not limits.map_keys or self.passes != 1 or not self.is_complete:
+            return None
+        return max(1, -(-self.keys // limits.map_keys))
+
+    @property
+    def broker_ms(self) -> int | None:
+        """How long a broker needs at least, by its limit of bytes per second."""
+        limits, cleanable = self.candidate.limits, self.candidate.cleanable
+        if limits is None or limits.bytes_per_second is None or cleanable is None:
+            return None
+        # It reads the dirty part for the map, everything below its end to clean it, and writes.
+        of_map = (
+            segment.log.size_bytes
+            for segment in self.candidate.partition.segments
+            if cleanable.first_dirty_offset
+            <= segment.base_offset
+            < cleanable.first_uncleanable_offset
+        )
+        size_bytes = sum(of_map) + self.tally.read_bytes + self.tally.bytes_written
+        return int(size_bytes / limits.bytes_per_second * 1000)
 
 
 def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:

@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import log_dir_around
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from kafkalog.errors import OnEvent
     from kafkalog.io.times import Time
     from kafkalog.node.targets import Target
+
+_FLUSHED_BY: Final = ("flush.messages", "flush.ms")
+"""Configs that limit what is above the recovery point, where somebody sets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,7 @@ class RecoveryRun(Maintenance):
                 plan = plan_recovery(
                     partition, self._mode, config, hosting=hosting, progress=advance
                 )
+                values += tuple(configs[name] for name in _FLUSHED_BY if configs.is_set(name))
                 self.results.append(RecoveredPartition(plan, values, self._refusal(plan)))
         return self.results
 

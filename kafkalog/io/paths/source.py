@@ -11,6 +11,7 @@ import errno
 import io
 import os
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
 
@@ -38,6 +39,7 @@ BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
 _BLOCKS_TRIED = 64
 _READ_SIZE = 1 << 18  # read size when the page cache is preserved
+_LARGE = 1 << 20  # beside a running broker, reads of larger files spare the page cache
 
 
 class Readable(Protocol):
@@ -127,11 +129,24 @@ class Source:
         self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
         self.modified_timestamp = status.st_mtime_ns // 1_000_000
         self.inode = status.st_ino
+        if (
+            not self._options.leaves_cache
+            and self.size_bytes >= _LARGE
+            and self._is_beside_broker()
+        ):
+            self._options = replace(self._options, leaves_cache=True)
         if self._options.leaves_cache:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
         keeper = reading.keeper.get()
         if keeper is not None:
             self._window = keeper.keep(self)
+
+    def _is_beside_broker(self) -> bool:
+        if self.size_bytes < _LARGE:  # it displaces little
+            return False
+        from kafkalog.io.broker_lock import is_of_running_broker
+
+        return is_of_running_broker(self.path)
 
     def __enter__(self) -> Self:
         return self

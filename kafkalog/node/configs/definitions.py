@@ -87,6 +87,7 @@ _BROKERS: Final = (
     Definition("log.cleaner.backoff.ms", Kind.LONG, 15_000, low=0, is_of_broker=True),
     Definition("log.cleaner.dedupe.buffer.size", Kind.LONG, 128 << 20, is_of_broker=True),
     Definition("log.cleaner.enable", Kind.BOOLEAN, True, is_of_broker=True),
+    Definition("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9, is_of_broker=True),
     Definition("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, sys.float_info.max,
                is_of_broker=True),
     Definition("log.cleaner.threads", Kind.INT, 1, low=0, is_of_broker=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ import pytest
 
 from formats import file_names
 from formats.file_names import DirectoryState
-from kafkalog.change.compaction.candidates import dirt_of
+from kafkalog.change.compaction.candidates import CleanerState, cleaner_state, dirt_of
 from kafkalog.files.log_dir import LogDirListing, open_partition, open_path
 from kafkalog.files.text_files import read_offset_checkpoint
 from tests.builders import BASE_TIME, batch, record, write_log
+from tests.kafkalog.test_view import locked_by_another
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +110,43 @@ def test_a_cleaner_that_works_is_left_in_peace(tmp_path: Path):
         assert dirt.stuck is None
     other = write_log(tmp_path / "orders-0", batch(0, [record()])).parent
     assert dirt_of(open_partition(str(other))) is None
+
+
+@pytest.mark.parametrize(("age_s", "state"), [
+    (30 * HOUR_S, CleanerState.UNCLEANABLE),
+    (HOUR_S // 2, CleanerState.INTERRUPTED),
+])  # fmt: skip
+def test_a_new_segment_says_what_became_of_its_cleaning(
+    age_s: int, state: CleanerState, tmp_path: Path
+):
+    """It is old only if the cleaning failed: the cleaner writes it at once, or aborts."""
+    partition = compacted(tmp_path, noted=1, age_s=30 * HOUR_S)
+    assert cleaner_state(open_partition(str(partition))) is None
+    new = partition / f"{1:020d}.log.cleaned"
+    new.write_bytes(b"")
+    os.utime(new, (BASE_TIME // 1000 - age_s,) * 2)
+    opened = open_partition(str(partition))
+    assert cleaner_state(opened) == state
+    dirt = dirt_of(opened)
+    assert dirt is not None
+    assert dirt.stuck is not None
+    assert ("uncleanable" in dirt.stuck) == (state == CleanerState.UNCLEANABLE)
+    broker = locked_by_another(tmp_path)
+    running = {CleanerState.INTERRUPTED: CleanerState.IN_PROGRESS}
+    assert cleaner_state(opened) == running.get(state, state)
+    broker.communicate("")
+
+
+def test_a_broker_that_was_killed_while_it_cleaned_interrupted_it(corpus_dir: Path, kafkalog: Run):
+    """Kafka 4.3 was killed while it wrote new segments, and while it put them in place."""
+    for name, files in (("interrupted-0-cleaned", "cleaned"), ("interrupted-1-swap", "swap")):
+        listed = kafkalog("ls", corpus_dir / "kafka-4.3" / name, "-o", "ndjson").stdout
+        found = [one for one in map(json.loads, listed.splitlines()) if one["type"] == "partition"]
+        concerned = [one for one in found if files in one["odd_files"]]
+        assert concerned
+        assert {one["cleaner_state"] for one in concerned} == {"interrupted"}
+        others = [one["cleaner_state"] for one in found if one not in concerned]
+        assert set(others) == {None}
 
 
 def test_ls_warns_and_shows_how_dirty(tmp_path: Path, kafkalog: Run):
