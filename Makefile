@@ -10,8 +10,8 @@ UV := $(shell command -v uv || echo $(BIN)/uv)
 
 # With uv it takes seconds; pip does it where uv is missing, or cannot reach an index that pip can.
 install = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt \
-	--editable '.[$(1)]' || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	--editable '.[$(1)]'
+	--editable '.$(1)' || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
+	--editable '.$(1)'
 
 # What runs every kernel, on sound and on damaged batches.
 KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_ways.py \
@@ -20,14 +20,14 @@ KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_wa
 	tests/kafkalog/check/comparison/test_comparison.py tests/kafkalog/change/roll/test_replays.py \
 	tests/kafkalog/log/typed/test_avro_columns.py
 
-.PHONY: demo setup test test-all durations soak lint docs kafka wheel bundle bench clean
+.PHONY: demo setup test test-all durations soak lint docs kafka wheel bundle deb bench clean
 
 demo: $(INSTALLED)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
-	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 --limit 5
-	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --explain
+	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 -n 5
+	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --steps
 	$(BIN)/kafkalog verify examples/log-dir
-	$(BIN)/kafkalog profile --engine local examples/log-dir
+	$(BIN)/kafkalog find examples/log-dir -t orders -k user-48 -n 3
 
 setup: $(STAMP)  ## all that the other targets use
 
@@ -64,6 +64,9 @@ wheel: $(STAMP)  ## the wheel and the archive of the sources, in dist
 bundle: $(STAMP)  ## a folder for hosts without Python, and its archive, in dist
 	$(BIN)/python -m delivery.bundle $(if $(EXTRAS),--extras $(EXTRAS))
 
+deb: bundle  ## the bundle as a package of Debian, in dist
+	$(BIN)/python -m delivery.debian dist/kafkalog-*-linux-*/
+
 bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performance.md: up to an hour and a half
 	$(BIN)/python -m benchmarks --into benchmarks/results/kafka.json
 	$(BIN)/python -m docgen
@@ -71,12 +74,12 @@ bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performanc
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	command -v $(UV) || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv || true
-	$(call install,profile)
+	$(call install,)
 	touch $@
 
 # With compiled modules: else each of the processes that tests start compiles them again.
 $(STAMP): $(INSTALLED)
-	$(call install,dev)
+	$(call install,[dev])
 	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli pyspark_kafkalog
 	touch $@
 

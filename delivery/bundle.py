@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOT: Final = Path(__file__).parents[1]
-EXTRAS: Final = "arrow,avro,kafka,profile,serve,sql,tier"
+EXTRAS: Final = "data,kafka,schemas"
 """What it can do by default: not Spark, nor tables of lakes."""
 
 _STDLIB: Final = Path(sysconfig.get_path("stdlib"))
@@ -51,6 +51,9 @@ _GLIBC: Final = re.compile(
 _GLIBC_VERSION: Final = re.compile(rb"GLIBC_2\.(\d+)")
 _NEEDED: Final = re.compile(r"^\t(\S+) => (/\S+)", re.MULTILINE)
 _LICENCE: Final = re.compile(r"licen[cs]e|copying|notice|authors", re.IGNORECASE)
+
+_SAME_LICENCE: Final = {"grpcio-tools": "grpcio"}
+"""Packages without a file of it, and the package of the same source that has one."""
 
 _PROGRAM: Final = """\
 #!/bin/sh
@@ -182,13 +185,15 @@ def _write_licences(to: Path, site: Path, libraries: Iterable[Path]) -> None:
     """Copy the licences of Python, of packages and of libraries, a directory for each of them."""
     own = _STDLIB / "LICENSE.txt"
     _copy(to / "python", [own if own.exists() else _debian(_STDLIB / "os.py")])
-    for one in distributions(path=[str(site)]):
+    installed = {one.name: one for one in distributions(path=[str(site)])}
+    for name in installed:
+        one = installed[_SAME_LICENCE.get(name, name)]
         files = [
             file for file in one.files or ()
             if _LICENCE.match(file.name) and not file.suffix.startswith(".py")
         ]  # fmt: skip
         paths = [Path(str(one.locate_file(file))) for file in files]
-        _copy(to / one.name, [path for path in paths if path.exists()])
+        _copy(to / name, [path for path in paths if path.exists()])
     for path in libraries:
         if not path.is_relative_to(sys.base_prefix) or sys.base_prefix == "/usr":
             licence = _debian(path)

@@ -47,6 +47,11 @@ def option_rows(name: str, command: Any) -> Iterator[Row]:
     yield from map(_row, (one for one in command.params if not getattr(one, "hidden", False)))
 
 
+def common_rows() -> Iterator[Row]:
+    """Yield those of the options of all commands."""
+    return map(_row, common_options())
+
+
 def _row(parameter: Any) -> Row:
     if parameter.param_type_name == "argument":
         return parameter.metavar, parameter.help, "required" if parameter.required else ""
@@ -69,8 +74,7 @@ def command_sections() -> str:
     """Write the options that many commands share, then a section per command."""
     listed = {name: list(option_rows(name, command)) for name, command in commands().items()}
     shared = shared_options(listed)
-    common = map(_row, common_options())
-    parts = ["## Options of all commands\n\n", *map(_line, common)]
+    parts = ["## Options of all commands\n\n", *map(_line, common_rows())]
     parts += ["\n## Shared options\n\n", *map(_line, shared.values())]
     for name, command in commands().items():
         text = help_of(command)

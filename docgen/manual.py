@@ -1,4 +1,4 @@
-"""The manual page and the completions of shells, from the same help as `docs/commands.md`.
+"""The manual pages and the completions of shells, from the same help as `docs/commands.md`.
 
 `python -m docgen.manual DIRECTORY` writes them to the places below `share` where systems look.
 """
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from typer.completion import get_completion_script  # type: ignore[attr-defined] # used there
 
-from docgen.commands import commands, option_rows
+from docgen.commands import Row, commands, common_rows, option_rows
 from kafkalog_cli.app import command_group
 from kafkalog_cli.exit_statuses import EXIT_MEANINGS
 from kafkalog_cli.version import commit, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MANUAL: Final = "share/man/man1/kafkalog.1"
 COMPLETIONS: Final = {
@@ -36,29 +36,43 @@ _WIDTH: Final = 78
 _SPECIAL: Final = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
 
 
-def manual_page() -> str:
-    """Write the manual page: what every `--help` says, as a text of `man`."""
-    known = commit()
-    time = datetime.fromtimestamp(0 if known is None else known.time, UTC)
+def manual_pages() -> dict[str, str]:
+    """Write the manual page, and one for each command, by their places below a directory."""
     root = command_group()
     parts = [
-        f'.TH KAFKALOG 1 {time:%Y-%m-%d} "kafkalog {_plain(version_text())}" "User Commands"\n',
-        ".SH NAME\nkafkalog \\- read, check and repair the log files of Apache Kafka\n",
-        ".SH SYNOPSIS\n.B kafkalog\n[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]...\n",
+        _head("kafkalog", "read, check and repair the log files of Apache Kafka"),
+        ".SH SYNOPSIS\n.B kafkalog\n\\fICOMMAND\\fR \\fIPATH\\fR... [\\fIOPTIONS\\fR]\n",
         ".SH DESCRIPTION\n",
         *_paragraphs(inspect.cleandoc(root.help)),
-        ".SH OPTIONS\n",
-        *_options("", root),
+        ".SH OPTIONS\nAll commands take these, too.\n",
+        *_options([*option_rows("", root), *common_rows()]),
         ".SH COMMANDS\n",
     ]
+    pages = {}
     for name, command in commands().items():
-        parts.append(f'.SS "kafkalog {_plain(name)}"\n')
-        parts += _paragraphs(inspect.cleandoc(command.help))
-        parts += _options(name, command)
+        parts.append(f".TP\n.BR {_plain(f'kafkalog-{name}')} (1)\n{_text(command.short_help)}")
+        page = [
+            _head(f"kafkalog-{name}", command.short_help.rstrip(".")),
+            f".SH SYNOPSIS\n.B kafkalog {_plain(name)}\n[\\fIARGUMENTS\\fR]... [\\fIOPTIONS\\fR]\n",
+            ".SH DESCRIPTION\n",
+            *_paragraphs(inspect.cleandoc(command.help)),
+            ".SH OPTIONS\n",
+            *_options(option_rows(name, command)),
+            ".SH SEE ALSO\n.BR kafkalog (1)\nhas exit statuses and the options of all commands.\n",
+        ]
+        pages[MANUAL.replace(".1", f"-{name}.1")] = "".join(page)
     parts.append(".SH EXIT STATUS\n")
     for status, meaning in EXIT_MEANINGS.items():
         parts.append(f".TP\n.B {status}\n{_text(meaning)}")
-    return "".join(parts)
+    return {MANUAL: "".join(parts), **pages}
+
+
+def _head(name: str, summary: str) -> str:
+    known = commit()
+    time = datetime.fromtimestamp(0 if known is None else known.time, UTC)
+    version = f'"kafkalog {_plain(version_text())}" "User Commands"'
+    title = f".TH {_plain(name.upper())} 1 {time:%Y-%m-%d} {version}\n"
+    return f"{title}.SH NAME\n{_plain(name)} \\- {_plain(summary)}\n"
 
 
 def completion_script(shell: str) -> str:
@@ -67,8 +81,8 @@ def completion_script(shell: str) -> str:
 
 
 def write_share(directory: Path) -> None:
-    """Write the manual page and the completions below a directory."""
-    texts = {MANUAL: manual_page()}
+    """Write the manual pages and the completions below a directory."""
+    texts = manual_pages()
     texts |= {path: completion_script(shell) for shell, path in COMPLETIONS.items()}
     for path, text in texts.items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
@@ -87,8 +101,8 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield _text(part)
 
 
-def _options(name: str, command: object) -> Iterator[str]:
-    for option, meaning, default in option_rows(name, command):
+def _options(rows: Iterable[Row]) -> Iterator[str]:
+    for option, meaning, default in rows:
         suffix = f" [default: {default}]" if default and default != "required" else ""
         yield f".TP\n.B {_plain(option)}\n{_text(meaning + suffix)}"
 

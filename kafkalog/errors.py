@@ -341,11 +341,12 @@ def contained(path: str, failed: Callable[[KafkaLogError], object]) -> Iterator[
             wrapped in an `InternalError`.
 
     Raises:
-        MemoryError, ShortageError: passed on, since the other items would meet it as well.
+        MemoryError, ShortageError, UnsupportedError: passed on, since the other items would meet
+            it as well.
     """
     try:
         yield
-    except (MemoryError, ShortageError):
+    except (MemoryError, ShortageError, UnsupportedError):
         raise
     except KafkaLogError as error:
         failed(error)

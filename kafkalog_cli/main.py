@@ -124,7 +124,7 @@ def _without_library(raised: Exception) -> UnsupportedError | None:
     from kafkalog.errors import UnsupportedError
 
     name = (raised.name or "").partition(".")[0]
-    # Extras also name each other, as `kafkalog[arrow]`.
+    # `all` names the other extras.
     lines = () if name == "kafkalog" else requires("kafkalog") or ()
     for line in lines:
         found = re.match(r"""([\w.-]+).*\bextra == ['"]([\w-]+)""", line)

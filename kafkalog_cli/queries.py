@@ -261,7 +261,7 @@ def _prompt(database: Database) -> Any:
     if importlib.util.find_spec("prompt_toolkit") is None:
         raise UnsupportedError(
             "A prompt needs prompt_toolkit.",
-            hint="pip install 'kafkalog[sql]', or give a query: kafkalog sql PATH -c QUERY",
+            hint="pip install 'kafkalog[data]', or give a query: kafkalog sql PATH -c QUERY",
         )
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings

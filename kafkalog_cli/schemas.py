@@ -100,7 +100,7 @@ def decoders(
         return {}
     from kafkalog.io.jit.fast_path import require_arrow
 
-    require_arrow()
+    require_arrow("schemas")
     from kafkalog_cli.output.decoded import Decoded
 
     topics = topics_in(logs)

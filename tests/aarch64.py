@@ -2,7 +2,8 @@
 
 `python -m tests.aarch64` runs what runs every kernel. It needs Debian's `qemu-user-static` and
 `debootstrap`, and root, which debootstrap asks for. What it makes is in `build/aarch64`, where the
-next run finds the Python, its packages and, for the same sources, the kernels.
+next run finds the Python, its packages and, for the same sources, the kernels; in `wheel` there is
+the wheel for that processor.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ VENV = PLACE / "venv"
 PYTHON = VENV / "bin" / "python"
 ZIG = PLACE / "zig"
 SOURCES = PLACE / "sources"
+WHEEL = PLACE / "wheel"
+INSTALLED = PLACE / "installed"
 
 _TOOLS = {"qemu-aarch64-static": "qemu-user-static", "debootstrap": "debootstrap", "git": "git"}
 """What it calls, and the package of Debian that has it."""
-_EXTRAS = ("arrow", "avro", "jit")
-_TESTS_NEED = ("hypothesis", "polars", "pytest", "pytest-xdist", "zstandard")
+_TESTS_NEED = (
+    "fastavro", "hypothesis", "polars", "pyarrow", "pytest", "pytest-xdist", "setuptools",
+    "zstandard",
+)  # fmt: skip
 _PIP = (sys.executable, "-m", "pip")
 _INSTALL = (
     "install", "--quiet", "--no-compile", "--only-binary", ":all:", "--constraint",
@@ -80,8 +85,7 @@ def make_python() -> None:
 def install_packages() -> None:
     """Install what kafkalog and its tests need, and here a linker for that processor."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [one for name in _EXTRAS for one in project["optional-dependencies"][name]]
-    wanted = [*project["dependencies"], *extras, *_TESTS_NEED]
+    wanted = [*project["dependencies"], library.NUMBA, *_TESTS_NEED]
     state = "\n".join([*wanted, (ROOT / "constraints.txt").read_text(encoding="utf-8")])
     installed = VENV / "installed.txt"
     if installed.exists() and installed.read_text(encoding="utf-8") == state:
@@ -115,6 +119,30 @@ def build_kernels() -> None:
     shutil.copy2(made, kept)
 
 
+def make_wheel() -> None:
+    """Make the wheel with those kernels; installed, it prints here what it prints there."""
+    for made in (WHEEL, INSTALLED):
+        shutil.rmtree(made, ignore_errors=True)
+    run(PYTHON, "setup.py", "--quiet", "bdist_wheel", "--dist-dir", WHEEL, cwd=SOURCES)
+    [wheel] = WHEEL.glob("*-py3-none-manylinux_2_17_aarch64.whl")
+    run(*_PIP, *_INSTALL, "--no-deps", "--platform", "manylinux_2_17_aarch64", "--target",
+        INSTALLED, wheel)  # fmt: skip
+    call = (
+        "import sys; from kafkalog.io.jit import library; library.loaded(); "
+        "sys.argv[0] = 'kafkalog'; from kafkalog_cli.main import main; main()"
+    )
+    for words in (["verify", "damaged"], ["dump-segment", "log-dir/orders-0", "-o", "ndjson"]):
+        there, here = (
+            subprocess.run(
+                [python, "-c", call, *words], check=False, capture_output=True,
+                cwd=ROOT / "examples", env=os.environ | {"PYTHONPATH": str(place)},
+            )
+            for python, place in ((PYTHON, INSTALLED), (sys.executable, ROOT))
+        )  # fmt: skip
+        assert here.stdout, here.stderr
+        assert (there.returncode, there.stdout) == (here.returncode, here.stdout), there.stderr
+
+
 def main() -> int:
     """Set all up, and run the tests: the sample of `make test`, since an emulator is slow."""
     missing = sorted({of for tool, of in _TOOLS.items() if shutil.which(tool) is None})
@@ -127,6 +155,7 @@ def main() -> int:
     install_packages()
     copy_sources()
     build_kernels()
+    make_wheel()
     line = [PYTHON, "-m", "pytest", "-n", "auto", "--durations=10", *kernel_suites()]
     return subprocess.run(
         line, cwd=SOURCES, env=os.environ | {TIER_VARIABLE: ""}, check=False

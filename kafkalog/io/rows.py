@@ -197,6 +197,6 @@ def _required(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        package = "'kafkalog[arrow]'" if module == "pyarrow" else module
+        package = "'kafkalog[data]'" if module == "pyarrow" else module
         hint = f"pip install {package}"
         raise UnsupportedError(f"{module} is not installed.", hint=hint) from error

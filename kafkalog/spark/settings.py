@@ -121,7 +121,7 @@ def require_connect() -> None:
         if importlib.util.find_spec(name) is None:
             raise UnsupportedError(
                 f"Spark Connect (sc://) needs {package}.",
-                hint="pip install 'kafkalog[spark,connect]'",
+                hint="pip install 'kafkalog[spark]'",
             )
 
 

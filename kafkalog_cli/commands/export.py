@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.schemas import Payload
 
-_EXTRAS: Final = (TableFormat.DELTA, TableFormat.ICEBERG, TypedForm.AVRO, TypedForm.PROTOBUF)
-"""Each has the name of the extra that it needs."""
+_EXTRAS: Final = {
+    TableFormat.DELTA: "lake", TableFormat.ICEBERG: "lake",
+    TypedForm.AVRO: "schemas", TypedForm.PROTOBUF: "schemas",
+}  # fmt: skip
+"""What each needs, besides `data`."""
 _SETTINGS: Final = ("compression", "row-group-rows", "row-group-size", "split-size", "warehouse")
 _OF_CATALOG: Final = "catalog."
 _ACCEPTED: Final = re.compile(r"(damage|gaps|rejects)(?:=([0-9]{1,18}))?")
@@ -234,9 +237,10 @@ def _require_libraries(kind: TableFormat, payloads: Iterable[Payload]) -> None:
     """Raise `UnsupportedError`, before anything else, without what each export needs."""
     from kafkalog.io.jit.fast_path import require_arrow
 
-    wanted = [one for one in (kind, *(one.typed for one in payloads)) if one in _EXTRAS]
+    chosen = (kind, *(one.typed for one in payloads))
+    wanted = dict.fromkeys(_EXTRAS[one] for one in chosen if one in _EXTRAS)
     require_arrow(
-        ",".join(dict.fromkeys(wanted)) or "arrow",
+        ",".join(wanted) or "data",
         "`kafkalog dump-segment PATH -o ndjson` (or csv) does without.",
     )
 

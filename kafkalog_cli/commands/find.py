@@ -188,7 +188,7 @@ def _found(
     if value is not None:
         from kafkalog.io.jit.fast_path import require_arrow
 
-        require_arrow()
+        require_arrow("schemas")
         from kafkalog.answers.search.table import undecodable
 
         found = undecodable(found, value)

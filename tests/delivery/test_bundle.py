@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delivery.bundle import glibc_needed
+from delivery.debian import make_package
 from docgen.manual import COMPLETIONS, MANUAL
 from tests.builders import batch, record, write_log
 from tests.delivery.conftest import ROOT, TIME
@@ -172,6 +173,49 @@ def test_it_carries_licences_manual_and_completions(bundle: Path):
     for path in (MANUAL, *COMPLETIONS.values()):
         assert (bundle / path).stat().st_size > 100
     assert f"glibc {glibc_needed(bundle)}" in (bundle / "README.txt").read_text()
+
+
+@pytest.mark.thorough("tests/delivery/test_bundle.py::test_it_does_what_the_installed_command_does")
+def test_a_package_of_debian_comes_and_goes(bundle: Path, tmp_path: Path):
+    """What is installed runs from any directory; after a purge nothing is left of it."""
+    package = make_package(bundle, tmp_path)
+    root = tmp_path / "root"
+    smallest_root(root)
+    (root / "var/lib/dpkg/info").mkdir(parents=True)
+    (root / "var/lib/dpkg/updates").mkdir()
+    (root / "var/lib/dpkg/status").touch()
+    before = {path for path in root.rglob("*") if "dpkg" not in path.parts}
+    # That root directory has a C library, and no package of it.
+    dpkg = ["dpkg", f"--root={root}", "--force-depends", f"--log={tmp_path / 'log'}"]
+    subprocess.run([*dpkg, "--install", package], check=True, capture_output=True)
+    told = subprocess.run(["chroot", root, "/usr/bin/kafkalog", "--version"], check=True,
+                          capture_output=True, text=True)  # fmt: skip
+    assert told.stdout.startswith(f"{version('kafkalog')} (")
+    for path in (MANUAL, COMPLETIONS["bash"], "share/zsh/vendor-completions/_kafkalog",
+                 "share/doc/kafkalog/copyright"):  # fmt: skip
+        assert (root / "usr" / path).stat().st_size > 50
+    subprocess.run([*dpkg, "--purge", "kafkalog"], check=True, capture_output=True)
+    assert {path for path in root.rglob("*") if "dpkg" not in path.parts} == before
+
+
+def test_it_runs_in_an_image_without_a_shell(bundle: Path, tmp_path: Path):
+    """As the container file sets it up."""
+    recipe = (ROOT / "delivery" / "Containerfile").read_text()
+    smallest_root(tmp_path)
+    shutil.copytree(bundle, tmp_path / "opt/kafkalog", symlinks=True, copy_function=os.link)
+    (tmp_path / "opt/kafkalog/kafkalog").unlink()
+    [written] = re.findall(r"^RUN (.*)", recipe, re.MULTILINE)
+    subprocess.run(["chroot", tmp_path, "/bin/sh", "-c", written], check=True)
+    (tmp_path / "opt/kafkalog/kafkalog").chmod(0o755)
+    [settings] = re.findall(r"^ENV (.*)", recipe, re.MULTILINE)
+    for name in ("sh", "readlink", "env"):
+        (tmp_path / str(shutil.which(name))[1:]).unlink()
+    told = subprocess.run(
+        [str(shutil.which("chroot")), tmp_path, "/opt/kafkalog/kafkalog", "--version"],
+        check=True, capture_output=True, text=True,
+        env=dict(one.split("=") for one in settings.split()),
+    )  # fmt: skip
+    assert told.stdout.startswith(f"{version('kafkalog')} (")
 
 
 def test_its_modules_are_compiled_whatever_happens_to_their_times(bundle: Path):

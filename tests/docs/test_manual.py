@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from docgen.commands import commands, option_rows
+from docgen.commands import commands, common_rows, option_rows
 from docgen.manual import COMPLETIONS, MANUAL, write_share
+
+SUMMARY = "Show the records, batches or entries of any file."
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +44,33 @@ def rendered(page: Path) -> str:
     return done.stdout
 
 
-def test_the_page_shows_every_command_and_option(share: Path):
-    """What a user copies from it is what the command takes, with plain hyphens and quotes."""
-    text = rendered(share / MANUAL)
+def test_the_pages_show_every_command_and_option(share: Path):
+    """What a user copies from them is what the command takes, with plain hyphens and quotes."""
+    main = rendered(share / MANUAL)
+    pages = {name: rendered(page_of(share, name)) for name in commands()}
     for name, command in commands().items():
-        assert f"kafkalog {name}\n" in text
+        assert f"kafkalog-{name}(1)" in main
         for option, _, _ in option_rows(name, command):
-            assert re.search(rf"^\s+{re.escape(option)}(\s|$)", text, re.MULTILINE), (name, option)
-    assert "kafkalog dump-segment orders-0 --from-time -2h --key-regex '^user-'\n" in text
+            assert shows(pages[name], option), (name, option)
+    for option, _, _ in common_rows():
+        assert shows(main, option), option
+    dump = pages["dump-segment"]
+    assert "kafkalog dump-segment orders-0 --key-regex '^user-' --value-format json\n" in dump
 
 
-def test_the_page_has_no_faults(share: Path):
+def page_of(share: Path, command: str) -> Path:
+    return (share / MANUAL).with_name(f"kafkalog-{command}.1")
+
+
+def shows(page: str, option: str) -> bool:
+    return re.search(rf"^\s+{re.escape(option)}(\s|$)", page, re.MULTILINE) is not None
+
+
+def test_the_pages_have_no_faults(share: Path):
     """`mandoc` is stricter than groff."""
+    pages = [share / MANUAL, *(page_of(share, name) for name in commands())]
     done = subprocess.run(
-        [tool("mandoc"), "-T", "lint", "-W", "warning", share / MANUAL],
+        [tool("mandoc"), "-T", "lint", "-W", "warning", *pages],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
@@ -86,7 +101,7 @@ def test_fish_completes(share: Path, in_path: dict[str, str]):
     code = f"source {share / COMPLETIONS['fish']}; complete -C 'kafkalog dum'"
     done = subprocess.run([tool("fish"), "--no-config", "-c", code], check=True,
                           capture_output=True, text=True, env=in_path)  # fmt: skip
-    assert done.stdout == "dump-segment\tShow the content of any file Kafka writes.\n"
+    assert done.stdout == f"dump-segment\t{SUMMARY}\n"
 
 
 def test_zsh_completes(share: Path, in_path: dict[str, str]):
@@ -98,5 +113,7 @@ def test_zsh_completes(share: Path, in_path: dict[str, str]):
     )
     done = subprocess.run([tool("zsh"), "-f", "-c", code], check=True, capture_output=True,
                           text=True, env=in_path)  # fmt: skip
-    assert done.stdout == ('*: :(("dump-segment":"Show the content of any file Kafka writes."))\n')
+    assert done.stdout == (
+        '*: :(("dump-segment":"Show the records, batches or entries of any file."))\n'
+    )
     assert done.stderr == ""

@@ -406,7 +406,7 @@ def test_without_pyarrow(kafkalog: Callable[..., Any], monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     found = kafkalog("ls", "s3://bucket-5/x?region=x")
     assert found.status == UnsupportedError.exit_code
-    assert "pip install 'kafkalog[arrow]'" in found.stderr
+    assert "pip install 'kafkalog[data]'" in found.stderr
     with pytest.raises(UnsupportedError):
         Source("s3://bucket-5/x?region=x")
 

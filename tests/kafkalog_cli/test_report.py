@@ -109,5 +109,5 @@ def test_without_the_libraries_it_says_what_to_install(
     monkeypatch.setattr(builtins, "open", None)
     result = kafkalog("report", EXAMPLES / "log-dir", "--to", tmp_path / "page.html")
     assert result.status == 5
-    assert "pip install 'kafkalog[report]'" in result.stderr
+    assert "pip install 'kafkalog[data]'" in result.stderr
     assert not list(tmp_path.iterdir())

@@ -355,7 +355,7 @@ def test_a_missing_extra_is_told(kafkalog: Any, log: Path, monkeypatch: pytest.M
     )
     result = kafkalog("sql", "-c", COUNT, log)
     assert result.status == 5
-    assert "pip install 'kafkalog[sql]'" in result.stderr
+    assert "pip install 'kafkalog[data]'" in result.stderr
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_missing_client_of_connect_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "grpc" else name)
     with pytest.raises(UnsupportedError, match="grpcio") as caught:
         require_connect()
-    assert caught.value.hint == "pip install 'kafkalog[spark,connect]'"
+    assert caught.value.hint == "pip install 'kafkalog[spark]'"
 
 
 @pytest.mark.parametrize("master", ["", "local[0]", "mesos://x", "spark://", "loca1", "yarn "])

@@ -82,7 +82,7 @@ def require_libraries() -> None:
 def _missing(name: str) -> UnsupportedError:
     return UnsupportedError(
         f"Reports need {name.replace('vl_convert', 'vl-convert-python')}, which is not installed.",
-        hint="pip install 'kafkalog[report]'",
+        hint="pip install 'kafkalog[data]'",
     )
 
 

@@ -84,7 +84,7 @@ def appending(
     except ImportError as error:
         raise UnsupportedError(
             "Iceberg tables are written by pyiceberg, which is not installed.",
-            hint="pip install 'kafkalog[iceberg]'",
+            hint="pip install 'kafkalog[lake]'",
         ) from error
     return IcebergAppend(
         asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,

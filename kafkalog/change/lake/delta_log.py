@@ -54,7 +54,7 @@ def delta_schema(place: str, schema: Any) -> Any:
     except ImportError as error:
         raise UnsupportedError(
             "Delta tables are written by deltalake, which is not installed.",
-            hint="pip install 'kafkalog[delta]'",
+            hint="pip install 'kafkalog[lake]'",
         ) from error
     try:
         return Schema.from_arrow(schema)

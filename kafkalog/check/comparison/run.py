@@ -27,6 +27,7 @@ from kafkalog.errors import (
     contained,
 )
 from kafkalog.files.log_dir import FileEntry, LogDirListing
+from kafkalog.io.jit.fast_path import require_arrow
 from kafkalog.io.paths.reading_errors import unread_places
 from kafkalog.io.rows import Rows
 from kafkalog.log.events import reporting
@@ -191,6 +192,7 @@ class Comparer:
 
     def _counts(self, one: View, other: View, prefix: Prefix) -> tuple[Counter[str], bool]:
         """Count the records that differ; return whether damage was met, too."""
+        require_arrow()
         from kafkalog.check.comparison.records import windows
 
         damage = False

@@ -70,7 +70,7 @@ def kernels_work() -> bool:
     return True
 
 
-def require_arrow(extras: str = "arrow", note: str | None = None) -> None:
+def require_arrow(extras: str = "data", note: str | None = None) -> None:
     """Check that pyarrow can be loaded.
 
     Args:

@@ -172,7 +172,7 @@ def build(directory: str | None = None) -> list[str]:
     if not levels():
         raise UnsupportedError(f"There are no kernels for {sys.platform} on {platform.machine()}.")
     if find_spec("numba") is None:
-        raise UnsupportedError("Kernels are built with numba.", hint="pip install 'kafkalog[jit]'")
+        raise UnsupportedError("Kernels are built with numba.", hint=f"pip install '{NUMBA}'")
     place = directory or os.path.dirname(__file__)
     os.makedirs(place, exist_ok=True)
     # In the same directory, so that libraries get their names by a rename: a running process keeps

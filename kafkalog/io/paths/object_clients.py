@@ -153,7 +153,7 @@ def _file_systems() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             "Reading objects needs pyarrow, which is not installed.",
-            hint="pip install 'kafkalog[arrow]'",
+            hint="pip install 'kafkalog[data]'",
         ) from error
     return fs
 

@@ -103,7 +103,7 @@ def _crypto() -> _Crypto:
     except ImportError as error:
         raise UnsupportedError(
             "Reading encrypted segments needs pycryptodome, which is not installed.",
-            hint="pip install 'kafkalog[tier]'",
+            hint="pip install 'kafkalog[data]'",
         ) from error
 
 

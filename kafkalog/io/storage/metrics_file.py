@@ -32,7 +32,7 @@ class MetricsFile:
             import prometheus_client  # noqa: F401 # a missing library shows before the work
         except ImportError as error:
             raise UnsupportedError(
-                f"{what} needs prometheus_client.", hint="pip install 'kafkalog[metrics]'"
+                f"{what} needs prometheus_client.", hint="pip install 'kafkalog[data]'"
             ) from error
         self._path = path
         _require_metrics(path)

@@ -86,7 +86,7 @@ class TypedColumn:
         except ModuleNotFoundError as error:
             raise UnsupportedError(
                 f"To decode {self.form} needs a package that is missing: {error.name}.",
-                hint=f"pip install 'kafkalog[{self.form}]'",
+                hint="pip install 'kafkalog[schemas]'",
             ) from error
         except MALFORMED as error:
             raise UsageError(

@@ -124,7 +124,7 @@ def _compile(schemas: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
     if find_spec("grpc_tools") is None:
         raise UnsupportedError(
             "Protobuf schemas are compiled by grpcio-tools, which is not installed.",
-            hint="pip install 'kafkalog[protobuf]'",
+            hint="pip install 'kafkalog[schemas]'",
         )
     found: list[Any] = []
     while len(found) < len(schemas):

@@ -22,7 +22,15 @@ from kafkalog.model import Isolation
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.identity import topic_id_of
 from kafkalog.node.state.coordinators import internal_topic
-from kafkalog.node.state.latest import Latest, LatestLog, LatestRecords, last_of_keys, latest_logs
+from kafkalog.node.state.latest import (
+    Latest,
+    LatestLog,
+    LatestRecords,
+    PlainRecords,
+    last_of_keys,
+    latest_logs,
+    latest_records,
+)
 from kafkalog.node.state.model import (
     Group,
     GroupOffset,
@@ -40,7 +48,7 @@ from kafkalog.node.view import show
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import PartitionDir, Target
@@ -97,7 +105,6 @@ def groups(
     Raises:
         NotFoundError: no partition of `__consumer_offsets` is there.
         CorruptDataError, UnreadableError: the log of a coordinator is damaged.
-        UnsupportedError: pyarrow is missing.
     """
     targets = open_targets(paths)
     with reporting(on_event, progress=progress) as report:
@@ -126,7 +133,6 @@ def read_groups(
             incomplete; without it the error is raised.
 
     Raises:
-        UnsupportedError: pyarrow is missing.
         NotFoundError: no partition of `__consumer_offsets` is there.
         KafkaLogError: a file cannot be read.
 
@@ -142,7 +148,7 @@ def read_groups(
         )
     found = Groups({}, topic, ShareOffsets(targets, at, defects, progress, failed))
     names = _TopicNames(topic, targets)
-    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
+    read = (topic, found.incomplete, at, defects, progress, failed, latest_records)
     for number, log in latest_logs(*read):
         found.cut += log.cut
         partition = _PartitionState(number, log, names, found.shares)
@@ -235,7 +241,7 @@ class _PartitionState:
     def __init__(
         self,
         number: int,
-        log: LatestLog[LatestRecords],
+        log: LatestLog[LatestRecords | PlainRecords],
         names: _TopicNames,
         shares: ShareOffsets,
     ) -> None:
@@ -249,16 +255,19 @@ class _PartitionState:
     def groups(self) -> Iterator[Group]:
         """Yield the groups by name."""
         by_group: defaultdict[str, _Records] = defaultdict(_Records)
-        rows = _with_current_keys(self._log.records.rows())
-        records = OffsetRecords(rows, self._number, self._newer, is_complete=self._log.is_complete)
-        for name in records.groups:
-            by_group[name] = _Records()
-        for batch, row in records.others:
-            self._add(by_group, batch["key"][row].as_py(), _latest(batch, row), None)
+        records = self._columns()
+        others: Iterable[tuple[bytes, Latest]]
+        if records is None:
+            others, seen = self._objects()
+        else:
+            by_group.update((name, _Records()) for name in records.groups)
+            others, seen = map(_key_and_latest, records.others), records.seen
+        for key, latest in others:
+            self._add(by_group, key, latest, None)
         for producer_id, written in self._log.records.pending.items():
             for key, latest in written.items():
                 self._add(by_group, key, latest, producer_id)
-        for key in self._newer - records.seen:
+        for key in self._newer - seen:
             self._add(by_group, key, None, None)
         for name in sorted(by_group):
             some = by_group[name]
@@ -266,6 +275,23 @@ class _PartitionState:
             group = some.group(name, self._number, records, self._names)
             if group is not None:
                 yield group
+
+    def _columns(self) -> OffsetRecords | None:
+        """Return the offsets that count; None if all records that count are objects."""
+        latest = self._log.records
+        if isinstance(latest, PlainRecords):
+            return None
+        rows, is_complete = _with_current_keys(latest.rows()), self._log.is_complete
+        return OffsetRecords(rows, self._number, self._newer, is_complete=is_complete)
+
+    def _objects(self) -> tuple[Iterable[tuple[bytes, Latest]], set[bytes]]:
+        """Return current keys with their latest records, and those of `newer` that have one."""
+        by_offset = sorted(self._log.records.latest(), key=lambda pair: pair[1].offset)
+        current = {_current_key(key): latest for key, latest in by_offset}
+        return [
+            (key, latest) for key, latest in current.items()
+            if latest.value is not None or key in self._newer
+        ], self._newer & current.keys()  # fmt: skip
 
     def _add(
         self,
@@ -316,8 +342,10 @@ class _PartitionState:
         )
 
 
-def _latest(batch: Any, row: int) -> Latest:
-    return Latest(*(batch[name][row].as_py() for name in ("offset", "timestamp", "value")))
+def _key_and_latest(place: tuple[Any, int]) -> tuple[bytes, Latest]:
+    batch, row = place
+    key, *latest = (batch[name][row].as_py() for name in ("key", "offset", "timestamp", "value"))
+    return key, Latest(*latest)
 
 
 def _current_key(key: bytes) -> bytes:
@@ -354,7 +382,7 @@ class _Records:
                     yield one["topicId"], one["topicName"], number
 
     def group(
-        self, name: str, coordinator: int, records: OffsetRecords, names: _TopicNames
+        self, name: str, coordinator: int, records: OffsetRecords | None, names: _TopicNames
     ) -> Group | None:
         """Return the group; None if all of its records are gone."""
         offsets = GroupOffsets(name, records, self.offsets)

@@ -9,13 +9,15 @@ transaction and those of committed ones.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from formats import file_names
 from kafkalog.errors import DataError, KafkaLogError, UnsupportedDataError
 from kafkalog.log.batches.selection import Selection
-from kafkalog.model import Defect, Isolation, Severity
+from kafkalog.model import Batch, Defect, Isolation, Severity
+from kafkalog.node.reader import read_batches, read_records
 from kafkalog.node.scan import scan
 from kafkalog.node.targets import best_replica
 from kafkalog.node.unified_log import UnifiedLog
@@ -188,6 +190,56 @@ class LatestRecords:
                 del written[key]
 
 
+class PlainRecords:
+    """Does what `LatestRecords` does where pyarrow is missing, with objects for each key."""
+
+    def __init__(self) -> None:
+        self.pending: dict[int, dict[bytes, Latest]] = {}
+        self._latest: dict[bytes, Latest] = {}
+
+    def take(self, rows: Any) -> None:
+        for row in rows.to_pylist():
+            key, producer = row["key"], row["producer_id"]
+            if row["is_control"]:
+                ended = self.pending.pop(producer, {})
+                if key is not None and key[2:4] == _COMMIT:
+                    for one, record in ended.items():
+                        self._apply(one, record)
+            elif key is not None:
+                record = Latest(row["offset"], row["timestamp"], row["value"])
+                if producer == _NO_PRODUCER or record.value is None:
+                    self._apply(key, record)
+                else:
+                    self.pending.setdefault(producer, {})[key] = record
+
+    def finish(self) -> None:
+        """All rows count at once."""
+
+    def latest(self) -> Iterator[tuple[bytes, Latest]]:
+        """Yield each key with its latest record, tombstones included."""
+        return iter(self._latest.items())
+
+    def _apply(self, key: bytes, record: Latest) -> None:
+        before = self._latest.get(key)
+        if before is None or before.offset < record.offset:
+            self._latest[key] = record
+        if record.value is None:
+            for written in self.pending.values():
+                written.pop(key, None)
+
+
+def latest_records() -> LatestRecords | PlainRecords:
+    """Return what keeps the records that count: columns if pyarrow is there."""
+    return PlainRecords() if find_spec("pyarrow") is None else LatestRecords()
+
+
+class _Rows(list[dict[str, Any]]):
+    """Rows without pyarrow."""
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return self
+
+
 class TakesRows(Protocol):
     """Takes the rows of a coordinator's log in order."""
 
@@ -220,7 +272,6 @@ class LatestLog(Generic[R]):
         is_complete: whether all of the log could be read.
 
     Raises:
-        UnsupportedDataError: pyarrow is missing.
         KafkaLogError: a file cannot be read.
     """
 
@@ -254,6 +305,9 @@ class LatestLog(Generic[R]):
     def _scan(
         self, columns: Iterable[str], selection: Selection, *, batches: bool = False
     ) -> Iterator[Any]:
+        if find_spec("pyarrow") is None:
+            yield from self._read(selection, batches=batches)
+            return
         yield from scan(
             self._log.partition,
             columns=list(columns),
@@ -263,6 +317,22 @@ class LatestLog(Generic[R]):
             progress=self._progress,
         )
 
+    def _read(self, selection: Selection, *, batches: bool) -> Iterator[_Rows]:
+        read = read_batches if batches else read_records
+        for found in read(self._log.partition, selection, self._progress):
+            if isinstance(found, Defect):
+                self._note(found)
+            elif isinstance(found, Batch):
+                yield _Rows([{
+                    "base_offset": found.base_offset, "max_timestamp": found.max_timestamp,
+                }])  # fmt: skip
+            else:
+                yield _Rows([{
+                    "offset": found.offset, "timestamp": found.timestamp, "key": found.key,
+                    "value": found.value, "producer_id": found.batch.producer_id,
+                    "is_control": found.batch.is_control,
+                }])  # fmt: skip
+
     def _note(self, defect: Defect) -> None:
         if defect.severity in (Severity.DAMAGE, Severity.WARNING):
             self.is_complete = False
@@ -271,27 +341,22 @@ class LatestLog(Generic[R]):
 
     def _first_later_than(self, at_ms: int, end: int) -> int:
         """Return the base offset of the first batch with a later timestamp, else the end."""
-        import pyarrow.compute as pc
-
         wanted = Selection(to_offset=end, isolation=Isolation.LOG)
         for rows in self._scan(("base_offset", "max_timestamp"), wanted, batches=True):
-            later = pc.index(pc.greater(rows["max_timestamp"], at_ms), value=True).as_py()
-            if later >= 0:
-                return int(rows["base_offset"][later].as_py())
+            for row in rows.to_pylist():
+                if row["max_timestamp"] > at_ms:
+                    return int(row["base_offset"])
         return end
 
     def _keys_cleaned_after(self, end: int) -> set[bytes]:
         """Return the keys of the compacted part from an offset on."""
-        import pyarrow.compute as pc
-
         cleaned = self._log.checkpoint(file_names.CLEANER_OFFSETS) or 0
         if cleaned <= end:
             return set()
         wanted = Selection(from_offset=end, to_offset=cleaned, isolation=Isolation.LOG)
         keys: set[bytes] = set()
         for rows in self._scan(("key", "is_control"), wanted):
-            data = rows.filter(pc.invert(rows["is_control"]))
-            keys.update(data["key"].unique().to_pylist())
+            keys.update(row["key"] for row in rows.to_pylist() if not row["is_control"])
         return keys - {None}  # of records without a key
 
 

@@ -186,14 +186,16 @@ class GroupOffsets(Sequence[GroupOffset]):
 
     Args:
         group: name of the group.
-        records: those of the coordinator's partition.
+        records: those of the coordinator's partition; None if all are decoded.
         others: decoded ones, which are not plain or belong to open transactions.
     """
 
-    def __init__(self, group: str, records: OffsetRecords, others: Sequence[GroupOffset]) -> None:
+    def __init__(
+        self, group: str, records: OffsetRecords | None, others: Sequence[GroupOffset]
+    ) -> None:
         self._group = group
         self._records = records
-        self._rows = records.groups.get(group, range(0))
+        self._rows = range(0) if records is None else records.groups.get(group, range(0))
         self._others = sorted(others, key=_order)
 
     @property
@@ -210,7 +212,7 @@ class GroupOffsets(Sequence[GroupOffset]):
         """
         from kafkalog.node.state.model import OffsetLag, total_lag
 
-        plain = self._records.lag(self._rows, end_of, is_meant)
+        plain = 0 if self._records is None else self._records.lag(self._rows, end_of, is_meant)
         others = total_lag(
             OffsetLag(one, end_of(one.topic, one.partition))
             for one in self._others
@@ -222,6 +224,8 @@ class GroupOffsets(Sequence[GroupOffset]):
         return len(self._rows) + len(self._others)
 
     def __iter__(self) -> Iterator[GroupOffset]:
+        if self._records is None:
+            return iter(self._others)
         decoded = self._records.decoded(self._group, self._rows)
         if not self._others:
             return decoded

@@ -27,7 +27,14 @@ from kafkalog.model import Isolation
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.scan import scan
 from kafkalog.node.state.coordinators import InternalTopic, internal_topic
-from kafkalog.node.state.latest import Latest, LatestLog, LatestRecords, latest_logs
+from kafkalog.node.state.latest import (
+    Latest,
+    LatestLog,
+    LatestRecords,
+    PlainRecords,
+    latest_logs,
+    latest_records,
+)
 from kafkalog.node.state.model import Moment, moment_of
 from kafkalog.node.targets import best_replica, open_targets, unlisted
 from kafkalog.node.unified_log import OpenTransaction, UnifiedLog
@@ -168,7 +175,6 @@ def transactions(
     Raises:
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
         CorruptDataError, UnreadableError: the log of a coordinator is damaged.
-        UnsupportedError: pyarrow is missing.
     """
     targets = open_targets(paths)
     with reporting(on_event, progress=progress) as report:
@@ -204,7 +210,6 @@ def read_transactions(
 
     Raises:
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
-        UnsupportedError: pyarrow is missing.
     """
     found = read_transactional_ids(
         targets, at=at, defects=defects, progress=progress, failed=failed
@@ -250,14 +255,10 @@ def read_transactional_ids(
     progress: Callable[[int], None] | None = None,
     failed: Callable[[KafkaLogError], None] | None = None,
 ) -> Transactions:
-    """Read the transactional ids, not the data; arguments as for `read_transactions`.
-
-    Raises:
-        UnsupportedError: pyarrow is missing.
-    """
+    """Read the transactional ids, not the data; arguments as for `read_transactions`."""
     topic = internal_topic(TRANSACTION_STATE, targets)
     found = Transactions({}, topic)
-    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
+    read = (topic, found.incomplete, at, defects, progress, failed, latest_records)
     for number, log in latest_logs(*read):
         found.cut += log.cut
         records: dict[bytes, Latest | None] = dict(log.records.latest())
@@ -378,7 +379,7 @@ def abort_commands(open_data: OpenData, bootstrap_server: str) -> tuple[str, str
 
 
 def _transactional_id(
-    key: bytes, latest: Latest | None, number: int, log: LatestLog[LatestRecords]
+    key: bytes, latest: Latest | None, number: int, log: LatestLog[LatestRecords | PlainRecords]
 ) -> TransactionalId | None:
     """Return what a record says; None if it cannot be decoded.
 

@@ -43,7 +43,7 @@ _GROUP: Final = re.compile(r"\bgroup\b(?!\s+by\b)", re.IGNORECASE)
 def require_duckdb() -> None:
     """Raise `UnsupportedError` if DuckDB is missing, `OutOfMemoryError` if it has no room."""
     if importlib.util.find_spec("duckdb") is None:
-        raise UnsupportedError("SQL needs DuckDB.", hint="pip install 'kafkalog[sql]'")
+        raise UnsupportedError("SQL needs DuckDB.", hint="pip install 'kafkalog[data]'")
     hint = "Raise that limit; --memory-limit says how much memory a query may use."
     fast_path.require_address_space("SQL", ADDRESS_SPACE_MIN, hint)
     fast_path.require_arrow()

@@ -21,7 +21,7 @@ try:
 except ImportError as missing:
     raise UnsupportedError(
         "Profiles need datasketches, which is not installed.",
-        hint="pip install 'kafkalog[profile]'",
+        hint="pip install 'kafkalog[data]'",
     ) from missing
 
 _LG_REGISTERS: Final = 14  # 16,384 registers in 8 KiB: a standard deviation of 0.8 %

@@ -57,7 +57,7 @@ class PrometheusMeter(Meter):
             import prometheus_client as prometheus
         except ImportError as error:
             raise UnsupportedError(
-                "--metrics-listen needs prometheus_client.", hint="pip install 'kafkalog[serve]'"
+                "--metrics-listen needs prometheus_client.", hint="pip install 'kafkalog[data]'"
             ) from error
         registry = prometheus.CollectorRegistry()
         prefix: dict[str, Any] = {"namespace": "kafkalog", "subsystem": "serve",

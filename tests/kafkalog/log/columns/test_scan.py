@@ -142,7 +142,7 @@ def test_refusals_come_at_once(log: Path, monkeypatch: pytest.MonkeyPatch):
     )
     with pytest.raises(UnsupportedError, match="pyarrow") as caught:
         scan(log)
-    assert caught.value.hint == "pip install 'kafkalog[arrow]'"
+    assert caught.value.hint == "pip install 'kafkalog[data]'"
 
 
 def test_a_small_log_does_not_load_the_kernels(log: Path):

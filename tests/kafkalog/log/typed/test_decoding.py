@@ -166,7 +166,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "kafkalog.log.typed.avro", raising=False)
     with pytest.raises(UnsupportedError) as raised:
         of(TypedForm.AVRO, "long").decoder()
-    assert raised.value.hint == "pip install 'kafkalog[avro]'"
+    assert raised.value.hint == "pip install 'kafkalog[schemas]'"
 
 
 # Protobuf ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkalog.log.batches.selection import Selection
 from kafkalog.model import Isolation
 from kafkalog.node.scan import scan
-from kafkalog.node.state.latest import COLUMNS, LatestRecords
+from kafkalog.node.state.latest import COLUMNS, LatestRecords, PlainRecords
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:
@@ -71,8 +71,13 @@ def replayed(steps: Sequence[Step]) -> Replayed:
     return offsets, {producer: one for producer, one in pending.items() if one}
 
 
-def found(path: Path, rows: int = 65536) -> Replayed:
-    latest = LatestRecords()
+KINDS = (LatestRecords, PlainRecords)
+
+
+def found(
+    path: Path, rows: int = 65536, kind: type[LatestRecords | PlainRecords] = LatestRecords
+) -> Replayed:
+    latest = kind()
     selection = Selection(isolation=Isolation.LOG)
     for part in scan(str(path), columns=COLUMNS, selection=selection, batch_rows=rows):
         latest.take(part)
@@ -88,13 +93,16 @@ def found(path: Path, rows: int = 65536) -> Replayed:
     return applied, pending
 
 
-@given(steps=STEPS, rows=st.sampled_from([1, 2, 7, 65536]))
+@given(steps=STEPS, rows=st.sampled_from([1, 2, 7, 65536]), kind=st.sampled_from(KINDS))
 def test_what_counts_is_what_kafka_has_in_memory(
-    steps: list[Step], rows: int, tmp_path_factory: pytest.TempPathFactory
+    steps: list[Step],
+    rows: int,
+    kind: type[LatestRecords | PlainRecords],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Any steps in between, and any split of the rows into record batches."""
+    """Any steps in between, any split of the rows into record batches, with pyarrow or without."""
     path = write_log(tmp_path_factory.mktemp("latest") / "__consumer_offsets-0", *written(steps))
-    assert found(path.parent, rows) == replayed(steps)
+    assert found(path.parent, rows, kind) == replayed(steps)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +125,5 @@ def test_cases(
 ) -> None:
     """Cases that a simpler rule would get wrong."""
     path = write_log(tmp_path / "__consumer_offsets-0", *written(steps))
-    assert found(path.parent) == (applied, pending)
+    for kind in KINDS:
+        assert found(path.parent, kind=kind) == (applied, pending)
