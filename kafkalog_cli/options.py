@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
     from kafkalog.node.state.model import Moment
-    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.schemas import Payload
 
@@ -522,12 +521,6 @@ class Spark(OptionSet):
 
     spark: SparkOption = None
     spark_conf: SparkConfOption = None
-
-    def choice(self, threads: int | None = None) -> EngineChoice:
-        """Return what runs the tasks: Spark, or threads of this process. Raises `UsageError`."""
-        from kafkalog_cli.engines import engine_choice
-
-        return engine_choice(self.spark, self.spark_conf, threads)
 
 
 class Plan(OptionSet):

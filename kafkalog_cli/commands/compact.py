@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Writer
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.io.engine import Engine
-    from kafkalog_cli.engines import EngineChoice
 
 
 def compact(
@@ -87,7 +87,7 @@ def compact(
         old_formats=old_formats,
     )
     outcome, opened = Outcome(), ExitStack()
-    choice = spark.choice()
+    choice = engine_choice(spark)
     run = CompactionRun(
         path,
         request,

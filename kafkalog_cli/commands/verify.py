@@ -12,6 +12,7 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import Level
 from kafkalog_cli import options as opt
+from kafkalog_cli.engines import engine_choice
 from kafkalog_cli.option_sets import CHECK, RUN, SHOW, OptionSet
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
@@ -130,7 +131,7 @@ def verify(
     from kafkalog.answers.verification import Findings
     from kafkalog_cli.output.findings import RunFacts
 
-    choice = spark.choice(threads)
+    choice = engine_choice(spark, threads)
     if choice.is_spark:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:
