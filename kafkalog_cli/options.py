@@ -17,13 +17,13 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.io.times import UNITS_MS
-from kafkalog.io.times import parse_time as parse_time  # noqa: PLC0414 # commands take it from here
 from kafkalog.model import Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
 from kafkalog_cli.option_sets import (
     BOUNDS,
     CHANGE,
     CHECK,
+    COMMON,
     CONFIGS,
     DECODE,
     RUN,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kafkalog.log.batches.condition import Condition
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
-    from kafkalog.node.state.model import Moment
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.schemas import Payload
 
@@ -170,22 +169,28 @@ class RowsFormat(StrEnum):
     CSV = "csv"
 
 
-FormatOption = Annotated[RowsFormat, option(SHOW, "-o", "--format", help="Output format.")]
+FormatOption = Annotated[RowsFormat, option(COMMON, "-o", "--format", help="Output format.")]
 LastOption = Annotated[int | None, option(
     SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
 )]  # fmt: skip
-VerticalOption = Annotated[bool, option(SHOW, "-x", help="Each row as a block, nothing cut.")]
+VerticalOption = Annotated[bool, option(COMMON, "-x", help="Each row as a block, nothing cut.")]
 TemplateOption = Annotated[str | None, option(
-    SHOW, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
+    COMMON, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
 )]  # fmt: skip
 ColumnsOption = Annotated[str | None, option(
-    SHOW, "--columns", metavar="NAME,…", help="Fields to show, in this order; +NAME, -NAME, all.",
+    COMMON, "--columns", metavar="NAME,…", help="Fields to show, in this order; +NAME, -NAME, all.",
 )]  # fmt: skip
 LimitOption = Annotated[int | None, option(
-    SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
+    COMMON, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
+)]  # fmt: skip
+AllOption = Annotated[bool, option(
+    SELECT, "--all", help="Also partitions that are clean enough, or identical.",
+)]  # fmt: skip
+SeedOption = Annotated[int | None, option(
+    RUN, "--seed", metavar="N", help="Seed of what is random: --sample, segment.jitter.ms.",
 )]  # fmt: skip
 StepsOption = Annotated[bool, option(SHOW, "--steps", help="Each step, and why.")]
-WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
+WrapOption = Annotated[bool, option(COMMON, "-w", "--wrap", help="Wrap long cells.")]
 FirstDirtyOption = Annotated[int | None, option(
     BOUNDS, "--first-dirty-offset", metavar="N", min=0,
     help="Start of the part that is not compacted; overrides the checkpoint.",
@@ -542,13 +547,6 @@ _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-
-
-def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
-    """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
-    from kafkalog.node.state import model
-
-    return model.parse_moment(text, now, zone)
 
 
 def parse_size(text: str) -> int:

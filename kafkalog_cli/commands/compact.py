@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 def compact(
     path: opt.DirectoryArgument,
     to: opt.NewDirectoryOption = None,
-    take_all: Annotated[bool, typer.Option(
-        "--all", help="Include partitions too clean for a broker to choose.",
-    )] = False,
+    take_all: opt.AllOption = False,
     high_watermark: opt.HighWatermarkOption = None,
     first_dirty_offset: opt.FirstDirtyOption = None,
     up_to: Annotated[int | None, typer.Option(

@@ -86,11 +86,10 @@ def verify(
     )] = Level.STANDARD,
     sample: Annotated[str | None, typer.Option(
         "--sample", metavar="PERCENT",
-        help="Check this share of the segments at --level, the others at level quick.",
+        help="Check this share of the segments at --level, another one each day (UTC) "
+        "without --seed; the others at level quick.",
     )] = None,
-    seed: Annotated[int | None, typer.Option(
-        "--seed", metavar="N", help="Seed of --sample; the date (UTC), such as 20261121.",
-    )] = None,
+    seed: opt.SeedOption = None,
     max_duration: Annotated[str | None, opt.option(
         RUN, "--max-duration", metavar="DURATION", help="Start nothing new after this time.",
     )] = None,
