@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _WIDTH: Final = 80
-_NAMES_WIDTH: Final = 34
+_NAMES_WIDTH: Final = 30
 _PANEL_WIDTH: Final = 9
 _EXAMPLES_MAX: Final = 3
 
@@ -90,14 +90,14 @@ def full_help(context: Any) -> str:
     prose, examples = _parts(command)
     lines = [_usage(context), "", *(f"  {line}".rstrip() for line in prose), ""]
     lines += [f"  {line}" for line in examples]
+    lines.append("")
     for panel, options in _panels(command).items():
-        lines += ["", panel]
+        lines.append(panel)
         for one in options:
             lines += described(one)
     lines.append("")
     lines += _common(command, context)
-    lines += ["", *_statuses(command.name)]
-    lines.append("Common options and rules: kafkalog explain options")
+    lines += _statuses(command.name)
     return "\n".join(lines) + "\n"
 
 
@@ -125,8 +125,8 @@ def _parts(command: Any) -> tuple[list[str], list[str]]:
     prose = "\n".join(line for line in lines if not line.startswith("kafkalog ")).strip()
     wrapped: list[str] = []
     for paragraph in prose.split("\n\n"):
-        wrapped += ["", *_wrapped(" ".join(paragraph.split()), _WIDTH - 2)]
-    return wrapped[1:], examples
+        wrapped += _wrapped(" ".join(paragraph.split()), _WIDTH - 2)
+    return wrapped, examples
 
 
 def _usage(context: Any) -> str:
@@ -149,8 +149,12 @@ def _common(command: Any, context: Any) -> list[str]:
     """Return the lines of the options that are described once for all commands."""
     own = {id(one) for one in command.params}
     words = [_brief(one) for one in common_of(command)]
-    words += [_names(one) for one in command.get_params(context) if id(one) not in own]
-    return _labelled("Common", "  ".join(words))
+    words += [
+        _names(one)
+        for one in command.get_params(context)
+        if id(one) not in own and not one.is_eager  # who reads this knows -h and --help
+    ]
+    return _labelled("Common", "  ".join([*words, "(explain options)"]))
 
 
 def common_of(command: Any) -> list[Any]:

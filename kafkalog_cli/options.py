@@ -116,25 +116,21 @@ FromPositionOption = Annotated[int | None, option(
 )]  # fmt: skip
 ViewOption = Annotated[LogView, option(
     BOUNDS, "--view",
-    help="The log after the next start of a broker; as it lies there; or also leftovers, marked "
-    "in each row.",
+    help="After the next start of a broker; as it lies there; or with leftovers.",
 )]  # fmt: skip
 IsolationOption = Annotated[Isolation, option(
-    BOUNDS, "--isolation",
-    help="The whole log; up to the high watermark; or up to the last stable offset, without "
-    "aborted records.",
+    BOUNDS, "--isolation", metavar="LEVEL", help="log, read_uncommitted or read_committed.",
 )]  # fmt: skip
 HighWatermarkOption = Annotated[str | None, option(
     BOUNDS, "--high-watermark", metavar="N|end|checkpoint",
-    help="Instead of the one that the broker recorded; end: the log end offset.",
+    help="Instead of the recorded one; end: of the log.",
 )]  # fmt: skip
 LogStartOption = Annotated[int | None, option(
     BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
 )]  # fmt: skip
 _REPLICAS = option(
     BOUNDS, "--replicas",
-    help="Of several copies of a partition, each record once: from the best one, or from another "
-    "where that is damaged; or every copy.",
+    help="Each record once, from the best copy; or every copy.",
 )  # fmt: skip
 ReplicasOption = Annotated[Replicas, _REPLICAS]
 AnyReplicasOption = Annotated[Replicas | None, _REPLICAS]
@@ -143,8 +139,8 @@ KeyFormatOption = Annotated[str, option(
 )]  # fmt: skip
 ValueFormatOption = Annotated[str, option(
     DECODE, "--value-format", metavar="F[@FRAMING]",
-    help="auto, text, hex, base64, json, avro or protobuf; what precedes the data: confluent[:ID], "
-    "apicurio, apicurio4 or glue.",
+    help="auto, text, hex, base64, json, avro, protobuf; "
+    "FRAMING: confluent[:ID], apicurio, apicurio4, glue.",
 )]  # fmt: skip
 KeySchemaOption = Annotated[str | None, option(
     DECODE, "--key-schema", metavar="FILE[#MESSAGE]", help="As --value-schema, for keys.",
@@ -184,7 +180,7 @@ LimitOption = Annotated[int | None, option(
     COMMON, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
 )]  # fmt: skip
 AllOption = Annotated[bool, option(
-    SELECT, "--all", help="Also partitions that are clean enough, or identical.",
+    SELECT, "--all", help="Also partitions that are clean or identical.",
 )]  # fmt: skip
 SeedOption = Annotated[int | None, option(
     RUN, "--seed", metavar="N", help="Seed of what is random: --sample, segment.jitter.ms.",
@@ -218,14 +214,14 @@ FailOnOption = Annotated[FailOn, option(
 )]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
-    help="A config by its name in Kafka; overrides all other sources; repeatable.",
+    help="By Kafka's name; overrides others; repeatable.",
 )]  # fmt: skip
 PropertiesOption = Annotated[str | None, option(
     CONFIGS, "--properties", metavar="FILE", help="A broker's properties file.",
 )]  # fmt: skip
 MetadataDirOption = Annotated[str | None, option(
     CONFIGS, "--metadata-dir", metavar="LOG_DIR",
-    help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
+    help="Where __cluster_metadata-0 is, if not in PATH.",
 )]  # fmt: skip
 AtOption = Annotated[str | None, option(
     SELECT, "--at", metavar="TIME|P@OFFSET",
@@ -245,7 +241,7 @@ RateLimitOption = Annotated[str | None, option(
 )]  # fmt: skip
 SparkOption = Annotated[str | None, option(
     RUN, "--spark", metavar="URL",
-    help="Run on Spark: local[N], spark://…, yarn, k8s://…, sc://….",
+    help="Spark: local[N], spark://…, yarn, k8s://…, sc://….",
 )]  # fmt: skip
 SparkConfOption = Annotated[list[str] | None, option(
     RUN, "--spark-conf", metavar="NAME=VALUE",
@@ -260,7 +256,7 @@ ToOption = Annotated[str | None, option(
 )]  # fmt: skip
 ReplaceOption = Annotated[bool, option(SHOW, "--replace", help="Replace what --to names.")]
 NewDirectoryOption = Annotated[str | None, option(
-    CHANGE, "--to", metavar="NEW", help="Make this new directory, which is missing or empty.",
+    CHANGE, "--to", metavar="NEW", help="A directory that is missing or empty.",
 )]  # fmt: skip
 FromTierOption = Annotated[list[str] | None, typer.Option(
     "--from-tier", metavar="TIER",
