@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.io.engine import Engine
+    from kafkalog_cli.options import Spark
 
 _CONNECT_TIMEOUT: Final = "kafkalog.connect.timeout"
 _TASK_MEMORY: Final = "kafkalog.task.memory"
@@ -107,19 +108,19 @@ class EngineChoice:
             yield cache(engine)  # a second call must not start another
 
 
-def engine_choice(url: str | None, conf: list[str] | None, threads: int | None) -> EngineChoice:
-    """Return the choice of `--spark` and `--spark-conf`.
+def engine_choice(given: Spark, threads: int | None = None) -> EngineChoice:
+    """Return what runs the tasks: Spark, or threads of this process.
 
     Raises:
         UsageError: there are settings without Spark, one is not NAME=VALUE, or not one of ours.
     """
-    settings = parse_settings(conf, "--spark-conf", "a Spark setting")
-    if settings and url is None:
+    settings = parse_settings(given.spark_conf, "--spark-conf", "a Spark setting")
+    if settings and given.spark is None:
         raise UsageError("--spark-conf requires --spark.", hint="For example --spark 'local[*]'.")
     for name in settings:
         if name.startswith("kafkalog.") and name not in _OURS:
             raise UsageError(f"There is no setting {name}.", hint=f"There are {', '.join(_OURS)}.")
-    return EngineChoice(url, settings, threads)
+    return EngineChoice(given.spark, settings, threads)
 
 
 def _shown(engine: Engine) -> Engine:

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli import panels
-from kafkalog_cli.option_sets import PANELS, WHAT
+from kafkalog_cli.option_sets import COMMON, PANELS, WHAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,7 +77,7 @@ def brief_help(context: Any) -> str:
     lines.append("")
     for panel, options in _panels(command).items():
         lines += _labelled(panel, "  ".join(_brief(one) for one in options))
-    lines += _labelled("Common", "  ".join(_names(one) for one in _common(command, context)))
+    lines += _common(command, context)
     lines.append("")
     lines += _statuses(command.name)
     lines.append(f"All options with their values and defaults: {context.command_path} --help")
@@ -100,9 +100,9 @@ def full_help(context: Any) -> str:
         lines.append(panel)
         for one in options:
             lines += described(one)
-    lines += _labelled("Common", "  ".join(_names(one) for one in _common(command, context)))
+    lines.append("")
+    lines += _common(command, context)
     lines += _statuses(command.name)
-    lines.append("Common options and rules: kafkalog explain options")
     return "\n".join(lines) + "\n"
 
 
@@ -130,8 +130,8 @@ def _parts(command: Any) -> tuple[list[str], list[str]]:
     prose = "\n".join(line for line in lines if not line.startswith("kafkalog ")).strip()
     wrapped: list[str] = []
     for paragraph in prose.split("\n\n"):
-        wrapped += ["", *_wrapped(" ".join(paragraph.split()), _WIDTH - 2)]
-    return wrapped[1:], examples
+        wrapped += _wrapped(" ".join(paragraph.split()), _WIDTH - 2)
+    return wrapped, examples
 
 
 def _usage(context: Any) -> str:
@@ -144,14 +144,27 @@ def _usage(context: Any) -> str:
 def _panels(command: Any) -> Mapping[str, list[Any]]:
     found: dict[str, list[Any]] = {panel: [] for panel in PANELS}
     for one in command.params:
-        if one.param_type_name == "option" and not one.hidden:
-            found[one.rich_help_panel or WHAT].append(one)
+        panel = one.param_type_name == "option" and (one.rich_help_panel or WHAT)
+        if panel and panel != COMMON and not one.hidden:
+            found[panel].append(one)
     return {panel: options for panel, options in found.items() if options}
 
 
-def _common(command: Any, context: Any) -> list[Any]:
+def _common(command: Any, context: Any) -> list[str]:
+    """Return the lines of the options that are described once for all commands."""
     own = {id(one) for one in command.params}
-    return [one for one in command.get_params(context) if id(one) not in own]
+    words = [_brief(one) for one in common_of(command)]
+    words += [
+        _names(one)
+        for one in command.get_params(context)
+        if id(one) not in own and not one.is_eager  # who reads this knows -h and --help
+    ]
+    return _labelled("Common", "  ".join([*words, "(explain options)"]))
+
+
+def common_of(command: Any) -> list[Any]:
+    """Return the options of a command that belong to the panel `Common`."""
+    return [one for one in command.params if getattr(one, "rich_help_panel", None) == COMMON]
 
 
 def _names(parameter: Any) -> str:

@@ -21,8 +21,12 @@ SHOW: Final = "Show"
 RUN: Final = "Run"
 CHANGE: Final = "Change"
 CONFIGS: Final = "Configs"
+COMMON: Final = "Common"
 PANELS: Final = (WHAT, SELECT, BOUNDS, CHECK, DECODE, SHOW, CONFIGS, RUN, CHANGE)
-"""The headings of options in the help, in their order; an option without one belongs to `What`."""
+"""The headings of options in the help, in their order; an option without one belongs to `What`.
+
+Options of `Common` are only named there: `explain options` describes them once.
+"""
 SAFETY: Final = frozenset(
     ("apply", "yes", "allow-loss", "to", "into", "backup", "replace", "accept", "append")
 )

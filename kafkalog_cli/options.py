@@ -17,13 +17,13 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.io.times import duration_ms
-from kafkalog.io.times import parse_time as parse_time  # noqa: PLC0414 # commands take it from here
 from kafkalog.model import Isolation, LogView, Replicas, Severity
 from kafkalog_cli.completion import partition_numbers, topic_names
 from kafkalog_cli.option_sets import (
     BOUNDS,
     CHANGE,
     CHECK,
+    COMMON,
     CONFIGS,
     DECODE,
     RUN,
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from kafkalog.log.batches.condition import Condition
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
-    from kafkalog.node.state.model import Moment
-    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.schemas import Payload
 
@@ -118,22 +116,21 @@ FromPositionOption = Annotated[int | None, option(
 )]  # fmt: skip
 ViewOption = Annotated[LogView, option(
     BOUNDS, "--view",
-    help="What the next start shows; what lies there; or leftovers, too.",
+    help="After the next start of a broker; as it lies there; or with leftovers.",
 )]  # fmt: skip
 IsolationOption = Annotated[Isolation, option(
-    BOUNDS, "--isolation",
-    help="All; below the high watermark; or what is committed below the last stable offset.",
+    BOUNDS, "--isolation", metavar="LEVEL", help="log, read_uncommitted or read_committed.",
 )]  # fmt: skip
 HighWatermarkOption = Annotated[str | None, option(
     BOUNDS, "--high-watermark", metavar="N|end|checkpoint",
-    help="In place of the one that the broker recorded.",
+    help="Instead of the recorded one; end: of the log.",
 )]  # fmt: skip
 LogStartOption = Annotated[int | None, option(
     BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
 )]  # fmt: skip
 _REPLICAS = option(
     BOUNDS, "--replicas",
-    help="Every copy, or each record once, from a sound copy.",
+    help="Each record once, from the best copy; or every copy.",
 )  # fmt: skip
 ReplicasOption = Annotated[Replicas, _REPLICAS]
 AnyReplicasOption = Annotated[Replicas | None, _REPLICAS]
@@ -142,8 +139,8 @@ KeyFormatOption = Annotated[str, option(
 )]  # fmt: skip
 ValueFormatOption = Annotated[str, option(
     DECODE, "--value-format", metavar="F[@FRAMING]",
-    help="auto, text, hex, base64, json, avro, protobuf; framed by confluent[:ID], apicurio, "
-    "apicurio4 or glue.",
+    help="auto, text, hex, base64, json, avro, protobuf; "
+    "FRAMING: confluent[:ID], apicurio, apicurio4, glue.",
 )]  # fmt: skip
 KeySchemaOption = Annotated[str | None, option(
     DECODE, "--key-schema", metavar="FILE", help="As --value-schema, for keys.",
@@ -168,22 +165,28 @@ class RowsFormat(StrEnum):
     CSV = "csv"
 
 
-FormatOption = Annotated[RowsFormat, option(SHOW, "-o", "--format", help="Output format.")]
+FormatOption = Annotated[RowsFormat, option(COMMON, "-o", "--format", help="Output format.")]
 LastOption = Annotated[int | None, option(
     SHOW, "--last", min=1, metavar="N", help="Only the N latest records, in the order of time.",
 )]  # fmt: skip
-VerticalOption = Annotated[bool, option(SHOW, "-x", help="Each row as a block, nothing cut.")]
+VerticalOption = Annotated[bool, option(COMMON, "-x", help="Each row as a block, nothing cut.")]
 TemplateOption = Annotated[str | None, option(
-    SHOW, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
+    COMMON, "-f", "--template", metavar="TEXT", help="A line per row: '{offset}\\t{value.user}'.",
 )]  # fmt: skip
 ColumnsOption = Annotated[str | None, option(
-    SHOW, "--columns", metavar="NAME,…", help="Fields to show, in this order; +NAME, -NAME, all.",
+    COMMON, "--columns", metavar="NAME,…", help="Fields to show, in this order; +NAME, -NAME, all.",
 )]  # fmt: skip
 LimitOption = Annotated[int | None, option(
-    SHOW, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
+    COMMON, "-n", "--limit", min=0, metavar="N", help="At most N rows in all.",
+)]  # fmt: skip
+AllOption = Annotated[bool, option(
+    SELECT, "--all", help="Also partitions that are clean or identical.",
+)]  # fmt: skip
+SeedOption = Annotated[int | None, option(
+    RUN, "--seed", metavar="N", help="Seed of what is random: --sample, segment.jitter.ms.",
 )]  # fmt: skip
 StepsOption = Annotated[bool, option(SHOW, "--steps", help="Each step, and why.")]
-WrapOption = Annotated[bool, option(SHOW, "-w", "--wrap", help="Wrap long cells.")]
+WrapOption = Annotated[bool, option(COMMON, "-w", "--wrap", help="Wrap long cells.")]
 FirstDirtyOption = Annotated[int | None, option(
     BOUNDS, "--first-dirty-offset", metavar="N", min=0,
     help="Start of the part that is not compacted; overrides the checkpoint.",
@@ -211,14 +214,14 @@ FailOnOption = Annotated[FailOn, option(
 )]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
-    help="By Kafka's name; overrides all else. Repeatable.",
+    help="By Kafka's name; overrides others; repeatable.",
 )]  # fmt: skip
 PropertiesOption = Annotated[str | None, option(
     CONFIGS, "--properties", metavar="FILE", help="A broker's properties file.",
 )]  # fmt: skip
 MetadataDirOption = Annotated[str | None, option(
     CONFIGS, "--metadata-dir", metavar="LOG_DIR",
-    help="Log directory with the metadata log.",
+    help="Where __cluster_metadata-0 is, if not in PATH.",
 )]  # fmt: skip
 AtOption = Annotated[str | None, option(
     SELECT, "--at", metavar="TIME|P@OFFSET",
@@ -238,7 +241,7 @@ RateLimitOption = Annotated[str | None, option(
 )]  # fmt: skip
 SparkOption = Annotated[str | None, option(
     RUN, "--spark", metavar="URL",
-    help="Run on Spark: local[N], spark://…, yarn, k8s://…, sc://….",
+    help="Spark: local[N], spark://…, yarn, k8s://…, sc://….",
 )]  # fmt: skip
 SparkConfOption = Annotated[list[str] | None, option(
     RUN, "--spark-conf", metavar="NAME=VALUE",
@@ -253,7 +256,7 @@ ToOption = Annotated[str | None, option(
 )]  # fmt: skip
 ReplaceOption = Annotated[bool, option(SHOW, "--replace", help="Replace what --to names.")]
 NewDirectoryOption = Annotated[str | None, option(
-    CHANGE, "--to", metavar="NEW", help="Make this new directory, which is missing or empty.",
+    CHANGE, "--to", metavar="NEW", help="A directory that is missing or empty.",
 )]  # fmt: skip
 FromTierOption = Annotated[list[str] | None, typer.Option(
     "--from-tier", metavar="TIER",
@@ -520,12 +523,6 @@ class Spark(OptionSet):
     spark: SparkOption = None
     spark_conf: SparkConfOption = None
 
-    def choice(self, threads: int | None = None) -> EngineChoice:
-        """Return what runs the tasks: Spark, or threads of this process. Raises `UsageError`."""
-        from kafkalog_cli.engines import engine_choice
-
-        return engine_choice(self.spark, self.spark_conf, threads)
-
 
 class Plan(OptionSet):
     """Whether a plan is carried out."""
@@ -545,13 +542,6 @@ class Change(Plan):
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-
-
-def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
-    """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
-    from kafkalog.node.state import model
-
-    return model.parse_moment(text, now, zone)
 
 
 def parse_size(text: str) -> int:

@@ -59,14 +59,14 @@ def begin_session(argv: list[str]) -> None:
 
 def time_of(text: str) -> int:
     """Parse a time of this run to milliseconds. Raises `UsageError`."""
-    from kafkalog_cli.options import parse_time
+    from kafkalog.io.times import parse_time
 
     return parse_time(text, _session.now, _session.zone)
 
 
 def moment_of(text: str | None) -> Moment | None:
     """Parse `TIME` or `P@OFFSET`; None stays None. Raises `UsageError`."""
-    from kafkalog_cli.options import parse_moment
+    from kafkalog.node.state.model import parse_moment
 
     return None if text is None else parse_moment(text, _session.now, _session.zone)
 

@@ -19,7 +19,6 @@ LONG_MODULES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {
     "kafkalog/log/text/object_kernels.py:format_records": "calls in its loop cost speed",
     "kafkalog_cli/commands/compact.py:compact": "its signature is the list of options",
-    "kafkalog_cli/commands/dump_segment.py:dump_segment": "its signature is the list of options",
     "kafkalog_cli/commands/replay.py:replay": "mostly its options",
     "kafkalog_cli/commands/resurrect.py:resurrect": "mostly its options",
     "kafkalog_cli/commands/export.py:export": "its signature is the list of options",

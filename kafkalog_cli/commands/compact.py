@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Writer
@@ -20,15 +21,12 @@ if TYPE_CHECKING:
 
     from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.io.engine import Engine
-    from kafkalog_cli.engines import EngineChoice
 
 
 def compact(
     path: opt.DirectoryArgument,
     to: opt.NewDirectoryOption = None,
-    take_all: Annotated[bool, typer.Option(
-        "--all", help="Also partitions that need nothing.",
-    )] = False,
+    take_all: opt.AllOption = False,
     high_watermark: opt.HighWatermarkOption = None,
     first_dirty_offset: opt.FirstDirtyOption = None,
     up_to: Annotated[int | None, typer.Option(
@@ -87,7 +85,7 @@ def compact(
         old_formats=old_formats,
     )
     outcome, opened = Outcome(), ExitStack()
-    choice = spark.choice()
+    choice = engine_choice(spark)
     run = CompactionRun(
         path,
         request,

@@ -25,9 +25,7 @@ def diff(
     records: Annotated[bool, typer.Option(
         "--records", help="Also the records that only one copy has, or that differ.",
     )] = False,
-    every: Annotated[bool, typer.Option(
-        "--all", help="Also partitions that need nothing.",
-    )] = False,
+    every: opt.AllOption = False,
     view: opt.ViewOption = LogView.RECOVERED,
     *,
     partitions: opt.AllPartitions,

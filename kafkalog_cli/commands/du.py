@@ -9,6 +9,7 @@ import typer
 
 from kafkalog.answers.disk_usage.model import Report, SplitBy
 from kafkalog.errors import UsageError
+from kafkalog.io.times import parse_time
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import partition_progress
@@ -53,7 +54,7 @@ def du(
         now = now_ms()
         ahead = Forecast(
             now,
-            opt.parse_time(until, now, session().zone),
+            parse_time(until, now, session().zone),
             configs.sources(),
             None if disk_size is None else opt.parse_size(disk_size),
         )

@@ -19,6 +19,7 @@ from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import TableName, usual_replicas
 from kafkalog_cli import options as opt
+from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import CHANGE, RUN, SHOW
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from kafkalog.change.lake import Append, Export, ExportRequest, ExportSummary, IcebergAppend
     from kafkalog.change.lake.model import Writing
     from kafkalog.io.engine import Engine
-    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
@@ -160,7 +160,7 @@ def export(
     catalog = _catalog(kind, given)
     if not append and every is not None:
         raise UsageError("--every requires --append.", hint="Add it, or leave out --every.")
-    choice = spark.choice(reading.threads)
+    choice = engine_choice(spark, reading.threads)
     if to is None or dry_run:
         return _plan(asked, to, form, catalog)
     return _run(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import SHOW
 
 if TYPE_CHECKING:
     from kafkalog.tables import Request
     from kafkalog.tables.profiles.model import Profile
-    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
 
 
@@ -58,7 +58,7 @@ def profile(
         view=bounds.view,
     )
     outcome = Outcome()
-    choice = spark.choice(reading.threads)
+    choice = engine_choice(spark, reading.threads)
     found = _profiles(paths, request, choice, outcome, opt.parse_duration(bucket), hot_keys)
     _report_defects(found, outcome)
     write_all(found[: show.limit], profile_view(show.style()), show.format)

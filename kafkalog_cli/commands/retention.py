@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.io.times import parse_time
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.session import now_ms, session
@@ -65,7 +66,7 @@ def retention(
     if is_applied and len(paths) != 1:
         raise UsageError("--apply changes one PATH.", hint="Give one after another.")
     now = now_ms()
-    summary = RetentionSummary(now, opt.parse_time(until, now, session().zone))
+    summary = RetentionSummary(now, parse_time(until, now, session().zone))
     options = {
         "now_ms": now,
         "high_watermark": opt.parse_high_watermark(high_watermark),

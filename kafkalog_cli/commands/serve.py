@@ -89,7 +89,7 @@ def serve(
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 -t orders
     kafkalog serve /var/lib/kafka --high-watermark end --on-damage skip
     kafkalog serve /var/lib/kafka /mnt/tier/kafka-tiered-storage
-    kafkalog serve /var/lib/kafka --commits offsets.ndjson --metrics-listen :9100
+    kafkalog serve /var/lib/kafka --commits offsets.ndjson --metrics-listen 127.0.0.1:9100
     """
     from kafkalog.wire.server.run import run_server
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain, islice
-from typing import Annotated
-
-import typer
 
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
@@ -16,9 +13,7 @@ from kafkalog_cli.session import session
 
 def simulate_roll(
     partition_dir: opt.PartitionArgument,
-    seed: Annotated[int, typer.Option(
-        "--seed", metavar="N", help="Seed of what is random.",
-    )] = 0,
+    seed: opt.SeedOption = None,
     *,
     configs: opt.Configs,
     show: opt.Show,
@@ -44,7 +39,7 @@ def simulate_roll(
         trials = simulate(
             partition,
             configs=configs.sources(),
-            seed=seed,
+            seed=seed or 0,
             on_event=advancing(progress, outcome.hear),
         )
     with Writer(out.segment_view(style), show.format) as writer:

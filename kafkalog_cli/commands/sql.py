@@ -15,6 +15,7 @@ from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import TableName
 from kafkalog_cli import options as opt
+from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import RUN, WHAT
 from kafkalog_cli.output.text import BytesFormat
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.spark.reading import Find
     from kafkalog.tables.datasets.model import Tables
     from kafkalog.tables.model import Answer
-    from kafkalog_cli.engines import EngineChoice
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.schemas import Payload
 
@@ -79,7 +79,7 @@ def sql(
         disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
         threads=reading.threads,
     )  # fmt: skip
-    choice = spark.choice()
+    choice = engine_choice(spark)
     if choice.is_spark:
         if command is None:
             raise UsageError(

@@ -12,6 +12,7 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import Level
 from kafkalog_cli import options as opt
+from kafkalog_cli.engines import engine_choice
 from kafkalog_cli.option_sets import CHECK, RUN, SHOW, OptionSet
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
@@ -85,11 +86,10 @@ def verify(
     )] = Level.STANDARD,
     sample: Annotated[str | None, typer.Option(
         "--sample", metavar="PERCENT",
-        help="Check this share of the segments at --level, the others at level quick.",
+        help="Check this share of the segments at --level, another one each day (UTC) "
+        "without --seed; the others at level quick.",
     )] = None,
-    seed: Annotated[int | None, typer.Option(
-        "--seed", metavar="N", help="Seed of what is random.",
-    )] = None,
+    seed: opt.SeedOption = None,
     max_duration: Annotated[str | None, opt.option(
         RUN, "--max-duration", metavar="DURATION", help="Start nothing new after this time.",
     )] = None,
@@ -130,7 +130,7 @@ def verify(
     from kafkalog.answers.verification import Findings
     from kafkalog_cli.output.findings import RunFacts
 
-    choice = spark.choice(threads)
+    choice = engine_choice(spark, threads)
     if choice.is_spark:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:

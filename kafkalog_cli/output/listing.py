@@ -165,7 +165,6 @@ def partition_view(style: Style) -> View[PartitionRow]:
         Column("DIRTY", dirt, right=True, weight=7),
         Column("UNFLUSHED", unflushed, right=True, weight=6),
         Column("ON DISK", "disk_bytes", weight=6),
-        Column("MODIFIED", "modified_timestamp", weight=4),
         Column("STATE", state, below=True, tone=lambda _: Tone.DOUBTFUL),
     )
 

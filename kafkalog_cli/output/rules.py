@@ -69,10 +69,11 @@ def _statuses() -> Iterator[str]:
 
 
 def _options() -> Iterator[str]:
+    from kafkalog_cli.app import all_commands
     from kafkalog_cli.common_options import common_options
-    from kafkalog_cli.help import described
+    from kafkalog_cli.help import common_of, described
 
-    for option in common_options():
+    for option in (*common_of(all_commands()["ls"]), *common_options()):
         yield from described(option)
 
 

@@ -72,7 +72,11 @@ def test_topics_and_configs_are_what_an_admin_client_is_told(
 ) -> None:
     """With the configs that 4.4 added, of topics, groups and brokers."""
     assert {
-        row["topic"]: {key: row[key] for key in ("topic_id", "partitions", "configs")}
+        row["topic"]: {
+            "topic_id": row["topic_id"],
+            "partitions": row["partitions"],
+            "configs": row["topic_configs"],
+        }
         for row in rows(kafkalog, "metadata", node.root)
     } == {
         name: {"topic_id": one["topicId"], **{key: one[key] for key in ("partitions", "configs")}}
@@ -163,7 +167,7 @@ def test_groups_are_what_an_admin_client_is_told(
         assert group["members"] == 0
         assert "members=," in wanted["describe"]
         if "groupEpoch=null" not in wanted["describe"]:
-            assert [str(group["epoch"])] == fields(wanted["describe"], "groupEpoch")
+            assert [str(group["group_epoch"])] == fields(wanted["describe"], "groupEpoch")
         offsets = {
             f"{row['topic']}-{row['partition']}": row
             for row in found
@@ -196,7 +200,7 @@ def test_transactions_are_what_an_admin_client_is_told(
         f"producerId={row['producer_id']}, producerEpoch={row['producer_epoch']}, "
         f"transactionTimeoutMs={row['timeout_ms']}, "
         f"transactionStartTimeMs=OptionalLong[{row['start_timestamp']}], "
-        f"topicPartitions=[{', '.join(row['partitions'])}])"
+        f"topicPartitions=[{', '.join(row['topic_partitions'])}])"
         for row in found
         if row["type"] == "transactional_id"
     } == told["transactions"]

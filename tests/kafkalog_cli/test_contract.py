@@ -118,6 +118,7 @@ def test_the_first_screen_names_commands_that_exist(kafkalog: Run) -> None:
     assert kafkalog().status == 2
     assert len(shown.splitlines()) <= BRIEF_LINES_MAX
     named = {line[9:24].strip() for line in shown.splitlines()[3:17]}
+    assert len(named) == 14
     assert named <= {*COMMANDS}
     assert all(name in kafkalog("--help").stdout.decode() for name in COMMANDS)
 

@@ -89,6 +89,7 @@ LOG = EXAMPLE / "orders-0"
 NEEDY = [
     (["ls", "s3://bucket/log"], "data"),
     (["dump-segment", LOG, "--to", "a.parquet"], "data"),
+    (["dump-segment", LOG, "--where", "value.cents > 300"], "data"),
     (["dump-segment", LOG, "--value-format", "json"], "schemas"),
     (["lookup-offset", "s3://bucket/log", "0"], "data"),
     (["find", EXAMPLE, "-k", "user-48", "--to", "a.parquet"], "data"),
@@ -107,7 +108,7 @@ NEEDY = [
 ]  # fmt: skip
 FREE = [
     ["ls", EXAMPLE],
-    ["dump-segment", LOG, "--where", "value.cents > 300"],
+    ["dump-segment", LOG, "-n", "2"],
     ["anatomy", LOG / "00000000000000000000.log"],
     ["du", EXAMPLE],
     ["lookup-offset", LOG, "5"],

@@ -370,7 +370,7 @@ def _engine() -> Any:
     if spec is None or spec.loader is None:
         raise UnsupportedError(
             "Conditions need the Python package common-expression-language.",
-            hint="pip install common-expression-language",
+            hint="pip install 'kafkalog[data]'",
         )
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
