@@ -62,11 +62,13 @@ def ls(
     """
     from kafkalog.files.log_dir import FileEntry
     from kafkalog.node.inventory import list_files, list_log_dirs, list_segments
-    from kafkalog.node.targets import partitions_of, selected
+    from kafkalog.node.targets import partitions_of, require_topics, selected, topics_of
 
     style = show.style()
     outcome = Outcome()
     targets = outcome.open_all(paths)
+    if not outcome.errors:
+        require_topics(partitions.topics, topics_of(targets))
     targets = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
     stuck: list[PartitionRow] = []
     columns: View[Any] = listing.partition_view(style)

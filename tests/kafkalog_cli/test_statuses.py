@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Result]
 
-LOCAL = ("--engine", "local")
 MANY = {
     "ls": (),
     "verify": (),
@@ -30,10 +29,10 @@ MANY = {
     "compact": (),
     "retention": (),
     "simulate-retention": (),
-    "audit-compaction": (),
-    "profile": LOCAL,
+    "verify --compaction": (),
+    "profile": (),
     "salvage": ("--to", "{to}"),
-    "export": (*LOCAL, "--to", "{to}"),
+    "export": ("--to", "{to}"),
     "dump-segment": (),
     "lookup-offset": ("0",),
 }
@@ -63,9 +62,9 @@ def statuses(
     found = {}
     for command, options in commands.items():
         words = [word.format(to=to) for word in options]
-        done = kafkalog(command, path, *words)
+        done = kafkalog(*command.split(), path, *words)
         assert "Traceback" not in done.stderr
-        assert (done.stderr != "") or done.status in (0, 9), (command, done)
+        assert (done.stderr != "") or done.status == 0, (command, done)
         found[command] = done.status
     return found
 
@@ -98,7 +97,7 @@ def test_an_index_in_place_of_a_directory_is_a_usage_error(
     """It is a file of Kafka's and can be read."""
     index = next(log_dir.glob("orders-0/*.index"))
     commands = dict.fromkeys(
-        ("simulate-roll", "retention", "audit-compaction", "compact",
+        ("simulate-roll", "retention", "verify --compaction", "compact",
          "recover", "rebuild-index"), ()
     )  # fmt: skip
     commands["salvage"] = ("--to", "{to}")
@@ -108,10 +107,10 @@ def test_an_index_in_place_of_a_directory_is_a_usage_error(
 @pytest.mark.parametrize("words", [
     ("dump-segment", "--from-position", "-5"),
     ("dump-segment", "--limit", "-1"),
-    ("audit-compaction", "--cleaner-offset", "-1"),
+    ("verify", "--compaction", "--cleaner-offset", "-1"),
     ("retention", "--log-start-offset", "-1"),
     ("compact", "--up-to", "-1"),
-    ("export", "--set", "row-group-rows=-1", *LOCAL, "--to", "none"),
+    ("export", "--set", "row-group-rows=-1", "--to", "none"),
     ("verify", "--threads", "0"),
 ], ids=lambda words: " ".join(words[:2]))  # fmt: skip
 def test_a_number_out_of_range_is_a_usage_error(
@@ -124,7 +123,7 @@ def test_a_number_out_of_range_is_a_usage_error(
 def test_a_sound_directory_needs_nothing(kafkalog: Run, log_dir: Path, tmp_path: Path):
     """Nothing was compacted, nothing has to be, and the indexes match the log."""
     partition = log_dir / "orders-0"
-    commands = dict.fromkeys(("audit-compaction", "rebuild-index"), ())
+    commands = dict.fromkeys(("verify --compaction", "rebuild-index"), ())
     for path in (partition, log_dir):
         assert statuses(kafkalog, commands, path, tmp_path / "to") == all_of(commands, 0)
     assert statuses(kafkalog, {"compact": ()}, log_dir, tmp_path / "to") == {"compact": 0}
