@@ -261,7 +261,13 @@ class IndexedPartition:
         is_done: whether they were rebuilt.
     """
 
-    _row = ("partition.path", "partition.topic", "partition.partition", "indexes", "performed=is_done")
+    _row = (
+        "partition.path",
+        "partition.topic",
+        "partition.partition",
+        "indexes",
+        "performed=is_done",
+    )
 
     partition: PartitionDir
     indexes: tuple[IndexComparison, ...]
