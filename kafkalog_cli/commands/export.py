@@ -226,6 +226,8 @@ def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str,
     else:
         plan = Export(asked, to, listener=outcome).planned()
     outcome.report_logs()
+    if plan.parts:
+        outcome.answers()
     with Writer(plan_view(style), form) as writer:
         for part in plan.parts:
             writer.write(part)

@@ -117,6 +117,7 @@ def serve(
     )
     outcome = Outcome()
     run_server(paths, options, _Shown(outcome))
+    outcome.answers()
     return outcome.status
 
 

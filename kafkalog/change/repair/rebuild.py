@@ -262,7 +262,11 @@ class IndexedPartition:
     """
 
     _row = (
-        "partition.path", "partition.topic", "partition.partition", "indexes", "performed=is_done",
+        "partition.path",
+        "partition.topic",
+        "partition.partition",
+        "indexes",
+        "performed=is_done",
     )  # fmt: skip
 
     partition: PartitionDir
