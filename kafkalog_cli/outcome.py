@@ -175,6 +175,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     if isinstance(event, Note | Progress | Done):
         return 0
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.log.defects import UNREADABLE
     from kafkalog.model import Defect
     from kafkalog.node.outcome import Difference
     from kafkalog.node.state.model import Groups
@@ -184,6 +185,8 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
         case Defect(severity=severity, reference=reference):
             if reference in _STATUSES:
                 return _STATUSES[reference]
+            if reference in UNREADABLE:
+                return INCOMPLETE
             if failing is not None:
                 return NO if severity in failing else 0
             return 0 if severity == "note" else INCOMPLETE
