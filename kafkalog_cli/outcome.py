@@ -178,6 +178,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
     if isinstance(event, Note | Progress | Done):
         return 0
     from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.log.defects import UNREADABLE
     from kafkalog.model import Defect
     from kafkalog.node.outcome import Difference
     from kafkalog.node.state.model import Groups
@@ -187,6 +188,8 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
         case Defect(severity=severity, reference=reference):
             if reference in _STATUSES:
                 return _STATUSES[reference]
+            if reference in UNREADABLE:
+                return INCOMPLETE
             if failing is not None:
                 return NO if severity in failing else 0
             return 0 if severity == "note" else INCOMPLETE

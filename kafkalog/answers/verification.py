@@ -19,6 +19,7 @@ from kafkalog.io.paths.reading_errors import unread_places
 from kafkalog.io.paths.source import read_file
 from kafkalog.io.rows import Rows
 from kafkalog.io.storage import NewFile
+from kafkalog.log.defects import UNREADABLE
 from kafkalog.log.events import reporting
 from kafkalog.model import Defect, Level, named_member
 from kafkalog.node.targets import Target, open_targets, require_topics, topics_of, unlisted_of
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from kafkalog.node.recovery import NextStart
 
 _STATE_SIZE_MAX: Final = 1 << 30
-_UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")
 
 
 class Findings(Rows[Defect]):
@@ -209,7 +209,7 @@ class Findings(Rows[Defect]):
             for target in self.targets:
                 with contained(target.path, self._fail):
                     for defect in self.verification.check(target):
-                        if defect.reference in _UNREADABLE:
+                        if defect.reference in UNREADABLE:
                             reported.add(defect.path)
                         yield defect
             yield from self.verification.check_together()

@@ -185,12 +185,14 @@ def test_verify_reports_a_bad_sector_in_each_format(
     """Each report is complete and gives the position of the bad sector."""
     disk.spoil(log, [3])
     done = kafkalog("verify", "--level", "deep", log, "--format", form)
-    assert done.status == 1
+    assert done.status == 8
     assert "internal-error" not in done.stderr
     if form == "prometheus":
-        assert b"kafkalog_verify_exit_status 1\n" in done.stdout
+        assert b"kafkalog_verify_exit_status 8\n" in done.stdout
     else:
         assert b"bytes-unreadable" in done.stdout
+    if form == "ndjson":
+        assert b'"type":"verify_summary","status":8,' in done.stdout
 
 
 def test_a_compaction_does_not_begin_on_a_bad_sector(log: Path, disk: BadDisk, kafkalog: Run):

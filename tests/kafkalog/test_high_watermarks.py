@@ -211,9 +211,9 @@ def replay(kafkalog: Run, paths: list[Path], _: Path) -> tuple[int, str]:
 def groups(kafkalog: Run, paths: list[Path], _: Path) -> tuple[int, str]:
     found = kafkalog("groups", *paths, "--group", "g", "--format", "ndjson")
     [one] = objects(found, "group_offset")
-    assert one["offset"] == (COMMIT if one["end_offset"] > STALE else 3)
-    assert one["lag"] == one["end_offset"] - one["offset"]
-    return one["end_offset"], found.stderr
+    assert one["offset"] == (COMMIT if one["log_end_offset"] > STALE else 3)
+    assert one["lag"] == one["log_end_offset"] - one["offset"]
+    return one["log_end_offset"], found.stderr
 
 
 def serve(_: Run, paths: list[Path], __: Path) -> tuple[int, str]:

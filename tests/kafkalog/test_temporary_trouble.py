@@ -295,7 +295,8 @@ def test_a_busy_store_changes_no_answer(
         def run() -> Result:
             object_store.forget()
             shutil.rmtree(to, ignore_errors=True)
-            to.unlink(missing_ok=True)
+            for path in (to, to.with_suffix(".parquet")):
+                path.unlink(missing_ok=True)
             with monkeypatch.context() as patch:
                 repeatable(patch)
                 return ran(kafkalog, line)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Event
 
 DELETED: Final = "deleted-while-reading"
+UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")
 _ERRORS: Final[dict[str, type[KafkaLogError]]] = {
     DELETED: ChangedSinceError,
     "bytes-unreadable": BytesUnreadableError,

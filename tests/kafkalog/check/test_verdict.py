@@ -42,7 +42,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_says_what_was_not_read(
     kafkalog: Callable[..., Any], tmp_path: Path, command: str, level: str
 ) -> None:
-    looked, words = UNREAD[level]
+    depth, words = UNREAD[level]
     page = tmp_path / "page.html"
     options = ("--to", page) if command == "report" else ()
     result = kafkalog(command, ROOT / "examples/log-dir", "--level", level, *options)
@@ -57,7 +57,7 @@ def test_it_says_what_was_not_read(
         command, ROOT / "examples/log-dir", "--level", level, "--format", "ndjson",
         *options, *(("--replace",) if options else ()),
     )  # fmt: skip
-    assert json.loads(rows.stdout.splitlines()[-1])["looked"] == looked
+    assert json.loads(rows.stdout.splitlines()[-1])["depth"] == depth
 
 
 def test_the_default_does_not_vouch_for_records(

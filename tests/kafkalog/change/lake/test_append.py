@@ -430,7 +430,7 @@ def test_objects(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """Commits in NDJSON; status 4 for a gap, 1 once it is allowed, 0 for nothing new."""
+    """Commits in NDJSON; status 4 for a gap, 0 once it is allowed, and for nothing new."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     words = ("export", tmp_path / "log", "--to", to, "--append", "--format", "ndjson")
     result = kafkalog(*words)
