@@ -37,7 +37,7 @@ class SparkSaidError(Exception):
          "internal-error", 70, "ValueError: odd"),
         ("Cannot call methods on a stopped SparkContext.", "engine-failed", 3, "ended"),
         ("An error occurred while calling o1.x.\n: j.E: y\n\tat a", "engine-failed", 3, "j.E: y"),
-        (f"{WORKER}kafkalog.errors.NotFoundError: There is no x.\n", "path-not-found", 3, "no x"),
+        (f"{WORKER}kafkalog.errors.NotFoundError: There is no x.\n", "path-not-found", 2, "no x"),
     ],
 )  # fmt: skip
 def test_text_of_spark_is_told(text: str, reference: str, status: int, said: str) -> None:
