@@ -173,8 +173,8 @@ def test_every_command_that_reads_long_spares_the_disk(
     size = (log / f"{0:020}.log").stat().st_size
     spent: list[int] = []
     monkeypatch.setattr(RateLimiter, "spend", lambda _, size_bytes: spent.append(size_bytes))
-    rest = [word.format(log=log, out=tmp_path / "out") for word in words]
-    done = kafkalog("--rate-limit", "1GiB", "--no-cache", *rest, log)
+    command, *rest = [word.format(log=log, out=tmp_path / "out") for word in words]
+    done = kafkalog(command, log, *rest, "--rate-limit", "1GiB", "--no-cache")
     assert done.status in (0, 1), done.stderr
     assert sum(spent) >= size
     assert read_options() is AS_FAST_AS_IT_GOES
