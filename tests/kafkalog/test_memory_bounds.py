@@ -176,7 +176,7 @@ def test_large_batches_of_a_large_log_come_one_after_another(tmp_path: Path) -> 
     log.write_bytes(filler * 300 + log.read_bytes())
     for command in sampled(("`verify --level deep`", "`profile`", "`export`"), 3):
         status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
-        assert status in {0, 1}
+        assert status in {0, 1, 8}
         assert peak < bound(command, SIZE), (command, peak >> 20)
 
 
