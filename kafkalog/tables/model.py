@@ -57,8 +57,7 @@ def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
         UnifiedLog,
     )
 
-    to_end = request.isolation == Isolation.LOG
-    return UnifiedLog(partition, high_watermark=END if to_end else None)
+    return UnifiedLog(partition, high_watermark=END if request.ends_as_given else None)
 
 
 def log_of(target: Target, request: Request) -> UnifiedLog:
@@ -69,7 +68,7 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
 
     partition, plain = target.partition, plain_split(target.partition, request)
     copies = [one.partition for one in target.copies]
-    return MergedLog(partition, copies, plain, to_end=request.isolation == Isolation.LOG)
+    return MergedLog(partition, copies, plain, to_end=request.ends_as_given)
 
 
 def plain_split(partition: PartitionDir, request: Request) -> Split:
@@ -195,6 +194,7 @@ class Request:
             directory that await their deletion, or are stray. Defects are those of the files.
         notes_hosting: whether partitions are noted that are not where the cluster has them.
         where: for records: only those that meet this condition, see `condition_of`.
+        has_decided_end: for records: whether an earlier watermark has become the end in `bounds`.
     """
 
     table: TableName = TableName.RECORDS
@@ -211,6 +211,12 @@ class Request:
     requires_assigned: bool = True
     notes_hosting: bool = True
     where: str | None = None
+    has_decided_end: bool = False
+
+    @property
+    def ends_as_given(self) -> bool:
+        """Whether records end where `bounds` or the log end, whatever the high watermark is."""
+        return self.has_decided_end or self.isolation == Isolation.LOG
 
     @property
     def joins_tiers(self) -> bool:

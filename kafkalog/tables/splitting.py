@@ -112,7 +112,7 @@ class _LogSplits:
         if has_bounds(request):
             first = self._log.log_start_offset
             start = max(_known(start, first))
-            is_whole = request.isolation == Isolation.LOG  # then nobody asks where the log ends
+            is_whole = request.ends_as_given  # then nobody asks where the log ends
             if not is_whole or self._log.first_offset < first:
                 self.end = self._log.offsets.of_partition(request.isolation)
             if not is_whole:

@@ -27,7 +27,7 @@ from kafkalog.errors import (
 from kafkalog.files.offsets import PartitionOffsets, name_of
 from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.living import CHANGES, answered, listed_again, listing_again
-from kafkalog.model import Defect, Isolation, Replicas
+from kafkalog.model import Defect, Replicas
 from kafkalog.node.identity import stated_topic_id
 from kafkalog.node.outcome import Difference
 from kafkalog.tables.listeners import LOSS_HINT
@@ -244,8 +244,8 @@ class Tail:
         """Plan the offsets of one log; some may be gone since they were chosen."""
         first, last = wanted
         bounds = replace(request.bounds, from_offset=first, to_offset=last)
-        # The end is already decided: the high watermark can change later.
-        request = replace(request, bounds=bounds, isolation=Isolation.LOG, internal=True)
+        # The high watermark can change later.
+        request = replace(request, bounds=bounds, has_decided_end=True, internal=True)
         heard = _Heard(self)
         found.splits.extend(plan_splits([listed_again(log.partition), *log.copies], request, heard))
         if heard.has_gaps:

@@ -68,7 +68,7 @@ def ls(
     outcome = Outcome()
     opened = outcome.open_all(paths)
     if not outcome.errors:
-        require_topics(partitions.topics, topics_of(targets))
+        require_topics(partitions.topics, topics_of(opened))
     targets = selected(opened, partitions.topics, partitions.numbers, internal=partitions.internal)
     stuck: list[PartitionRow] = []
     unflushed = listing.Unflushed()

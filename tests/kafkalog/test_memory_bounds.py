@@ -94,7 +94,7 @@ COMMANDS = {
     "`dump-segment` as Kafka's text": ("dump-segment", "--format", "kafka", "{partition}"),
     "`kafka-dump-log`": ("kafka-dump-log", "--print-data-log", "--files", "{log}"),
     "`dump-segment` as table": ("dump-segment", "--format", "ndjson", "{partition}"),
-    "`dump-segment --format parquet`": (
+    "`dump-segment --to FILE.parquet`": (
         "dump-segment", "--to", "{to}.parquet", "{partition}",
     ),
     "`lookup-offset`": ("lookup-offset", "{partition}", "1", "--show"),
@@ -162,7 +162,7 @@ def test_a_command_keeps_its_bound(tmp_path: Path, command: str, codec: int) -> 
 def test_every_codec_keeps_the_bound(tmp_path: Path, codec: int, magic: int, pieces: int) -> None:
     """Batches and wrappers of old messages, in columns and in the reference decoder."""
     partition = a_log(tmp_path / "data", codec, magic, pieces)
-    for command in ("`verify --level deep`", "`dump-segment --format parquet`"):
+    for command in ("`verify --level deep`", "`dump-segment --to FILE.parquet`"):
         status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
         assert status in {0, 1}
         assert peak < bound(command, SIZE), (command, peak >> 20)
@@ -176,7 +176,7 @@ def test_large_batches_of_a_large_log_come_one_after_another(tmp_path: Path) -> 
     log.write_bytes(filler * 300 + log.read_bytes())
     for command in sampled(("`verify --level deep`", "`profile`", "`export`"), 3):
         status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
-        assert status in {0, 1}
+        assert status in {0, 1, 8}
         assert peak < bound(command, SIZE), (command, peak >> 20)
 
 
@@ -184,7 +184,7 @@ def test_many_large_values_are_handed_on_by_bytes(tmp_path: Path) -> None:
     """A part of a profile or an export does not hold 65,536 values of a megabyte each."""
     values = [batch(n, [record(0, b"k%d" % n, bytes(MIB))]) for n in range(200)]
     partition = write_log(tmp_path / "t-0", *values).parent
-    commands = ("`profile`", "`export`", "`dump-segment --format parquet`")
+    commands = ("`profile`", "`export`", "`dump-segment --to FILE.parquet`")
     for number, command in enumerate(sampled(commands, 3)):
         status, peak = peak_of(*line_of(command, partition, tmp_path / str(number)))
         assert status == 0
@@ -195,7 +195,7 @@ def test_many_large_values_are_handed_on_by_bytes(tmp_path: Path) -> None:
 HOLE_SIZE = 400 * MIB
 IN_A_HOLE = (
     "`verify --level deep`", "`dump-segment` as Kafka's text", "`kafka-dump-log`",
-    "`dump-segment` as table", "`dump-segment --format parquet`", "`lookup-offset`", "`profile`",
+    "`dump-segment` as table", "`dump-segment --to FILE.parquet`", "`lookup-offset`", "`profile`",
     "`export`",
 )  # fmt: skip
 
@@ -226,7 +226,7 @@ def test_a_stored_batch_is_in_memory_record_by_record(tmp_path: Path, command: s
     """Its 400 MiB are never in memory at once; bytes left over in it are a finding."""
     partition = a_log_with_a_hole(tmp_path / "data")
     status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
-    assert status == (0 if command == "`lookup-offset`" else 1)
+    assert status == {"`lookup-offset`": 0, "`verify --level deep`": 1}.get(command, 8)
     counted = ROW_GROUPS if command == "`export`" else 0
     assert peak < bound(command, MIB) + counted, peak >> 20
 
@@ -273,5 +273,5 @@ def test_values_of_odd_characters_keep_the_bound(tmp_path: Path) -> None:
         )
         status, peak = peak_of(*words)
         assert status == 0
-        row = "`--bytes utf8` in a table" if form == "table" else "`dump-segment` as table"
+        row = "`--value-format text` in a table" if form == "table" else "`dump-segment` as table"
         assert peak < bound(row, 24 * MIB), (form, peak >> 20)

@@ -284,7 +284,7 @@ def _batch(path: str) -> Any:
     return Batch(
         path=path, position=0, size_bytes=0, base_offset=0, last_offset=9, magic=2, attributes=0,
         crc=0, leader_epoch=2, base_timestamp=0, max_timestamp=0, producer_id=5,
-        producer_epoch=0, base_sequence=2, count=1,
+        producer_epoch=0, base_sequence=2, records=1,
     )  # fmt: skip
 
 

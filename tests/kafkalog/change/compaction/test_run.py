@@ -132,7 +132,7 @@ def test_tasks_of_an_engine_keep_to_their_memory(log_dir: Path, tmp_path: Path) 
 def test_the_command_passes_the_memory_of_a_task_on(
     log_dir: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--task-memory` limits the plan for the engine's tasks."""
+    """`kafkalog.task.memory` limits the plan for the engine's tasks."""
     given: list[int | None] = []
     real = distributed.compact_partitions
 
@@ -147,6 +147,6 @@ def test_the_command_passes_the_memory_of_a_task_on(
     monkeypatch.setattr(distributed, "compact_partitions", spied)
     monkeypatch.setattr("kafkalog_cli.engines.EngineChoice.open", local)
     arguments = ("--all", "--config", "cleanup.policy=compact", "--spark", "local[*]")
-    result = kafkalog("compact", log_dir, *arguments, "--task-memory", "2KiB")
+    result = kafkalog("compact", log_dir, *arguments, "--spark-conf", "kafkalog.task.memory=2KiB")
     assert result.status == 0, result.stderr
     assert given == [2048]

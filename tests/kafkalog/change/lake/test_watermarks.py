@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.errors import UnreadableError
@@ -118,3 +119,17 @@ class Elsewhere(LocalEngine):
     def run(self, work: Any, tasks: Any, **options: Any) -> Any:
         yield from super().run(work, tasks, **options)
         self._change(next(Path(tasks[0]["to"]).glob("topic=*/*/*")))
+
+
+def test_a_table_that_grows_has_the_records_of_its_isolation_level(
+    tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """Appended to or written at once, it has no aborted record."""
+    argv = ("export", "examples/log-dir", "--isolation", "read_committed")
+    assert kafkalog(*argv, "--to", tmp_path / "once").status == 0
+    assert kafkalog(*argv, "--append", "--to", tmp_path / "grown").status == 0
+    once, grown = (
+        sum(pq.read_metadata(path).num_rows for path in (tmp_path / name).rglob("*.parquet"))
+        for name in ("once", "grown")
+    )
+    assert once == grown == 1087
