@@ -47,7 +47,7 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("path", k.TEXT, ""),
     Field("log_dir", k.TEXT, "its log directory"),
     *topic_and_partition(),
-    Field("state", k.TEXT, "`live`, `delete`, `future` or `stray`"),
+    Field("state", k.TEXT, "`live`, `delete`, `future`, `stray` or `remote`"),
     Field("topic_id", k.TEXT | None, "id in `partition.metadata`"),
     Field("segments", k.INT, "in the view"),
     Field("size_bytes", k.SIZE, _ALL_FILES),

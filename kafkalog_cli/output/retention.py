@@ -129,7 +129,7 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
     "A partition, before its segments.",
     Field("path", k.TEXT, "", "partition.path"),
     *topic_and_partition("partition."),
-    Field("state", k.TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
+    Field("state", k.TEXT, "`live`, `delete`, `future`, `stray` or `remote`", "partition.state"),
     Field("configs", CONFIGS, MEANING_OF_CONFIGS),
     Field("marks", MARKS,
           "log start offset and high watermark: `name`, `value`, `source` (a checkpoint, the "

@@ -116,8 +116,8 @@ def test_what_resurrect_leaves_in_the_tier_is_told(
     tiered: Tiered, kafkalog: Run, tmp_path: Path
 ) -> None:
     """By offsets, with status 8; with the tier as a source, nothing is left to report."""
-    argv = ("resurrect", tiered.log_dir, "--to", tmp_path / "new", "--dry-run")
-    told = rows(kafkalog, *argv, status=8)
+    argv = ("resurrect", tiered.log_dir, "--to")
+    told = rows(kafkalog, *argv, tmp_path / "new", status=8)
     left = {
         f"{row['topic']}-{row['partition']}": (row["remote_from"], row["log_start_offset"])
         for row in told
@@ -129,7 +129,7 @@ def test_what_resurrect_leaves_in_the_tier_is_told(
     for name, start in local.items():
         [note] = [one for one in notes[name.removesuffix("-0")] if "remote storage" in one]
         assert f"partition 0 (offsets 0 to {start - 1})" in note
-    whole = rows(kafkalog, *argv, "--from-tier", tiered.tier)
+    whole = rows(kafkalog, *argv, tmp_path / "whole", "--from-tier", tiered.tier)
     assert not any(row.get("remote_from") for row in whole)
     assert not any("remote storage" in note for row in whole for note in row.get("notes") or ())
 

@@ -154,7 +154,7 @@ def test_filters_of_queries_leave_files_unread(
     data = log.read_bytes()
     size = len(data) // 2880
     log.write_bytes(flip(data, 8 * (size * 2000 + 500)))
-    options = {"mode": "failfast", "splitBytes": "64k", "view": "files"}
+    options = {"mode": "failfast", "splitBytes": "64k", "view": "as-is"}
     with pytest.raises(PySparkException, match="does not match its checksum"):
         load(spark, tmp_path / "logs", **options).collect()
     options |= {"filterPushdown": "true", "maxTimestampDisorderMs": "1000"}
