@@ -69,16 +69,16 @@ def windows(
 class _Rows:
     """The rows of a log, read on demand.
 
-    Those of a misplaced batch do not say how far the log was read: higher ones wait for the others
-    to get there.
+    Those of a batch whose offsets may be wrong do not say how far the log was read: higher ones
+    wait for the others to get there.
 
     Attributes:
-        low: the rows of misplaced batches that are lower than others before them.
+        low: the rows of such batches that are lower than others before them.
     """
 
     def __init__(self, log: View, start: int, defects: Callable[[Defect], object]) -> None:
         self._defects = defects
-        self._misplaced: set[tuple[str, int | None]] = set()
+        self._doubtful: set[tuple[str, int | None]] = set()
         self._batches = scan(
             plan_reading(log, Selection(from_offset=start)),
             columns=[*_COLUMNS, *_BATCH],
@@ -106,17 +106,17 @@ class _Rows:
         return pa.concat_tables([taken, also])
 
     def _hear(self, defect: Defect) -> None:
-        if defect.reference in MISPLACED:
-            self._misplaced.add((defect.path, defect.position))
+        if defect.reference in (*MISPLACED, "batch-crc-mismatch"):
+            self._doubtful.add((defect.path, defect.position))
         self._defects(defect)
 
     def _sort_out(self, table: Any) -> None:
         rows = table.select(_COLUMNS)
-        if not self._misplaced:
+        if not self._doubtful:
             self._rows = rows
         else:
             batches = zip(*(table[name].to_pylist() for name in _BATCH), strict=True)
-            is_odd = np.fromiter((one in self._misplaced for one in batches), np.bool_)
+            is_odd = np.fromiter((one in self._doubtful for one in batches), np.bool_)
             offsets = rows["offset"].to_numpy()
             ends = np.maximum.accumulate(np.where(is_odd, self._end, offsets))
             is_low = is_odd & (offsets <= ends)

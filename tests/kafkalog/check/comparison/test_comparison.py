@@ -388,9 +388,18 @@ def test_defects_of_the_left_copy_come_first(
 
 
 @pytest.mark.parametrize("size_min", [0, 1 << 60], ids=["kernels", "one by one"])
-@pytest.mark.parametrize(("offset", "found"), [(33, 0), (1 << 40, 1)], ids=["low", "high"])
+@pytest.mark.parametrize(
+    ("offset", "value", "found"),
+    [(33, b"50", 0), (1 << 40, b"50", 1), (1 << 40, b"51", 1)],
+    ids=["low", "high", "high with a wrong checksum"],
+)
 def test_a_misplaced_batch_is_all_that_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_min: int, offset: int, found: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size_min: int,
+    offset: int,
+    value: bytes,
+    found: int,
 ) -> None:
     """Between gaps nobody knows where it belongs; the records after it are compared, too.
 
@@ -400,7 +409,7 @@ def test_a_misplaced_batch_is_all_that_differs(
     chance = random.Random(4)
     log = [made(base, 0, {base: (base, b"k", b"%d" % base)}) for base in range(0, 120, 10)]
     misplaced = [*log]
-    misplaced[5] = replace(log[5], data=offset.to_bytes(8) + log[5].data[8:])
+    misplaced[5] = replace(log[5], data=offset.to_bytes(8) + log[5].data[8:].replace(b"50", value))
     changed = [*misplaced]
     changed[2] = made(20, 0, {20: (20, b"k", b"other")})
     for name, copy in (("sound", log), ("misplaced", misplaced), ("changed", changed)):
