@@ -10,7 +10,7 @@ import time
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, overload
 
 from formats import constants as c
 from formats.late_classes import dataclass
@@ -151,6 +151,10 @@ class Defect:
         return EventKind.NOTE if self.severity == Severity.NOTE else EventKind.DEFECT
 
 
+MISPLACED: Final = ("batch-offset-not-increasing", "batch-below-base-offset")
+"""Defects of batches whose offsets are wrong, while nobody knows the right ones."""
+
+
 @dataclass(slots=True, unsafe_hash=True)
 class Batch:
     """The header of one record batch, or one top-level message of magic 0 or 1.
@@ -199,10 +203,9 @@ class Batch:
     @property
     def has_place(self) -> bool:
         """Whether its offsets are right, as far as the batches around it show."""
-        misplaced = "batch-offset-not-increasing", "batch-below-base-offset"
         if self.header_defect is None:
             return self.last_offset >= self.base_offset
-        return self.header_defect.reference not in misplaced
+        return self.header_defect.reference not in MISPLACED
 
     @property
     def is_sound(self) -> bool:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kafkalog.log.batches.selection import Selection
 from kafkalog.log.columns.arrow import BATCH_SCHEMA, schema_of
+from kafkalog.model import MISPLACED
 from kafkalog.node.reader import plan_reading
 from kafkalog.node.scan import scan
 from kafkalog.node.unified_log import UnifiedLog
@@ -27,6 +28,7 @@ _COLUMNS: Final = ("offset", *_COMPARED)
 _KEPT: Final = (
     "last_offset", "leader_epoch", "producer_id", "producer_epoch", "base_sequence",
 )  # fmt: skip
+_BATCH: Final = ("path", "batch_position")
 _DIGEST_SIZE: Final = 16
 
 
@@ -59,38 +61,78 @@ def windows(
         if edge is None:
             for defect in of_right:
                 defects(defect)
+            yield _compared(one.low, other.low)
             return
         yield _compared(one.take(edge), other.take(edge))
 
 
 class _Rows:
-    """The rows of a log, read on demand."""
+    """The rows of a log, read on demand.
+
+    Those of a batch whose offsets may be wrong do not say how far the log was read: higher ones
+    wait for the others to get there.
+
+    Attributes:
+        low: the rows of such batches that are lower than others before them.
+    """
 
     def __init__(self, log: View, start: int, defects: Callable[[Defect], object]) -> None:
-        selection = Selection(from_offset=start)
-        self._batches = scan(plan_reading(log, selection), columns=list(_COLUMNS), defects=defects)
-        self._rows: Any = None
+        self._defects = defects
+        self._doubtful: set[tuple[str, int | None]] = set()
+        self._batches = scan(
+            plan_reading(log, Selection(from_offset=start)),
+            columns=[*_COLUMNS, *_BATCH],
+            defects=self._hear,
+        )
+        self._rows = self._high = self.low = schema_of(_COLUMNS).empty_table()
+        self._end = start - 1
 
     def edge(self) -> int | None:
         """Return the largest offset that was read; None at the end."""
-        while self._rows is None or not self._rows.num_rows:
+        while not self._rows.num_rows:
             batch = next(self._batches, None)
             if batch is None:
-                return None
-            self._rows = pa.Table.from_batches([batch])
-        return int(pc.max(self._rows["offset"]).as_py())
+                self._rows, self._high = self._high, self._high.slice(0, 0)
+                break
+            self._sort_out(pa.Table.from_batches([batch]))
+        edge: int | None = pc.max(self._rows["offset"]).as_py()
+        return edge
 
     def take(self, edge: int) -> Any:
-        if self._rows is None:
-            return schema_of(_COLUMNS).empty_table()
-        offsets = self._rows["offset"].to_numpy()
-        if (offsets <= edge).all():
-            taken, self._rows = self._rows, self._rows.slice(0, 0)
+        taken, self._rows = _cut(self._rows, edge)
+        if not self._high.num_rows:
             return taken
-        is_within = pa.array(offsets <= edge)
-        taken = self._rows.filter(is_within)
-        self._rows = self._rows.filter(pc.invert(is_within))
-        return taken
+        also, self._high = _cut(self._high, edge)
+        return pa.concat_tables([taken, also])
+
+    def _hear(self, defect: Defect) -> None:
+        if defect.reference in (*MISPLACED, "batch-crc-mismatch"):
+            self._doubtful.add((defect.path, defect.position))
+        self._defects(defect)
+
+    def _sort_out(self, table: Any) -> None:
+        rows = table.select(_COLUMNS)
+        if not self._doubtful:
+            self._rows = rows
+        else:
+            batches = zip(*(table[name].to_pylist() for name in _BATCH), strict=True)
+            is_odd = np.fromiter((one in self._doubtful for one in batches), np.bool_)
+            offsets = rows["offset"].to_numpy()
+            ends = np.maximum.accumulate(np.where(is_odd, self._end, offsets))
+            is_low = is_odd & (offsets <= ends)
+            self._rows = rows.filter(pa.array(~is_odd))
+            self._high = pa.concat_tables([self._high, rows.filter(pa.array(is_odd & ~is_low))])
+            self.low = pa.concat_tables([self.low, rows.filter(pa.array(is_low))])
+        self._end = max(self._end, pc.max(self._rows["offset"]).as_py() or self._end)
+
+
+def _cut(rows: Any, edge: int) -> tuple[Any, Any]:
+    """Return the rows up to an offset, and those above it."""
+    offsets = rows["offset"].to_numpy()
+    if (offsets <= edge).all():
+        return rows, rows.slice(0, 0)
+    is_within = pa.array(offsets <= edge)
+    return rows.filter(is_within), rows.filter(pc.invert(is_within))
 
 
 def _compared(left: Any, right: Any) -> Window:

@@ -385,3 +385,41 @@ def test_defects_of_the_left_copy_come_first(
     heard = Events()
     list(library.diff(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", on_event=heard.hear))
     assert [one.path[len(str(tmp_path)) + 1 :][:1] for one in heard.defects] == ["a", "b"]
+
+
+@pytest.mark.parametrize("size_min", [0, 1 << 60], ids=["kernels", "one by one"])
+@pytest.mark.parametrize(
+    ("offset", "value", "found"),
+    [(33, b"50", 0), (1 << 40, b"50", 1), (1 << 40, b"51", 1)],
+    ids=["low", "high", "high with a wrong checksum"],
+)
+def test_a_misplaced_batch_is_all_that_differs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size_min: int,
+    offset: int,
+    value: bytes,
+    found: int,
+) -> None:
+    """Between gaps nobody knows where it belongs; the records after it are compared, too.
+
+    Offsets below the first difference are not.
+    """
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
+    chance = random.Random(4)
+    log = [made(base, 0, {base: (base, b"k", b"%d" % base)}) for base in range(0, 120, 10)]
+    misplaced = [*log]
+    misplaced[5] = replace(log[5], data=offset.to_bytes(8) + log[5].data[8:].replace(b"50", value))
+    changed = [*misplaced]
+    changed[2] = made(20, 0, {20: (20, b"k", b"other")})
+    for name, copy in (("sound", log), ("misplaced", misplaced), ("changed", changed)):
+        write(tmp_path / name / "t-0", copy, chance)
+
+    def counts(left: str, right: str) -> tuple[int, int, int]:
+        sides = (tmp_path / name / "t-0" for name in (left, right))
+        [one] = library.diff(*sides, view="as-is", on_event=Events().hear)
+        return one.left_only_records, one.right_only_records, one.differing
+
+    assert counts("sound", "misplaced") == (1, found, 0)
+    assert counts("changed", "sound") == (1, 1, 1)
+    assert counts("changed", "misplaced") == (0, 0, 1)
