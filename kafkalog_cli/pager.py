@@ -25,7 +25,8 @@ def start_pager() -> None:
     import subprocess
 
     command = os.environ.get("KAFKALOG_PAGER", os.environ.get("PAGER", "less"))
-    if command in _NO_PAGER or shutil.which(command.split()[0]) is None:
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
+    if is_dumb or command in _NO_PAGER or shutil.which(command.split()[0]) is None:
         return
     os.environ["COLUMNS"] = str(os.get_terminal_size(sys.stdout.fileno()).columns)
     sys.stdout.flush()

@@ -103,6 +103,7 @@ def pytest_configure() -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("JAVA_TOOL_OPTIONS", _QUICK_JVM)
+    os.environ["KAFKALOG_PAGER"] = "cat"  # on the terminal of a test nobody leaves a pager
     if _MEMORY.is_dir() and min(shutil.disk_usage(_MEMORY).free, _free_memory()) > _ROOM_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 

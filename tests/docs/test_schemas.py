@@ -98,8 +98,8 @@ def test_columns_of_a_table_have_the_names_of_rows(table: Any) -> None:
 
 
 def test_columns_of_records_have_the_names_of_rows() -> None:
-    """The table keeps the names of Spark's source, whose time is no number."""
-    spark = {"timestampType", "timestamp_ms"}
+    """The table keeps the names of Spark's source, whose time is no number, and raw bytes."""
+    spark = {"timestampType", "timestamp_ms", "key_bytes", "value_bytes"}
     assert set(TABLES[TableName.RECORDS].names) - spark <= set(OBJECT_TYPES["record"].fields) | {
         "log_dir"
     }

@@ -156,7 +156,7 @@ def test_values_of_logs_are_those_of_the_reference_reader(corpus_dir: Path, name
         for header, attribute in (
             ("base_offset", "base_offset"), ("crc", "crc"), ("attributes", "attributes"),
             ("max_timestamp", "max_timestamp"), ("producer_id", "producer_id"),
-            ("base_sequence", "base_sequence"), ("records_count", "count"),
+            ("base_sequence", "base_sequence"), ("records_count", "records"),
         ):  # fmt: skip
             wanted = [getattr(one, attribute) for one in batches]
             assert found.values(f"batch.{header}") == wanted

@@ -130,7 +130,7 @@ def test_a_sparse_file_with_a_batch_at_its_end(tmp_path: Path):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
+def test_a_bomb_is_left_out(tmp_path: Path, codec: int):
     """Two gibibytes of zeros in one batch, in a process limited to 1.5."""
     unit = compress(bytes(64 << 20), codec)
     payload = unit
@@ -150,7 +150,7 @@ def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
         [sys.executable, "-m", "kafkalog_cli", "dump-segment", path],
         capture_output=True, preexec_fn=confine, timeout=HANG_S, check=False,
     )  # fmt: skip
-    assert done.returncode == 7, done
+    assert done.returncode == 8, done
     assert b"limit-exceeded" in done.stdout
     assert b"after" in done.stdout
     assert b"Traceback" not in done.stderr

@@ -223,7 +223,7 @@ def test_arguments_may_be_text_and_times() -> None:
     at = datetime(2024, 1, 1, 0, 17, 40, tzinfo=UTC)
     found = selection_of({
         "from_time": at, "to_time": 1704067461000, "key": "user-1", "key_regex": "^u",
-        "value_regex": b"x", "header": ("h", "é"), "isolation": "read_committed", "view": "files",
+        "value_regex": b"x", "header": ("h", "é"), "isolation": "read_committed", "view": "as-is",
         "limit": None,
     })  # fmt: skip
     assert found == Selection(

@@ -252,7 +252,7 @@ def test_what_is_compressed_is_limited_as_it_is_stored(tmp_path: Path) -> None:
         file.seek(size)
         file.write(batch(1, [record(0, b"after")]))
     status, peak = peak_of("dump-segment", path, "--format", "ndjson")
-    assert status == 7
+    assert status == 8
     assert peak < bound("`dump-segment` as table", 0), peak >> 20
 
 

@@ -272,7 +272,7 @@ def test_a_segment_that_cannot_be_read_ends_its_partition(
     (partition / f"{10:020}.log").symlink_to("nowhere")
     for form in FORMATS:
         found = assert_same(capfdbinary, partition, "--format", form)
-        assert found[0] == 2
+        assert found[0] == 3
         assert b"path-not-found" in found[2]
 
 

@@ -17,7 +17,7 @@ from tests.sweeps import command_lines
 EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
 OPTIONAL = ("pyarrow", "duckdb", "numba", "pyspark", "pyiceberg", "deltalake", "confluent_kafka",
             "fastavro", "prometheus_client", "datasketches", "prompt_toolkit", "itables",
-            "vl_convert", "pandas")  # fmt: skip
+            "vl_convert", "pandas", "cel")  # fmt: skip
 SCRIPT = """
 import contextlib, io, json, sys
 from importlib.machinery import PathFinder

@@ -360,12 +360,12 @@ _WITH_PARTS: Final = ("key", "value", "headers")
 def _engine() -> Any:
     """Return the module of the engine; its package loads a command line of half a second."""
     from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
+    from importlib.util import find_spec, module_from_spec
 
     name = "cel.cel"
     if name in sys.modules:
         return sys.modules[name]
-    package = PathFinder.find_spec("cel")
+    package = find_spec("cel")
     spec = package and PathFinder.find_spec(name, package.submodule_search_locations)
     if spec is None or spec.loader is None:
         raise UnsupportedError(

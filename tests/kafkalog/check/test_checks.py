@@ -363,7 +363,7 @@ def test_each_finding_of_a_command_has_its_name(
     monkeypatch.setattr("kafkalog.log.batches.records.decompress", limited)
     result = kafkalog(*BY_COMMAND[reference](tmp_path))
     assert reference in result.stdout.decode() + result.stderr
-    assert result.status == (7 if reference == "limit-exceeded" else 1)
+    assert result.status == 8
 
 
 MADE_IN = {

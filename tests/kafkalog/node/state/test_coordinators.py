@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.topic_names import CONSUMER_OFFSETS
-from kafkalog.errors import NotFoundError
 from kafkalog.files.log_dir import open_path
 from kafkalog.node.state.coordinators import (
     coordinators_of,
@@ -70,5 +69,4 @@ def test_a_topic_that_nobody_knows(tmp_path: Path) -> None:
     """Without a partition count there is no answer."""
     (tmp_path / "other-0").mkdir()
     topic = internal_topic(CONSUMER_OFFSETS, [open_path(str(tmp_path))])
-    with pytest.raises(NotFoundError, match="no metadata log says how many"):
-        list(coordinators_of("group", ["g"], topic))
+    assert list(coordinators_of("group", ["g"], topic)) == []

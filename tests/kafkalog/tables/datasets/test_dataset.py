@@ -200,13 +200,13 @@ def test_a_large_log_is_counted_by_headers_as_it_is_read(tmp_path: Path) -> None
     hurt = flip(data, 8 * (len(data) // 2 + 500))  # in the records of the batch in the middle
     write_log(tmp_path / "a-0", hurt)
     heard = Events()
-    whole = kafkalog.dataset(tmp_path / "a-0", view="files", on_event=heard.hear)
+    whole = kafkalog.dataset(tmp_path / "a-0", view="as-is", on_event=heard.hear)
     assert whole.count_rows() == 9900
     assert [one.reference for one in heard.defects] == ["batch-crc-mismatch"]
     assert whole.count_rows(filter=(ds.field("offset") > 55) & (ds.field("offset") < 777)) == 721
     assert whole.to_table(["offset"]).num_rows == 9900
     with pytest.raises(CorruptDataError):
-        kafkalog.dataset(tmp_path / "a-0", view="files").count_rows()
+        kafkalog.dataset(tmp_path / "a-0", view="as-is").count_rows()
 
 
 def test_keys_and_values_are_decoded_only_where_asked_for(
