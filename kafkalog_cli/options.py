@@ -187,6 +187,9 @@ SeedOption = Annotated[int | None, option(
 )]  # fmt: skip
 StepsOption = Annotated[bool, option(SHOW, "--steps", help="Each step, and why.")]
 WrapOption = Annotated[bool, option(COMMON, "-w", "--wrap", help="Wrap long cells.")]
+NoTruncOption = Annotated[
+    bool, option(COMMON, "--no-trunc", help="Whole lines, however narrow the terminal is.")
+]
 FirstDirtyOption = Annotated[int | None, option(
     BOUNDS, "--first-dirty-offset", metavar="N", min=0,
     help="Start of the part that is not compacted; overrides the checkpoint.",
@@ -395,6 +398,7 @@ class Rows(OptionSet):
     columns: ColumnsOption = None
     limit: LimitOption = None
     wrap: WrapOption = False
+    no_trunc: NoTruncOption = False
 
     def shown_as(self, form: StrEnum) -> str:
         """Return the format: that of `-o`, unless another option chooses one.
@@ -419,6 +423,7 @@ class Rows(OptionSet):
             template=self.template,
             columns=tuple(self.columns.split(",")) if self.columns else (),
             wrap=self.wrap,
+            no_trunc=self.no_trunc,
             now_ms=None if session().now is None else now_ms(),
         )
         return Style(exact=session().exact, zone=session().zone, layout=layout, **more)

@@ -123,7 +123,7 @@ def example_commands() -> list[str]:
 
 def needs_spark(line: str) -> bool:
     """Return whether the example starts Spark."""
-    return "--engine spark" in line
+    return "--spark" in line
 
 
 @pytest.mark.parametrize("line", [one for one in example_commands() if not needs_spark(one)])
