@@ -1,4 +1,4 @@
-"""Values a second that `--where` decides on one core, beside jq and DuckDB on the same values.
+"""Values a second that `--where` decides on one core; jq and DuckDB on the same values.
 
 `python -m benchmarks.conditions`: half a minute, idle machine. Each figure is the best of three
 runs, in CPU time. DuckDB gets all values at once as a column, jq as lines of a file.

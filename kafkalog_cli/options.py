@@ -501,7 +501,7 @@ class Configs(OptionSet):
 
 
 class Pace(OptionSet):
-    """At what cost to others logs are read beside a broker."""
+    """How much of the disk and of the page cache reading may take from others."""
 
     no_cache: NoCacheOption = False
     rate_limit: RateLimitOption = None

@@ -48,8 +48,8 @@ class Layout:
         columns: what `choose` gets.
         wrap: whether cells that do not fit take several lines.
         no_trunc: whether rows are as long as they are, however narrow the terminal.
-        width: columns of the terminal; None: of the one that stdout is, if it is one.
-        now_ms: what relative times refer to; None: the clock.
+        width: columns of the terminal; None asks the terminal behind stdout.
+        now_ms: what relative times refer to; None for the clock.
     """
 
     template: str | None = None

@@ -78,7 +78,7 @@ class Table:
             self.flush()
 
     def _put_words(self, at: int) -> None:
-        """Print the words that stand after so many rows."""
+        """Print the words that belong after the rows printed so far."""
         while self._words and self._words[0][0] == at:
             self._words.pop(0)[1]()
 

@@ -38,7 +38,7 @@ def test_rows_are_a_sequence() -> None:
 
 
 def test_rows_that_are_read_on_demand_say_so() -> None:
-    """They are read anew each time, as far as it is asked for, and have no length."""
+    """Each iteration reads them again, no further than it gets, so they have no length."""
     reads: list[int] = []
 
     def read() -> Iterator[Defect]:

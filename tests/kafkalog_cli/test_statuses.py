@@ -50,7 +50,7 @@ LOCKING = {
     "retention": ("--apply",),
     "salvage": ("--to", "{to}"),
 }
-"""Commands that a broker keeps off, with what they need beside the path."""
+"""Commands that refuse to run while a broker holds the lock, with their options."""
 
 
 LOG = "orders-0/00000000000000000250.log"
@@ -136,7 +136,7 @@ def statuses(
 
 
 class Bench:
-    """A log directory, and what a command line of `TABLE` names beside it."""
+    """A log directory, and the other places that command lines of `TABLE` name."""
 
     def __init__(self, place: Path, kafkalog: Run) -> None:
         self.kafkalog, self.place = kafkalog, place

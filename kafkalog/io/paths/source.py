@@ -39,7 +39,7 @@ BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
 _BLOCKS_TRIED = 64
 _READ_SIZE = 1 << 18  # read size when the page cache is preserved
-_LARGE = 1 << 20  # beside a running broker, reads of larger files spare the page cache
+_LARGE = 1 << 20  # while a broker runs, reads of larger files spare its page cache
 
 
 class Readable(Protocol):
