@@ -27,7 +27,7 @@ else:
 _FIELDS: Final = "__dataclass_fields__"
 _REFUSING: Final = ("__setattr__", "__delattr__")
 _HASHED: Final = {"frozen", "unsafe_hash"}
-_DONE: Final = {"init": False, "eq": False, "repr": False, "unsafe_hash": False}
+_PARAMETERS: Final = "__dataclass_params__"
 _NOT_FIELDS: Final = ("ClassVar", "InitVar", "KW_ONLY")
 _OF_LAYOUT: Final = ("__dict__", "__weakref__", "__slots__")
 _LINE_MAX: Final = 100
@@ -105,10 +105,10 @@ def _made(cls: Any, **options: Any) -> Any:
     if _is_simple(made, defaults, options):
         if not options.keys() & _HASHED:
             made.__hash__ = None
-        made.__match_args__ = (*hints,)
+        made.__match_args__ = (*hints,)  # type: ignore[misc] # of a class that is made
         _LateComparison(made, defaults, options, ("__eq__", "__hash__"))
         _LateInit(made, defaults, options, ("__init__",))
-        _Late(made, defaults, options | _DONE, (_FIELDS, "__replace__"))
+        _LateFields(made, defaults, options, (_FIELDS, "__replace__"))
     else:
         _Late(made, defaults, options, ("__init__", _FIELDS, "__setstate__"))
     return made
@@ -172,12 +172,25 @@ class _Late:
         # `dataclass` would change the class itself, or replace it because of the slots.
         twin = type(cls)(cls.__name__, cls.__bases__, own | self._defaults)
         twin.__qualname__ = cls.__qualname__
-        made = dict(dataclasses.dataclass(**self._options)(twin).__dict__)
+        made = self._by_library(twin)
         # What is awaited comes last: another thread may be about to make an instance.
         for name in sorted(made.keys() - own.keys() - left_out, key=self.awaited.__contains__):
             setattr(cls, name, made[name])
         for name in self.awaited - made.keys():
             delattr(cls, name)
+
+    def _by_library(self, twin: type) -> dict[str, Any]:
+        return dict(dataclasses.dataclass(**self._options)(twin).__dict__)
+
+
+class _LateFields(_Late):
+    """What describes the fields of a class whose methods are made otherwise."""
+
+    def _by_library(self, twin: type) -> dict[str, Any]:
+        dataclasses.dataclass(init=False, repr=False, eq=False)(twin)
+        # Of a frozen twin it would make the methods that refuse.
+        getattr(twin, _PARAMETERS).frozen = self._options.get("frozen", False)
+        return dict(twin.__dict__)
 
 
 class _LateOne(_Late):
@@ -240,7 +253,7 @@ class _LateInit(_LateOne):
         made = self._function("__init__", ["self", *parameters], lines, scope)
         made.__defaults__ = (*defaults,)
         made.__annotations__ = {**hints, "return": None}
-        self.cls.__init__ = made
+        self.cls.__init__ = made  # type: ignore[misc] # it was awaited
 
 
 class _Made:

@@ -6,14 +6,15 @@ import re
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal
 
+from formats.late_patterns import pattern
 from kafkalog.errors import UsageError
 from kafkalog.io.times import duration_ms
 
 if TYPE_CHECKING:
     from kafkalog.log.batches.condition import Condition
 
-_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
-_SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
+_SHARE = pattern(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
+_SIZE = pattern(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
