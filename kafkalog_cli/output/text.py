@@ -411,11 +411,17 @@ def _is_large(value: object) -> bool:
         return is_long(value)
     if not isinstance(value, dict | list):
         return False
-    parts = value.values() if isinstance(value, dict) else value
-    return any(_is_large(one) for one in parts if isinstance(one, _HOLDING_TEXT))
+    for one in value.values() if isinstance(value, dict) else value:
+        # Most of a row are numbers and short texts.
+        if isinstance(one, str):
+            if is_long(one):
+                return True
+        elif isinstance(one, _PARTED) and _is_large(one):
+            return True
+    return False
 
 
-_HOLDING_TEXT: Final = (str, dict, list)
+_PARTED: Final = (dict, list)
 
 
 def csv_pieces(values: Collection[object]) -> Iterator[bytes]:
