@@ -17,6 +17,7 @@ from typing import Final
 
 from formats.constants import INT32_MAX, INT64_MAX
 from formats.late_classes import dataclass
+from formats.late_patterns import pattern
 
 # Files of a segment are named by 20 digits and one of these.
 LOG: Final = ".log"
@@ -173,23 +174,23 @@ _SUFFIXES = {
     DELETED: FileState.DELETED,
 }
 # No file name has more than 255 characters, but a name need not come from a file system.
-_RSYNC: Final = re.compile(r"\.(.+)\.[A-Za-z0-9]{6}")
-_SEGMENT = re.compile(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
-_KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(\.part)?")
+_RSYNC: Final = pattern(r"\.(.+)\.[A-Za-z0-9]{6}")
+_SEGMENT = pattern(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
+_KRAFT_SNAPSHOT = pattern(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(\.part)?")
 # RemoteIndexCache does not pad the offset.
-_REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
-_REMOTE_FILE = re.compile(
+_REMOTE_INDEX = pattern(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
+_REMOTE_FILE = pattern(
     r"(\d{20})-([A-Za-z0-9_-]{22})\.(log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint)"
 )
-_AIVENS = re.compile(r"\d{20}-[A-Za-z0-9_-]{22}\.(rsm-manifest|indexes)")
+_AIVENS = pattern(r"\d{20}-[A-Za-z0-9_-]{22}\.(rsm-manifest|indexes)")
 # The last of 22 characters holds 2 bits of an id: A, Q, g or w.
-_TOPIC_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]{1,400}-[A-Za-z0-9_-]{21}[AQgw]")
-_REMOTE_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})-([A-Za-z0-9_-]{21}[AQgw])")
-_DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
+_TOPIC_DIRECTORY = pattern(r"[a-zA-Z0-9._-]{1,400}-[A-Za-z0-9_-]{21}[AQgw]")
+_REMOTE_DIRECTORY = pattern(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})-([A-Za-z0-9_-]{21}[AQgw])")
+_DIRECTORY = pattern(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 # Integer.parseInt takes signs; a name is split at its last dash (LocalLog.parseTopicPartitionName).
-_PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_STAGED = re.compile(r"kafkalog-\d{1,19}\.tmp")
+_PARTITION = pattern(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
+_TOPIC = pattern(r"[a-zA-Z0-9._-]{1,249}")
+_STAGED = pattern(r"kafkalog-\d{1,19}\.tmp")
 _NAME_SIZE_MAX = 255
 _NAMES_KEPT = 1 << 12  # many partitions have files of the same names
 _DIRECTORIES_KEPT = 1 << 14  # a directory's name is parsed by several steps, one after the other

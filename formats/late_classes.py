@@ -25,11 +25,9 @@ else:
 
 
 _FIELDS: Final = "__dataclass_fields__"
-# An instance comes from the first or from the last; `fields` and subclasses ask for the second.
-_AWAITED: Final = ("__init__", _FIELDS, "__setstate__")
-_COMPARING: Final = ("__eq__", "__hash__")
 _REFUSING: Final = ("__setattr__", "__delattr__")
-_SPLIT: Final = {"frozen", "kw_only"}  # with other options, all methods are made together
+_HASHED: Final = {"frozen", "unsafe_hash"}
+_PARAMETERS: Final = "__dataclass_params__"
 _NOT_FIELDS: Final = ("ClassVar", "InitVar", "KW_ONLY")
 _OF_LAYOUT: Final = ("__dict__", "__weakref__", "__slots__")
 _LINE_MAX: Final = 100
@@ -96,15 +94,47 @@ def _made(cls: Any, **options: Any) -> Any:
     # library.
     plain = (isinstance(hint, str) and not any(map(hint.count, _NOT_FIELDS)) for hint in
              hints.values())  # fmt: skip
-    if not hints or "__init__" in cls.__dict__ or not all(plain):
+    if not hints or cls.__dict__.keys() & {"__init__", *_REFUSING} or not all(plain):
         return dataclasses.dataclass(**options)(cls)
     defaults = {name: cls.__dict__[name] for name in hints if name in cls.__dict__}
     made = _with_slots(cls, hints) if options.pop("slots", False) else cls
-    if options.get("frozen") and options.keys() <= _SPLIT:
-        _LateComparison(made, defaults, options | {"init": False}, _COMPARING)
-        options |= {"eq": False, "repr": False}
-    _Late(made, defaults, options, _AWAITED)
+    if made is cls:
+        _set_defaults(cls, defaults)
+    if options.get("frozen"):
+        made.__setattr__, made.__delattr__ = _refusals(made, hints)
+    if _is_simple(made, defaults, options):
+        if not options.keys() & _HASHED:
+            made.__hash__ = None
+        made.__match_args__ = (*hints,)  # type: ignore[misc] # of a class that is made
+        _LateComparison(made, defaults, options, ("__eq__", "__hash__"))
+        _LateInit(made, defaults, options, ("__init__",))
+        _LateFields(made, defaults, options, (_FIELDS, "__replace__"))
+    else:
+        _Late(made, defaults, options, ("__init__", _FIELDS, "__setstate__"))
     return made
+
+
+def _is_simple(cls: Any, defaults: dict[str, Any], options: dict[str, Any]) -> bool:
+    """Return whether names and values of fields are all that the methods of a class depend on."""
+    if options.keys() - _HASHED or cls.__dict__.keys() & {"__eq__", "__hash__"}:
+        return False
+    if any(_FIELDS in base.__dict__ for base in cls.__mro__[1:]):
+        return False
+    fields = (value for value in defaults.values() if isinstance(value, dataclasses.Field))
+    return all(one.init and one.hash is None and one.kw_only is not True for one in fields)
+
+
+def _set_defaults(cls: type, defaults: dict[str, Any]) -> None:
+    """Leave the value of a default in the class, instead of the field that has it."""
+    for name, value in defaults.items():
+        if _value_of(value) is dataclasses.MISSING:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, _value_of(value))
+
+
+def _value_of(default: Any) -> Any:
+    return default.default if isinstance(default, dataclasses.Field) else default
 
 
 class _Late:
@@ -134,47 +164,106 @@ class _Late:
                 self.awaited.clear()
 
     def _complete(self) -> None:
+        """Take what the standard library makes of a twin without slots."""
         cls = self.cls
-        hints = get_annotations(cls)
-        body = self._own()
-        made = self._of_library()
-        if self._options.get("frozen"):
-            made["__setattr__"], made["__delattr__"] = _refusals(cls, hints)
-        values = made.keys() & hints.keys() if "__slots__" not in cls.__dict__ else set()
-        for name in self._defaults.keys() - made.keys() if values else ():
-            delattr(cls, name)
-        # `__init__` comes last: another thread may be about to make an instance.
-        taken = made.keys() - body.keys() - hints.keys() - {*_OF_LAYOUT} | values
-        for name in sorted(taken, key=_AWAITED.__contains__):
+        left_out = {*_OF_LAYOUT, *_REFUSING, *get_annotations(cls)}
+        own = {name: value for name, value in cls.__dict__.items()
+               if name not in left_out and not isinstance(value, _Awaited)}  # fmt: skip
+        # `dataclass` would change the class itself, or replace it because of the slots.
+        twin = type(cls)(cls.__name__, cls.__bases__, own | self._defaults)
+        twin.__qualname__ = cls.__qualname__
+        made = self._by_library(twin)
+        # What is awaited comes last: another thread may be about to make an instance.
+        for name in sorted(made.keys() - own.keys() - left_out, key=self.awaited.__contains__):
             setattr(cls, name, made[name])
         for name in self.awaited - made.keys():
             delattr(cls, name)
 
-    def _own(self) -> dict[str, Any]:
-        """Return what the class has of its own, without its fields."""
-        left_out = {*_OF_LAYOUT, *get_annotations(self.cls)}
-        return {name: value for name, value in self.cls.__dict__.items()
-                if name not in left_out and not isinstance(value, _Awaited)}  # fmt: skip
-
-    def _of_library(self) -> dict[str, Any]:
-        """Return what the standard library makes of a twin without slots."""
-        cls = self.cls
-        # `dataclass` would change the class itself, or replace it because of the slots.
-        twin = type(cls)(cls.__name__, cls.__bases__, self._own() | self._defaults)
-        twin.__qualname__ = cls.__qualname__
+    def _by_library(self, twin: type) -> dict[str, Any]:
         return dict(dataclasses.dataclass(**self._options)(twin).__dict__)
 
 
-class _LateComparison(_Late):
-    """The methods that compare and show instances of a class that cannot be changed."""
+class _LateFields(_Late):
+    """What describes the fields of a class whose methods are made otherwise."""
+
+    def _by_library(self, twin: type) -> dict[str, Any]:
+        dataclasses.dataclass(init=False, repr=False, eq=False)(twin)
+        # Of a frozen twin it would make the methods that refuse.
+        getattr(twin, _PARAMETERS).frozen = self._options.get("frozen", False)
+        return dict(twin.__dict__)
+
+
+class _LateOne(_Late):
+    """A method of a class with simple fields.
+
+    The standard library makes others with it, and takes four times as long.
+    """
+
+    def _function(
+        self, name: str, parameters: list[str], lines: list[str], scope: dict[str, Any]
+    ) -> Any:
+        text = f"def {name}({', '.join(parameters)}):\n " + "\n ".join(lines)
+        exec(text, scope)  # noqa: S102 # made of names of fields, as in the library
+        scope[name].__qualname__ = f"{self.cls.__qualname__}.{name}"
+        return scope[name]
+
+
+class _LateComparison(_LateOne):
+    """`__eq__`, and a `__hash__` unless the class has none."""
 
     def _complete(self) -> None:
-        made = self._of_library()
-        for name in self.awaited:
-            setattr(self.cls, name, made[name])
+        fields = {name: self._defaults.get(name) for name in get_annotations(self.cls)}
+        names = [name for name, one in fields.items() if getattr(one, "compare", True)]
+        mine, theirs = ("(" + "".join(f"{one}.{name}, " for name in names) + ")"
+                        for one in ("self", "other"))  # fmt: skip
+        lines = ["if other.__class__ is self.__class__:", f" return {mine} == {theirs}",
+                 "return NotImplemented"]  # fmt: skip
+        scope: dict[str, Any] = {"__name__": self.cls.__module__}
+        made = {"__eq__": self._function("__eq__", ["self", "other"], lines, scope)}
+        if "__hash__" in self.awaited:
+            lines = [f"return hash({mine})"]
+            made["__hash__"] = self._function("__hash__", ["self"], lines, scope)
+        for name, method in made.items():
+            setattr(self.cls, name, method)
 
-    def _own(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._own().items() if name not in _REFUSING}
+
+class _LateInit(_LateOne):
+    """The `__init__`."""
+
+    def _complete(self) -> None:
+        hints = get_annotations(self.cls)
+        scope: dict[str, Any] = {"__name__": self.cls.__module__, "__made": _MADE,
+                                 "__set": object.__setattr__}  # fmt: skip
+        setting = "__set(self, {0!r}, {1})" if self._options.get("frozen") else "self.{0} = {1}"
+        defaults, parameters, lines = [], [], []
+        for name in hints:
+            given, default = name, self._defaults.get(name, dataclasses.MISSING)
+            if isinstance(default, dataclasses.Field):
+                if default.default_factory is not dataclasses.MISSING:
+                    scope[f"__make_{name}"] = default.default_factory
+                    given = f"__make_{name}() if {name} is __made else {name}"
+                    default = _MADE
+                else:
+                    default = default.default
+            is_optional = default is not dataclasses.MISSING
+            defaults += [default] * is_optional
+            parameters.append(f"{name}=None" if is_optional else name)
+            lines.append(setting.format(name, given))
+        lines += ["self.__post_init__()"] * hasattr(self.cls, "__post_init__")
+        made = self._function("__init__", ["self", *parameters], lines, scope)
+        made.__defaults__ = (*defaults,)
+        made.__annotations__ = {**hints, "return": None}
+        self.cls.__init__ = made  # type: ignore[misc] # it was awaited
+
+
+class _Made:
+    """Stands in a signature for a value that is made anew for each instance."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_MADE: Final = _Made()
 
 
 class _Awaited:

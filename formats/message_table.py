@@ -14,13 +14,14 @@ from functools import cache
 from typing import Final
 
 from formats.late_classes import dataclass
+from formats.late_patterns import pattern
 from formats.releases import newest
 
 _OPEN: Final = 1 << 15
 """End of an open range of versions, exclusive: versions are 16-bit numbers."""
 
-_TOKEN: Final = re.compile(r"@tag\d+|\[v[\d+-]+\]|\[\]|\?[\d+-]*|[{};]|=[^\s;}]+|\w+")
-_LACKING: Final = re.compile(r"(?m)^- (\w+)$")
+_TOKEN: Final = pattern(r"@tag\d+|\[v[\d+-]+\]|\[\]|\?[\d+-]*|[{};]|=[^\s;}]+|\w+")
+_LACKING: Final = pattern(r"(?m)^- (\w+)$")
 _DEFAULTS: Final[dict[str, object]] = {
     "str": "",
     "bytes": b"",

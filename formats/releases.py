@@ -6,7 +6,6 @@ on its files.
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
 from typing import Final
 
@@ -121,6 +120,8 @@ def release_of(level: int) -> Release:
 
 
 def _lines() -> list[list[str]]:
-    # Not by importlib.resources, which loads much: a small dump needs the names of releases.
-    text = (pkgutil.get_data("formats", "features.txt") or b"").decode()
+    # Not importlib.resources, which loads much: a small dump needs the names of releases.
+    from pkgutil import get_data
+
+    text = (get_data("formats", "features.txt") or b"").decode()
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]

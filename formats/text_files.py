@@ -23,6 +23,7 @@ from typing import Any, Final
 from construct import Adapter, Container, FormatFieldError, GreedyBytes, ListContainer, StringError
 
 from formats.file_names import FileKind
+from formats.late_patterns import pattern
 from formats.text_lines import checkpoint_fields, key_and_value, split_lines
 
 
@@ -78,7 +79,7 @@ Checkpoint: Final = CheckpointAdapter(GreedyBytes)
 # A continued line includes the next line's leading whitespace.
 _CONTINUED: Final = r"\\(?:\r\n|\r|\n)[ \t\f]*"
 _SPACE: Final = rf"(?:[ \t\f]|{_CONTINUED})*"
-_PROPERTY: Final = re.compile(
+_PROPERTY: Final = pattern(
     r"(?P<indent>[ \t\f]*)"
     rf"(?P<key>(?:{_CONTINUED}|\\[^\r\n]|\\\Z|[^\\=: \t\f])*)"
     rf"(?P<separator>{_SPACE}(?:[=:]{_SPACE})?)"

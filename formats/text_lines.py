@@ -6,14 +6,15 @@ schemas of `formats.text_files` rest on it; what only reads such a file needs no
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-# The line ends of BufferedReader.readLine and the whitespace of java.util.regex.
-_LINE: Final = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_WHITESPACE: Final = re.compile(r"([ \t\x0b\f]+)")
+from formats.late_patterns import pattern
 
-SEPARATOR: Final = re.compile(r":[ \t\x0b\f]+")
+# The line ends of BufferedReader.readLine and the whitespace of java.util.regex.
+_LINE: Final = pattern(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_WHITESPACE: Final = pattern(r"([ \t\x0b\f]+)")
+
+SEPARATOR: Final = pattern(r":[ \t\x0b\f]+")
 """What separates key and value in `partition.metadata`."""
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _set_zone(name: str) -> None:
-    from kafkalog_cli.options import parse_zone
+    from kafkalog_cli.values import parse_zone
 
     session().zone = parse_zone(name)
 

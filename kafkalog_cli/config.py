@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from formats.late_patterns import pattern
 from kafkalog.errors import UsageError
 from kafkalog_cli.option_sets import SAFETY
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _VARIABLE: Final = "KAFKALOG_CONFIG"
 _SYSTEM: Final = "/etc/kafkalog/config.toml"
 _SIZE_MAX: Final = 1 << 20
-_PLACE: Final = re.compile(r"@[A-Za-z][\w.-]*")
+_PLACE: Final = pattern(r"@[A-Za-z][\w.-]*")
 
 
 class Config:

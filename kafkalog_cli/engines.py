@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
 from kafkalog.io.paths.requests import requests
-from kafkalog_cli.options import parse_duration, parse_settings, parse_size
 from kafkalog_cli.session import session
+from kafkalog_cli.values import parse_duration, parse_settings, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -173,7 +173,10 @@ def _run_command(argv: list[str]) -> int:
 
         show_words(SHORT)
         return UsageError.exit_code
-    import typer
+    from kafkalog_cli.late_modules import imported_late
+
+    with imported_late("ipaddress", "subprocess"):
+        import typer
     from typer.exceptions import TyperException
 
     from kafkalog_cli.app import command_group

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_name
+from formats.late_patterns import pattern
 from kafkalog.check.batches import CheckedPartition, directory_check, log_dir_check
 from kafkalog.errors import DataError
 from kafkalog.files import text_files
@@ -49,7 +50,7 @@ _PROPERTIES: Final = {
     0: {"version", "cluster.id", "broker.id", "directory.id"},
     1: {"version", "cluster.id", "node.id", "directory.id"},
 }
-_DATE: Final = re.compile(
+_DATE: Final = pattern(
     r"#(Sun|Mon|Tue|Wed|Thu|Fri|Sat) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
     r"(\d\d) ([01]\d|2[0-3]):[0-5]\d:[0-6]\d (?:[A-Z]{2,5}|GMT[+-]\d\d:\d\d) (20\d\d)"
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState, FileKind, parse_directory_name
 from formats.late_classes import dataclass
+from formats.late_patterns import pattern
 from formats.text_lines import SEPARATOR, checkpoint_fields, key_and_value, split_lines
 from kafkalog.errors import CorruptDataError, DataError, NotFoundError
 from kafkalog.files.payloads.java_text import java_lines
@@ -33,7 +34,7 @@ _VERSION = 0
 _CHECKPOINT_SIZE_MAX = 1 << 24  # enough for several hundred thousand partitions
 _AT_ONCE = 1 << 16
 _SMALL_SIZE = 1 << 10
-_LINE_END = re.compile(rb"\n|\r(?!\n)")
+_LINE_END = pattern(rb"\n|\r(?!\n)")
 
 
 def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
@@ -283,7 +284,7 @@ class MetaProperties:
 _SIZE_MAX = 1 << 20  # each of these files has only a few lines
 
 
-PLAIN_PROPERTIES: Final = re.compile(r"(?:#[^\r\n\\]*\n|[\w.-]+=[\w.,:/@-]*\n)*", re.ASCII)
+PLAIN_PROPERTIES: Final = pattern(r"(?:#[^\r\n\\]*\n|[\w.-]+=[\w.,:/@-]*\n)*", re.ASCII)
 """What brokers write: lines that mean what they say."""
 
 

@@ -8,13 +8,14 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from formats.late_patterns import pattern
 from kafkalog.errors import UsageError
 from kafkalog.files.payloads.kinds import payload_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_NUMBERS: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+_NUMBERS: Final = pattern(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from operator import index
 from typing import Final, TypeAlias
 
 from formats.constants import INT64_MAX
+from formats.late_patterns import pattern
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import utc_text
 from kafkalog.model import present_ms
@@ -20,13 +21,13 @@ _UNITS_MS: Final = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }  # fmt: skip
 _PER_SECOND: Final = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
-_SECONDS: Final = re.compile(r"@(-?)([0-9]{1,19})(?:\.([0-9]{1,9}))?")
-_SINCE_1970: Final = re.compile(r"([0-9]{1,19})(ms|us|s)")
+_SECONDS: Final = pattern(r"@(-?)([0-9]{1,19})(?:\.([0-9]{1,9}))?")
+_SINCE_1970: Final = pattern(r"([0-9]{1,19})(ms|us|s)")
 _DIGITS_OF_MS: Final = range(12, 15)
 """From 1973 to 5138, or as far before 1970."""
-_RELATIVE: Final = re.compile(r"([+-])((?:\d{1,18}(?:ms|s|m|h|d|w))+)")
-_DURATION: Final = re.compile(r"(?:\d{1,18}(?:ms|s|m|h|d|w))+")
-_PART: Final = re.compile(r"(\d+)(ms|s|m|h|d|w)")
+_RELATIVE: Final = pattern(r"([+-])((?:\d{1,18}(?:ms|s|m|h|d|w))+)")
+_DURATION: Final = pattern(r"(?:\d{1,18}(?:ms|s|m|h|d|w))+")
+_PART: Final = pattern(r"(\d+)(ms|s|m|h|d|w)")
 _DAYS_BACK: Final = {"today": 0, "yesterday": 1}
 
 

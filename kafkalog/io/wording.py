@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from formats.late_patterns import pattern
+
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator, Sequence
 
 
@@ -38,7 +40,7 @@ def utc_text(timestamp_ms: int) -> str:
 
 # Control characters (C0, DEL, C1), bidirectional and invisible formatting, line and paragraph
 # separators, the byte order mark, and surrogates (bytes of file names that are not UTF-8).
-UNSAFE = re.compile(
+UNSAFE = pattern(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )

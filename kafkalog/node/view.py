@@ -26,12 +26,12 @@ A single file is always read as it is.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import TOP_FILES, DirectoryState, FileKind, FileState, parse_file_name
+from formats.late_patterns import pattern
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.files.indexes import read_aborted_transactions
@@ -163,7 +163,7 @@ def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
 
 
 _NUMBERED: Final = (file_names.LOG, *file_names.INDEXES, file_names.SNAPSHOT)
-_METADATA: Final = re.compile(rb"version: 0\ntopic_id: (?!A{22})[\w-]{22}")
+_METADATA: Final = pattern(rb"version: 0\ntopic_id: (?!A{22})[\w-]{22}")
 
 
 def _is_odd(entry: FileEntry) -> bool:

@@ -15,6 +15,7 @@ from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
+from kafkalog_cli.values import parse_high_watermark, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,9 +77,9 @@ def compact(
     is_applied = will_apply(change, to=to, backup=change.backup)
     request = CompactionRequest(
         now_ms=now_ms(),
-        map_memory=None if map_memory is None else opt.parse_size(map_memory),
+        map_memory=None if map_memory is None else parse_size(map_memory),
         load_factor=load_factor,
-        high_watermark=opt.parse_high_watermark(high_watermark),
+        high_watermark=parse_high_watermark(high_watermark),
         first_dirty_offset=first_dirty_offset,
         up_to_offset=up_to,
         single_pass=single_pass,

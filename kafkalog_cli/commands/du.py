@@ -15,6 +15,7 @@ from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import partition_progress
 from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
+from kafkalog_cli.values import parse_size
 
 
 def du(
@@ -56,7 +57,7 @@ def du(
             now,
             parse_time(until, now, session().zone),
             configs.sources(),
-            None if disk_size is None else opt.parse_size(disk_size),
+            None if disk_size is None else parse_size(disk_size),
         )
     elif disk_size is not None:
         raise UsageError("--disk-size requires --forecast.", hint="Add --forecast.")

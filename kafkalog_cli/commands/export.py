@@ -23,6 +23,7 @@ from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import CHANGE, RUN, SHOW
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
+from kafkalog_cli.values import parse_duration, parse_settings, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -143,7 +144,7 @@ def export(
         isolation,
         replicas or usual_replicas(table),
         partitions.internal,
-        opt.parse_size(given.pop("split-size", "64MiB")),
+        parse_size(given.pop("split-size", "64MiB")),
         topics or frozenset(),
         view,
     )  # fmt: skip
@@ -190,7 +191,7 @@ def _run(
     from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
-    interval_s = None if every is None else opt.parse_duration(every)
+    interval_s = None if every is None else parse_duration(every)
     put_work_first()
     with ExportWriter(form, Style(exact=session().exact)) as writer:
         watch = ExportMetrics(metrics)
@@ -249,7 +250,7 @@ def _require_libraries(kind: TableFormat, payloads: Iterable[Payload]) -> None:
 
 def _settings(texts: list[str] | None) -> dict[str, str]:
     """Return the values of `--set`. Raises `UsageError`."""
-    found = opt.parse_settings(texts, "--set", "a setting")
+    found = parse_settings(texts, "--set", "a setting")
     for name in found:
         if name not in _SETTINGS and not name.startswith(_OF_CATALOG):
             raise UsageError(
@@ -275,7 +276,7 @@ def _writing(form: FileFormat, given: dict[str, str], payloads: Iterable[Payload
         form,
         None if codec is None else Codec(codec),
         GROUP_ROWS if rows is None else int(rows),
-        GROUP_SIZE if size is None else opt.parse_size(size),
+        GROUP_SIZE if size is None else parse_size(size),
         key,
         value,
     )

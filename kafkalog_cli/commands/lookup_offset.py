@@ -14,6 +14,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import RUN, SELECT, SHOW
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.session import time_of
+from kafkalog_cli.values import parse_high_watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ def lookup_offset(
         raise UsageError("-o reset-offsets has the answers to one query.")
     if bounds.view == LogView.ALL:
         raise UsageError("A lookup needs one log; leftovers belong to none.")
-    watermark = opt.parse_high_watermark(high_watermark)
+    watermark = parse_high_watermark(high_watermark)
     outcome = Outcome()
     logs, is_one = _logs(outcome, paths, partitions, bounds.replicas)
     if not is_one and (isinstance(watermark, int) or log_start_offset is not None):

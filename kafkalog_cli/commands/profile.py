@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import SHOW
+from kafkalog_cli.values import parse_duration
 
 if TYPE_CHECKING:
     from kafkalog.tables import Request
@@ -59,7 +60,7 @@ def profile(
     )
     outcome = Outcome()
     choice = engine_choice(spark, reading.threads)
-    found = _profiles(paths, request, choice, outcome, opt.parse_duration(bucket), hot_keys)
+    found = _profiles(paths, request, choice, outcome, parse_duration(bucket), hot_keys)
     _report_defects(found, outcome)
     write_all(found[: show.limit], profile_view(show.style()), show.format)
     return outcome.status

@@ -15,6 +15,7 @@ from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
+from kafkalog_cli.values import parse_rate
 
 if TYPE_CHECKING:
     from kafkalog.change.repair.run import Recovery
@@ -84,7 +85,7 @@ def recover(
         listener=outcome,
         **partitions.chosen,
     )
-    scan_rate, style, quiet = opt.parse_rate(rate), show.style(), session().is_quiet
+    scan_rate, style, quiet = parse_rate(rate), show.style(), session().is_quiet
     with run, Writer(out.recovery_view(style), show.format) as writer:
         with byte_progress(run.partitions, enabled=not quiet) as progress:
             run.plan(progress)

@@ -13,6 +13,7 @@ from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import CHANGE, CONFIGS, SELECT
 from kafkalog_cli.session import session
+from kafkalog_cli.values import parse_pairs, parse_rate
 
 if TYPE_CHECKING:
     from kafkalog.wire.producing.cluster import Cluster
@@ -99,14 +100,14 @@ def replay(
         topics=partitions.topics,
         partitions=partitions.numbers,
         internal=partitions.internal,
-        topic_map=opt.parse_pairs(topic_map, "--topic-map", "OLD=NEW"),
+        topic_map=parse_pairs(topic_map, "--topic-map", "OLD=NEW"),
         keep_partitions=keep_partitions,
         keep_timestamps=not new_timestamps,
         transactions=not no_transactions,
         create_topics=create_topics,
         commit_offsets=commit_offsets,
         refused_file=refused,
-        rate=None if rate_limit is None else opt.parse_rate(rate_limit),
+        rate=None if rate_limit is None else parse_rate(rate_limit),
     )
     is_applied = will_apply(change)
     if is_applied:

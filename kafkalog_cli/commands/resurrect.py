@@ -17,6 +17,7 @@ from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
 from kafkalog_cli.session import session
+from kafkalog_cli.values import parse_pairs
 
 if TYPE_CHECKING:
     from kafkalog.change.resurrection import ResurrectOptions, ResurrectSummary
@@ -132,8 +133,8 @@ def resurrect(
         cluster_id=cluster_id,
         topics=Topics(topic) if topic else None,
         undelete=undelete,
-        rename=opt.parse_pairs(rename, "--rename", "OLD=NEW"),
-        topic_ids=opt.parse_pairs(topic_id, "--topic-id", "TOPIC=ID"),
+        rename=parse_pairs(rename, "--rename", "OLD=NEW"),
+        topic_ids=parse_pairs(topic_id, "--topic-id", "TOPIC=ID"),
         as_of_metadata=as_of_metadata,
         retention=retention,
         missing=missing,

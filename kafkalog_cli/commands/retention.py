@@ -13,6 +13,7 @@ from kafkalog.io.times import parse_time
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.session import now_ms, session
+from kafkalog_cli.values import parse_high_watermark
 
 if TYPE_CHECKING:
     from kafkalog_cli.output.retention import RetentionSummary
@@ -69,7 +70,7 @@ def retention(
     summary = RetentionSummary(now, parse_time(until, now, session().zone))
     options = {
         "now_ms": now,
-        "high_watermark": opt.parse_high_watermark(high_watermark),
+        "high_watermark": parse_high_watermark(high_watermark),
         "log_start_offset": log_start_offset,
     }
     work = _Work(summary, options, keep_deleted, partitions, change, configs, show)

@@ -22,6 +22,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import BOUNDS, RUN, SELECT
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.session import session
+from kafkalog_cli.values import parse_high_watermark, parse_rate
 
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 
@@ -107,7 +108,7 @@ def serve(
         on_damage=on_damage,
         follow=follow,
         once=once,
-        rate=None if rate_limit is None else opt.parse_rate(rate_limit),
+        rate=None if rate_limit is None else parse_rate(rate_limit),
         max_connections=max_connections,
         groups_file=commits,
         read_only_groups=read_only_commits,
@@ -122,7 +123,7 @@ def serve(
 
 
 def _watermark(text: str | None) -> Watermark:
-    found = opt.parse_high_watermark(text)
+    found = parse_high_watermark(text)
     if isinstance(found, int):
         raise UsageError("A number is the high watermark of one partition.", hint="Give end.")
     return Watermark.CHECKPOINT if found is None else Watermark.END

@@ -18,6 +18,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import RUN, WHAT
 from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.values import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +77,7 @@ def sql(
         tuple(paths),
         topics=partitions.topics, partitions=partitions.numbers, internal=partitions.internal,
         isolation=isolation, replicas=replicas, view=view, text=True,
-        disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
+        disorder_ms=None if disorder is None else round(parse_duration(disorder) * 1000),
         threads=reading.threads,
     )  # fmt: skip
     choice = engine_choice(spark)
@@ -87,7 +88,7 @@ def sql(
             )
         _refuse_in_spark(partitions, decode)
         return _run_in_spark(command, tables, choice, show)
-    return _run_here(command, tables, opt.parse_size(memory_limit), decode.payloads, show)
+    return _run_here(command, tables, parse_size(memory_limit), decode.payloads, show)
 
 
 def _refuse_in_spark(partitions: opt.Partitions, decode: opt.Decode) -> None:

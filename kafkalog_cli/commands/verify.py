@@ -18,6 +18,7 @@ from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format, Writer, write_all
 from kafkalog_cli.session import now_ms, session
+from kafkalog_cli.values import parse_duration, parse_rate, parse_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,12 +137,12 @@ def verify(
     if seed is not None and sample is None:
         raise UsageError("--seed requires --sample.", hint="For example --sample 5% --seed 3.")
     outcome = Outcome()
-    rate = None if rate_limit is None else opt.parse_rate(rate_limit)
-    duration_s = None if max_duration is None else opt.parse_duration(max_duration)
+    rate = None if rate_limit is None else parse_rate(rate_limit)
+    duration_s = None if max_duration is None else parse_duration(max_duration)
     run = Findings(
         *paths,
         level=level,
-        sample=None if sample is None else opt.parse_share(sample),
+        sample=None if sample is None else parse_share(sample),
         seed=seed,
         max_duration_s=duration_s,
         state=state,
@@ -204,7 +205,7 @@ def _judge_cleanings(
             now=now_ms(),
             cleaner_offset=cleaning.cleaner_offset,
             first_dirty_offset=cleaning.first_dirty_offset,
-            producer_expiration_ms=round(opt.parse_duration(cleaning.producer_expiration) * 1000),
+            producer_expiration_ms=round(parse_duration(cleaning.producer_expiration) * 1000),
             findings_max=1 if rows.limit is None else max(rows.limit, 1),
             on_event=outcome.hear,
         )

@@ -13,6 +13,7 @@ from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long,
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
+    import json
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.model import Batch
@@ -373,11 +374,15 @@ def with_durations(text: str) -> str:
 
 def dumps(value: object) -> str:
     """Return JSON on one line, with everything escaped on which a terminal could act."""
+    text = _encoder().encode(value).replace("\x7f", "\\u007f")  # which JSON need not escape
+    return text if text.isascii() else UNSAFE.sub(json_escape, text)
+
+
+@cache
+def _encoder() -> json.JSONEncoder:
     import json
 
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = text.replace("\x7f", "\\u007f")  # which JSON need not escape
-    return text if text.isascii() else UNSAFE.sub(json_escape, text)
+    return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def json_pieces(value: object) -> Iterator[bytes]:
@@ -404,9 +409,19 @@ def json_pieces(value: object) -> Iterator[bytes]:
 def _is_large(value: object) -> bool:
     if isinstance(value, str):
         return is_long(value)
-    if isinstance(value, dict):
-        return any(map(_is_large, value.values()))
-    return isinstance(value, list) and any(map(_is_large, value))
+    if not isinstance(value, dict | list):
+        return False
+    for one in value.values() if isinstance(value, dict) else value:
+        # Most of a row are numbers and short texts.
+        if isinstance(one, str):
+            if is_long(one):
+                return True
+        elif isinstance(one, _PARTED) and _is_large(one):
+            return True
+    return False
+
+
+_PARTED: Final = (dict, list)
 
 
 def csv_pieces(values: Collection[object]) -> Iterator[bytes]:

@@ -8,18 +8,20 @@ Kafka.
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Final
 
+from formats.late_patterns import pattern
+
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
 
 
 _PIECE_SIZE: Final = 1 << 18
-_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_LINE_END: Final = pattern(r"\r\n|\r|\n")
 _DECODED_AT_ONCE: Final = 8192  # chars, the buffer size of a BufferedReader
-_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-_ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
+_SURROGATE: Final = pattern(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_ESCAPED: Final = pattern(r'[\x00-\x1f"\\]')
 _ESCAPES: Final = {
     '"': '\\"',
     "\\": "\\\\",

@@ -27,11 +27,9 @@ class _Codec(Protocol):
     def compress(self, data: bytes | memoryview, level: int | None, magic: int) -> bytes: ...
 
 
-_CODECS: Final = {
-    number: cast("_Codec", import_module(f"kafkalog.io.codecs.{name}"))
-    for number, name in enumerate(COMPRESSION_NAMES)
-    if number != NONE
-}
+@cache  # a log mostly needs one of them, or none
+def _codec(number: int) -> _Codec:
+    return cast("_Codec", import_module(f"kafkalog.io.codecs.{COMPRESSION_NAMES[number]}"))
 
 
 def crc32c(data: bytes | memoryview, before: int = 0) -> int:
@@ -110,7 +108,7 @@ def decompress_to(output: Output, data: bytes | memoryview, *, magic: int) -> No
             f"Kafka has no compression codec {codec} for magic {magic}.", reference="unknown-codec"
         )
     try:
-        _CODECS[codec].decompress(memoryview(data), output, magic)
+        _codec(codec).decompress(memoryview(data), output, magic)
     except KafkaLogError as error:
         import traceback
 
@@ -141,7 +139,7 @@ def compress(
         raise UnsupportedError(f"Kafka has no compression codec {codec} for magic {magic}.")
     if codec == NONE:
         return bytes(data)
-    return _CODECS[codec].compress(data, level, magic)
+    return _codec(codec).compress(data, level, magic)
 
 
 def _is_known(codec: int, magic: int) -> bool:

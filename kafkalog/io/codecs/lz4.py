@@ -25,8 +25,6 @@ _XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667
 
 def decompress(view: memoryview, output: Output, magic: int) -> None:
     """Write the content of the blocks. Raises as `kafkalog.io.codecs.decompress`."""
-    import lz4.frame
-
     # Magic, FLG, BD and checksum; with a content size eight bytes more.
     if len(view) < 7:
         raise damage(LZ4, "no lz4 frame")
@@ -39,6 +37,8 @@ def decompress(view: memoryview, output: Output, magic: int) -> None:
             # One frame per block bounds the output. LZ4FrameDecompressor cannot do that: it
             # withholds what did not fit into its first buffer.
             if not _put(block, header, output):
+                import lz4.frame  # rarely needed
+
                 output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
     except RuntimeError as error:
         raise refused(LZ4, str(error)) from error
@@ -49,8 +49,6 @@ def _put(block: memoryview, header: bytes, output: Output) -> bool:
 
     The frame decompressor reports damage.
     """
-    import cramjam
-
     size_max = _block_size_max(header[5])
     # cramjam does not know checksums of blocks; the frame decompressor verifies them.
     room = None if header[4] & _BLOCK_CHECKSUM else output.room(size_max)
@@ -59,6 +57,8 @@ def _put(block: memoryview, header: bytes, output: Output) -> bool:
     if block[3] & 0x80:
         output.write(block[4:])
         return True
+    import cramjam
+
     try:
         size = cramjam.lz4.decompress_block_into(block[4:], room, output_len=size_max)
     except cramjam.DecompressionError:

@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import COMPRESSION_NAMES
+from formats.late_patterns import pattern
 from kafkalog.errors import CorruptDataError, LimitExceededError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 _LARGE_SIZE: Final = 64 * 1024 * 1024
 _IN_PLACE_MAX: Final = 4 * 1024 * 1024
 # libzstd and liblz4, by error or for a context; that a frame wants too much is said otherwise.
-_NO_MEMORY: Final = re.compile(
-    r"not enough memory|allocation.failed|unable to create", re.IGNORECASE
-)
+_NO_MEMORY: Final = pattern(r"not enough memory|allocation.failed|unable to create", re.IGNORECASE)
 _large = threading.Lock()
 """Held while a large output is produced, so that a log full of compression bombs takes the memory
 of one, not of one per thread.

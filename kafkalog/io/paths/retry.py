@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import re
 import time
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from formats.late_patterns import pattern
 from kafkalog.errors import OutOfMemoryError, ShortageError, TemporaryError
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _CALM_S: Final = 600.0
 _TOO_MANY_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _TEMPORARY: Final = frozenset((errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, *_TOO_MANY_FILES))
 # What pyarrow's clients of S3, GCS and Azure say of servers that are busy, and of connections.
-_BUSY: Final = re.compile(
+_BUSY: Final = pattern(
     r"\b(HTTP status|status code|StatusCode|HTTP)\W{0,2}\s*(429|50[0234])\b|SLOW_?DOWN|THROTTL"
     r"|SERVICE_?UNAVAILABLE|INTERNAL_?(FAILURE|ERROR)|REQUEST_?TIMEOUT|SERVER_?BUSY|TIMED_?\s?OUT"
     r"|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|UNAVAILABLE\b",
     re.IGNORECASE,
 )
-_UNREACHABLE: Final = re.compile(
+_UNREACHABLE: Final = pattern(
     r"NETWORK_CONNECTION|curlCode: \d+|CURL error \[\d+\]|couldn'?t connect"
     r"|connection (was )?reset|empty reply",
     re.IGNORECASE,
@@ -42,6 +42,12 @@ _UNREACHABLE: Final = re.compile(
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+def _random() -> float:
+    import random  # few runs wait for something
+
+    return random.random()  # noqa: S311 # no secret
 
 
 class Retry:
@@ -61,7 +67,7 @@ class Retry:
         budget_s: float,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = _random,
     ) -> None:
         self.budget_s = budget_s
         self._clock, self._sleep, self._jitter = clock, sleep, jitter

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from formats.constants import NO_TIMESTAMP
 from formats.file_names import partition_of
+from formats.late_patterns import pattern
 from kafkalog.errors import DataError, UnsupportedError, UsageError
 from kafkalog.files.log_dir import PartitionDir
 from kafkalog.io.paths import file_system
@@ -44,7 +45,7 @@ DEPTH_MAX: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BOUND_LIMIT: Final = 1 << 62  # a bound below it can be counted up without an overflow
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = pattern(
     r"""
     (?P<gap>\s+|//[^\n]*)
     |(?P<text>(?:[rR][bB]?|[bB][rR])(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')
@@ -56,8 +57,8 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_PLAIN_TEXT: Final = re.compile(r"""(["'])([^"'\\\n]+)\1""")
-_RFC_3339: Final = re.compile(r"[0-9-]+T[0-9:]+(\.\d{1,3})?(Z|[+-]\d\d:\d\d)")
+_PLAIN_TEXT: Final = pattern(r"""(["'])([^"'\\\n]+)\1""")
+_RFC_3339: Final = pattern(r"[0-9-]+T[0-9:]+(\.\d{1,3})?(Z|[+-]\d\d:\d\d)")
 _MACROS: Final = frozenset(("all", "exists", "exists_one", "filter", "map"))
 _METHODS: Final = _MACROS | {
     "contains", "endsWith", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear",

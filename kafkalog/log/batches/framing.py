@@ -8,12 +8,12 @@ plausible header whose checksum matches.
 from __future__ import annotations
 
 import dataclasses
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
 from formats.constants import MESSAGE_FIELD, MESSAGE_HEADER, RECORD_BATCH_HEADER
+from formats.late_patterns import pattern
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.io.codecs import crc32, crc32c
 from kafkalog.io.wording import counted
@@ -38,7 +38,7 @@ WORTH_A_SEEK: Final = 1 << 15
 
 # Possible headers of magic 0, 1 or 2: offset and length not negative, length no smaller than the
 # smallest message, known attribute bits only. A regular expression tests this at memory speed.
-_PLAUSIBLE = re.compile(
+_PLAUSIBLE = pattern(
     rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}"
     rb"(?:\x02.{4}\x00[\x00-\x7f]|[\x00\x01][\x00-\x0b]))"
 )

@@ -225,8 +225,9 @@ class Order:
         end = self.end_at(batch.end_position)
         if self._after[0] != batch.end_position:
             after = None
-            with suppress(BytesUnreadableError):
-                after = read_batch(self._source, batch.end_position, end)
+            if batch.end_position < end:  # else it would be a defect, of an end as it should be
+                with suppress(BytesUnreadableError):
+                    after = read_batch(self._source, batch.end_position, end)
             self._after = batch.end_position, after if isinstance(after, Batch) else None
         return self._after[1]
 

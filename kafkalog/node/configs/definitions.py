@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats.constants import INT32_MAX, INT64_MAX
 from formats.late_classes import dataclass
+from formats.late_patterns import pattern
 from kafkalog.log.producers import EXPIRATION_MS
 
 if TYPE_CHECKING:
@@ -159,8 +160,8 @@ def names_of(definition: Definition) -> tuple[Synonym, ...]:
     return tuple(dict.fromkeys(names))
 
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?[dDfF]?")
+_INTEGER: Final = pattern(r"[+-]?[0-9]{1,20}")
+_DECIMAL: Final = pattern(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?[dDfF]?")
 _BOUNDS: Final = {Kind.INT: INT32_MAX, Kind.LONG: INT64_MAX}
 _REPLACES: Final = "internal."
 
