@@ -54,9 +54,6 @@ PathsArgument = Annotated[list[str], typer.Argument(
     help="Log directory, parent of several, partition directory or file; local, or in s3://, "
     "gs:// or abfs://.",
 )]  # fmt: skip
-DirectoryArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
-]
 DirectoriesArgument = Annotated[list[str], typer.Argument(
     metavar="PATH...", help="Log directory, parent of several, or partition directory.",
     show_default=False,

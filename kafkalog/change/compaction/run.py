@@ -354,7 +354,8 @@ def compact(
 
     Args:
         paths: partitions; or log directories, to compact the partitions a broker would choose.
-        to: a new directory, to compact a copy made there of the only path; None to change the logs themselves.
+        to: a new directory, to compact a copy of the only path that is made there; None to change
+            the logs themselves.
         take_all: also compact partitions that are too clean for a broker to choose.
         configs: configs of topics by name, or their sources.
         now: the clock; None for the current time.
