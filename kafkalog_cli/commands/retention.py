@@ -46,7 +46,7 @@ def retention(
 
     The policies run in Kafka's order: log start offset, size, time. The forecast assumes that
     nothing is appended. For a topic with remote storage give the tier as a PATH, too. --apply
-    changes the logs of a broker that is down; the active segment stays, since only a broker rolls it.
+    changes the logs of a broker that is down; the active segment stays: only a broker rolls it.
     After a kill the next start finds the old log or the new one. simulate-retention only plans.
 
     \b
