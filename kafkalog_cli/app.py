@@ -72,6 +72,8 @@ class _Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options; those that are missing come from the config, paths from places."""
+        if ctx.resilient_parsing:  # of a line that is still being typed
+            return super().parse_args(ctx, args)
         ctx.default_map = defaults_for(self, ctx)
         rest = super().parse_args(ctx, args)
         apply_places(self, ctx)

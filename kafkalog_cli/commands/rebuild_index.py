@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli import options as opt
+from kafkalog_cli.completion import places
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Writer
@@ -19,7 +20,7 @@ from kafkalog_cli.session import now_ms, session
 def rebuild_index(
     paths: Annotated[list[str], typer.Argument(
         metavar="PATH...", help="Log directory, partition directory or .log file.",
-        show_default=False,
+        show_default=False, autocompletion=places,
     )],
     *,
     partitions: opt.AllPartitions,

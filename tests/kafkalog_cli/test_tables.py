@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -19,7 +18,11 @@ from kafkalog_cli.output.text import ColourChoice, cell_width
 from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import session
 from tests.builders import batch, record, write_log
-from tests.conftest import Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Result
 
 NAME_WIDTH = 237
 
