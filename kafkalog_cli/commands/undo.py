@@ -37,7 +37,6 @@ def undo(
     kafkalog undo --list /backups
     kafkalog undo /backups/before-compaction
     kafkalog undo /backups/before-compaction --apply -y
-    kafkalog undo /backups/both-disks/* --apply
     """
     from kafkalog.change.journal import undo as run_undo
     from kafkalog_cli.maintenance import asks, consents, will_apply
