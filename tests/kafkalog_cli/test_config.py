@@ -67,7 +67,7 @@ def test_a_registry_of_a_place_is_used_where_something_is_decoded(
 ) -> None:
     """On the command line it must mean something."""
     write(f'[place.ex]\npaths = ["{LOG_DIR}"]\nregistry = "{tmp_path}"\n')
-    find = ("find", "@ex", "-t", "orders", "-n", "1", "-o", "ndjson")
+    find = ("find", "@ex", "-t", "orders", "-k", "user-6", "-n", "1")
     assert kafkalog(*find).status == 0
     assert kafkalog(*find, "-r", tmp_path).status == 2
     assert str(tmp_path) in kafkalog(*find, "--value-format", "avro").stderr
