@@ -1,4 +1,4 @@
-"""Builds the kernels as a step of building the package; everything else is in pyproject.toml.
+"""Builds kernels, manual pages and completions with the package; the rest is in pyproject.toml.
 
 The same commit gives the same bytes: files have its time, no owner, and one mode.
 """
@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tarfile
+from pathlib import Path
 from typing import Any
 
 from setuptools import Command, Distribution, setup
@@ -146,6 +147,31 @@ class Build(build):
                 os.chmod(os.path.join(directory, name), FILE_MODE)
 
 
+class InstallShare(Command):
+    """The manual pages and the completions of shells, made by the command line itself."""
+
+    description = "write manual pages and completions"
+    user_options = ()
+
+    def initialize_options(self) -> None:
+        """Begin with no directory."""
+        self.install_dir: str | None = None
+
+    def finalize_options(self) -> None:
+        """Take the directory that `share` is in."""
+        self.set_undefined_options("install", ("install_data", "install_dir"))
+
+    def run(self) -> None:
+        """Write them."""
+        from docgen.manual import write_share  # an editable install needs none of what it imports
+
+        write_share(Path(str(self.install_dir)))
+
+    def get_outputs(self) -> list[str]:
+        """Return what it made."""
+        return [str(path) for path in Path(str(self.install_dir)).rglob("*") if path.is_file()]
+
+
 class PlatformWheel(bdist_wheel):
     """A wheel for one kind of machine, and for every Python."""
 
@@ -162,10 +188,14 @@ class Kafkalog(Distribution):
         """Return whether it is for one kind of machine."""
         return bool(LEVELS)
 
+    def has_data_files(self) -> bool:
+        """Return whether there is something to install beside the packages."""
+        return True
+
 
 COMMANDS: dict[str, Any] = {
     "build": Build, "build_kernels": BuildKernels, "build_py": BuildPackages,
-    "bdist_wheel": PlatformWheel, "sdist": Sources,
+    "bdist_wheel": PlatformWheel, "install_data": InstallShare, "sdist": Sources,
 }  # fmt: skip
 
 setup(distclass=Kafkalog, cmdclass=COMMANDS)

@@ -1,13 +1,15 @@
 """The build backend: that of setuptools, which fetches a compiler if there are kernels to compile.
 
-The archive of the sources and the metadata need none.
+A wheel also needs what kafkalog itself needs: the command line writes its manual pages. The archive
+of the sources and the metadata need neither.
 """
 
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from setuptools import build_meta
 from setuptools.build_meta import (
@@ -31,9 +33,14 @@ __all__ = [
 ]
 
 
+_ROOT: Final = Path(__file__).parents[1]
+
+
 def get_requires_for_build_wheel(settings: Any = None) -> list[str]:
     """Return what a wheel is built with, besides setuptools."""
-    return [*build_meta.get_requires_for_build_wheel(settings), *_for_kernels()]
+    text = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    own = tomllib.loads(text)["project"]["dependencies"]
+    return [*build_meta.get_requires_for_build_wheel(settings), *_for_kernels(), *own]
 
 
 def get_requires_for_build_editable(settings: Any = None) -> list[str]:
@@ -42,7 +49,7 @@ def get_requires_for_build_editable(settings: Any = None) -> list[str]:
 
 
 def _for_kernels() -> list[str]:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(_ROOT))
     from kafkalog.io.jit import library
 
     return library.build_requirements()

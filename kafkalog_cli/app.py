@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from kafkalog.errors import as_internal_error
 from kafkalog.io.jit.fast_path import require_known_decoder
 from kafkalog_cli.common_options import common_options
-from kafkalog_cli.config import apply_places, defaults_for
+from kafkalog_cli.config import apply_places, defaults_for, forget_unused_registry
 from kafkalog_cli.option_sets import SAFETY, expanded
 from kafkalog_cli.panels import ALIASES, COMMANDS, KAFKAS_OWN
 
@@ -72,9 +72,13 @@ class _Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options; those that are missing come from the config, paths from places."""
+        if ctx.resilient_parsing:  # of a line that is still being typed
+            return super().parse_args(ctx, args)
         ctx.default_map = defaults_for(self, ctx)
         rest = super().parse_args(ctx, args)
         apply_places(self, ctx)
+        if ctx.params.get("registry") is not None:
+            forget_unused_registry(ctx)
         return rest
 
     def invoke(self, context: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typer.core import TyperOption
 
+from kafkalog_cli.completion import one_of
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ _COMMON: Final = (
     ),
     _option(("-q", "--quiet"), _setter("is_quiet"), "Only results and errors.", is_flag=True),
     _option(
-        ("--color",), _use_colours, "When there are colours.", metavar="auto|always|never"
+        ("--color",), _use_colours, "When there are colours.", metavar="auto|always|never",
+        autocompletion=lambda *args: one_of("auto", "always", "never")(args[-1]),
     ),
     _option(
         ("--no-pager",), _setter("has_no_pager"), "Long output without a pager.", is_flag=True

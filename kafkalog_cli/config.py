@@ -196,6 +196,18 @@ def apply_places(command: Any, context: Any) -> None:
         _give(command, context, given)
 
 
+def forget_unused_registry(context: Any) -> None:
+    """Forget where schemas are if no format has any: only the command line must mean something."""
+    from kafkalog.log.typed import TypedForm
+
+    source = context.get_parameter_source("registry")
+    if source is not None and source.name == "COMMANDLINE":
+        return
+    formats = (context.params[name].partition("@")[0] for name in ("key_format", "value_format"))
+    if not {*formats} & {*TypedForm}:
+        context.params["registry"] = None
+
+
 def _at(word: str, given: dict[str, Any]) -> Iterator[str]:
     if not _PLACE.fullmatch(word):
         yield word
@@ -204,7 +216,9 @@ def _at(word: str, given: dict[str, Any]) -> Iterator[str]:
     if place is None:
         raise _no_place(word)
     for name, value in place.items():
-        if name not in ("paths", "topic") and given.setdefault(name, value) != value:
+        if isinstance(value, dict):
+            raise UsageError(f"place.{word[1:]}.{name} is a section; a place has only options.")
+        if name != "paths" and given.setdefault(name, value) != value:
             raise UsageError(f"Two places give --{name} different values.")
     paths = place.get("paths")
     if not isinstance(paths, list) or not paths or not all(isinstance(one, str) for one in paths):

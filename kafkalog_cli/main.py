@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _BROKEN_PIPE = 128 + signal.SIGPIPE
+_ASKS_WHAT_COMPLETES = "_KAFKALOG_COMPLETE"  # set by a shell
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000  # imports create 30,000 and hardly any garbage
 
 
@@ -42,7 +43,8 @@ def _run_process() -> int:
     hide_pandas()
     on_unusable.append(show_note)
     open_streams()
-    status, lost = close_streams(run(sys.argv[1:]))
+    run_line = _complete if _ASKS_WHAT_COMPLETES in os.environ else run
+    status, lost = close_streams(run_line(sys.argv[1:]))
     if lost is not None:
         show_error(lost)
     if "kafkalog_cli.pager" in sys.modules:
@@ -115,6 +117,19 @@ def run(argv: list[str]) -> int:
     return status
 
 
+def _complete(argv: list[str]) -> int:
+    """Print what completes the command line in the variables of a shell."""
+    from kafkalog_cli.session import begin_session
+
+    begin_session(argv)
+    try:
+        return _run_command(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    except Exception:  # noqa: BLE001 # a message about anything would spoil the line being typed
+        return 1
+
+
 def _without_library(raised: Exception) -> UnsupportedError | None:
     if not isinstance(raised, ModuleNotFoundError):
         return None
@@ -167,7 +182,7 @@ def _run_command(argv: list[str]) -> int:
         return dump_files(argv[1:])
     from kafkalog.errors import UsageError
 
-    if not argv and "_KAFKALOG_COMPLETE" not in os.environ:  # by which a shell asks what completes
+    if not argv and _ASKS_WHAT_COMPLETES not in os.environ:
         from kafkalog_cli.help import SHORT
         from kafkalog_cli.outcome import show_words
 

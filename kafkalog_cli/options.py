@@ -15,7 +15,14 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView, Replicas, Severity
-from kafkalog_cli.completion import partition_numbers, topic_names
+from kafkalog_cli.completion import (
+    config_names,
+    one_of,
+    partition_numbers,
+    payload_formats,
+    places,
+    topic_names,
+)
 from kafkalog_cli.option_sets import (
     BOUNDS,
     CHANGE,
@@ -54,16 +61,13 @@ def option(panel: str, *names: str, **more: Any) -> Any:
 
 
 PathsArgument = Annotated[list[str], typer.Argument(
-    metavar="PATH...", show_default=False,
+    metavar="PATH...", show_default=False, autocompletion=places,
     help="Log directory, parent of several, partition directory or file; local, or in s3://, "
     "gs:// or abfs://.",
 )]  # fmt: skip
-DirectoryArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
-]
 DirectoriesArgument = Annotated[list[str], typer.Argument(
     metavar="PATH...", help="Log directory, parent of several, or partition directory.",
-    show_default=False,
+    show_default=False, autocompletion=places,
 )]  # fmt: skip
 PartitionArgument = Annotated[
     str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
@@ -128,6 +132,7 @@ IsolationOption = Annotated[Isolation, option(
 HighWatermarkOption = Annotated[str | None, option(
     BOUNDS, "--high-watermark", metavar="N|end|checkpoint",
     help="Instead of the recorded one; end: of the log.",
+    autocompletion=one_of("end", "checkpoint"),
 )]  # fmt: skip
 LogStartOption = Annotated[int | None, option(
     BOUNDS, "--log-start-offset", metavar="N", min=0, help="Instead of the checkpointed one.",
@@ -140,11 +145,13 @@ ReplicasOption = Annotated[Replicas, _REPLICAS]
 AnyReplicasOption = Annotated[Replicas | None, _REPLICAS]
 KeyFormatOption = Annotated[str, option(
     DECODE, "--key-format", metavar="F[@FRAMING]", help="As --value-format, for keys.",
+    autocompletion=payload_formats,
 )]  # fmt: skip
 ValueFormatOption = Annotated[str, option(
     DECODE, "--value-format", metavar="F[@FRAMING]",
     help="auto, text, hex, base64, json, avro, protobuf; "
     "FRAMING: confluent[:ID], apicurio, apicurio4, glue.",
+    autocompletion=payload_formats,
 )]  # fmt: skip
 KeySchemaOption = Annotated[str | None, option(
     DECODE, "--key-schema", metavar="FILE", help="As --value-schema, for keys.",
@@ -221,7 +228,7 @@ FailOnOption = Annotated[FailOn, option(
 )]  # fmt: skip
 ConfigOption = Annotated[list[str] | None, option(
     CONFIGS, "--config", metavar="NAME=VALUE",
-    help="By Kafka's name; overrides others; repeatable.",
+    help="By Kafka's name; overrides others; repeatable.", autocompletion=config_names,
 )]  # fmt: skip
 PropertiesOption = Annotated[str | None, option(
     CONFIGS, "--properties", metavar="FILE", help="A broker's properties file.",

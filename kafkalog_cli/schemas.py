@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.decoded import Decoded
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
-_FORMS: Final = (*BytesFormat, *TypedForm)
+FORMS: Final = (*BytesFormat, *TypedForm)
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def payloads(
 
 def _payload(source: str, form: str, schema: str | None, registry: str | None) -> Payload:
     name, at, framing = form.partition("@")
-    if name not in _FORMS:
-        raise UsageError(f"{form!r} is not a format of {source}s.", hint=", ".join(_FORMS))
+    if name not in FORMS:
+        raise UsageError(f"{form!r} is not a format of {source}s.", hint=", ".join(FORMS))
     if name not in tuple(TypedForm):
         if at or schema is not None:
             what = f"{form!r}" if at else f"--{source}-schema"

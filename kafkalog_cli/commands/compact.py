@@ -20,12 +20,12 @@ from kafkalog_cli.values import parse_high_watermark, parse_size
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.change.compaction.run import CompactedPartition, CompactionRun
+    from kafkalog.change.compaction.run import CompactedPartition, Compactions
     from kafkalog.io.engine import Engine
 
 
 def compact(
-    path: opt.DirectoryArgument,
+    paths: opt.DirectoriesArgument,
     to: opt.NewDirectoryOption = None,
     take_all: opt.AllOption = False,
     high_watermark: opt.HighWatermarkOption = None,
@@ -60,10 +60,10 @@ def compact(
 
     Of each key the latest record is kept, up to the high watermark and the first open transaction;
     the active segment stays. In a log directory, the partitions that a broker would choose are
-    compacted, the dirtiest first. --apply changes PATH, whose broker is down, and whose next start
-    has nothing to do: after a crash run `kafkalog recover` first. After a kill the next run or
-    start of a broker finds the old segments or the new ones. --to compacts a copy. With --spark,
-    workers must see the same files under the same paths, as the same user.
+    compacted, the dirtiest first. --apply changes the logs, whose broker is down and whose next
+    start has nothing to do: after a crash run `kafkalog recover` first. After a kill the next run
+    or start of a broker finds the old segments or the new ones. --to compacts a copy of one PATH.
+    With --spark, workers must see the same files under the same paths, as the same user.
 
     \b
     kafkalog compact /var/lib/kafka
@@ -71,7 +71,7 @@ def compact(
     kafkalog compact /var/lib/kafka --apply --backup before
     """
     from kafkalog.change.compaction import CompactionRequest
-    from kafkalog.change.compaction.run import CompactionRun
+    from kafkalog.change.compaction.run import Compactions
     from kafkalog_cli.maintenance import will_apply
 
     is_applied = will_apply(change, to=to, backup=change.backup)
@@ -87,8 +87,8 @@ def compact(
     )
     outcome, opened = Outcome(), ExitStack()
     choice = engine_choice(spark)
-    run = CompactionRun(
-        path,
+    run = Compactions(
+        paths,
         request,
         configs.sources(),
         in_place=is_applied and to is None,
@@ -110,7 +110,7 @@ def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
     return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 
-def _show(run: CompactionRun, outcome: Outcome, change: opt.Change, show: opt.Show) -> int:
+def _show(run: Compactions, outcome: Outcome, change: opt.Change, show: opt.Show) -> int:
     """Plan or compact, and show it; if somebody is asked, first plan, then compact."""
     from kafkalog_cli.maintenance import asks, consents_to
     from kafkalog_cli.output.compactions import compaction_view
@@ -120,22 +120,22 @@ def _show(run: CompactionRun, outcome: Outcome, change: opt.Change, show: opt.Sh
     with Writer(compaction_view(show.style()), show.format) as writer:
         shown = partial(_show_results, run, writer, outcome, change, show)
         status = shown(is_done=not run.is_plan and not is_asked)
-        if is_asked and consents_to(change, count, run.target.path):
+        if is_asked and consents_to(change, count, run.where):
             status = shown(is_done=True)
     return status
 
 
 def _show_results(
-    run: CompactionRun, writer: Writer[CompactedPartition], outcome: Outcome, change: opt.Change,
+    run: Compactions, writer: Writer[CompactedPartition], outcome: Outcome, change: opt.Change,
     show: opt.Show, *, is_done: bool,
 ) -> int:  # fmt: skip
     from kafkalog_cli.output import compactions as out
 
     is_table = show.format.is_screen
-    if run.is_one and is_table:
-        for candidate in run.candidates:
+    if is_table:
+        for candidate in (c for one in run.runs if one.is_one for c in one.candidates):
             out.print_candidate(candidate)
-    summary = out.CompactionSummary(run.request.now_ms, is_done)
+    summary = out.CompactionSummary(run.now_ms, is_done)
     # Each log is read up to three times.
     logs = [one.partition for one in run.wanted] * 3
     with byte_progress(logs, enabled=not session().is_quiet) as progress:

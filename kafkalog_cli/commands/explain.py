@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kafkalog_cli.completion import config_names
 from kafkalog_cli.options import Form
 from kafkalog_cli.output.writer import write_all
 from kafkalog_cli.pager import start_pager
@@ -17,7 +18,8 @@ def _completed(incomplete: str) -> list[str]:
     from kafkalog_cli.output.rules import RULES
 
     names = (*RULES, *(known.reference for known in all_explanations()))
-    return [name for name in names if name.startswith(incomplete)]
+    found = [name for name in names if name.startswith(incomplete)]
+    return found + config_names(incomplete)
 
 
 def explain(

@@ -19,6 +19,7 @@ from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import TableName, usual_replicas
 from kafkalog_cli import options as opt
+from kafkalog_cli.completion import one_of
 from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import CHANGE, RUN, SHOW
 from kafkalog_cli.output.text import BytesFormat
@@ -86,6 +87,7 @@ def export(
         CHANGE, "--accept", metavar="damage|gaps|rejects[=N]",
         help="Agree to leave out damaged batches; records that are gone; or up to N that do not "
              "decode; repeatable.",
+        autocompletion=one_of("damage", "gaps", "rejects"),
     )] = None,
     fail_fast: Annotated[bool, opt.option(RUN, "--fail-fast", help="Stop at damage.")] = False,
     metrics_file: Annotated[str | None, opt.option(
@@ -95,6 +97,7 @@ def export(
         SHOW, "--set", metavar="NAME=VALUE",
         help="compression, row-group-rows, row-group-size, split-size, warehouse or catalog.*; "
              "repeatable.",
+        autocompletion=one_of(*_SETTINGS, _OF_CATALOG),
     )] = None,
     dry_run: opt.DryRunOption = False,
     from_offset: opt.FromOffsetOption = None,

@@ -10,6 +10,7 @@ import typer
 
 from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.model import LogView, Replicas, Special
+from kafkalog_cli import completion
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import RUN, SELECT, SHOW
 from kafkalog_cli.outcome import Outcome
@@ -31,7 +32,7 @@ _TOPICS_HINT: Final = "--topic names topics, --internal includes internal ones."
 
 def lookup_offset(
     places: Annotated[list[str], typer.Argument(
-        metavar="PATH... [OFFSET]...", show_default=False,
+        metavar="PATH... [OFFSET]...", show_default=False, autocompletion=completion.places,
         help="Partition directories, log directories or parents of these; then offsets to look up.",
     )],
     timestamp: Annotated[list[str] | None, opt.option(

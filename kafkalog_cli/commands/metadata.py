@@ -13,6 +13,7 @@ from kafkalog.files.topics import Topics
 from kafkalog.io.wording import counted, printable
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
+from kafkalog_cli.completion import places
 from kafkalog_cli.option_sets import SELECT
 from kafkalog_cli.outcome import Outcome, show_note, show_warning
 from kafkalog_cli.output import metadata as view
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 def metadata(
     path: Annotated[str, typer.Argument(
         metavar="PATH", help="Log directory, __cluster_metadata-0, or a snapshot in it.",
+        autocompletion=places,
     )],
     topic: opt.TopicsOption = None,
     configs: Annotated[str | None, opt.option(

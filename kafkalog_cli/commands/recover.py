@@ -101,7 +101,7 @@ def recover(
                 outcome.hear(stop)
             wanted = [plan.partition for plan in run.wanted]
             may_apply = bool(run.may_apply and wanted)
-            if may_apply and consents_to(change, len(wanted), ", ".join(paths)):
+            if may_apply and consents_to(change, len(wanted), run.where):
                 # Scanned to perform it, and to check it.
                 with byte_progress(wanted * 2, enabled=not quiet) as progress:
                     run.apply(progress)

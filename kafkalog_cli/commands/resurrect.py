@@ -13,6 +13,7 @@ from kafkalog.change.resurrection.model import Copy, Missing, Retention
 from kafkalog.errors import UsageError
 from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
+from kafkalog_cli.completion import places
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def resurrect(
     paths: Annotated[list[str], typer.Argument(
-        metavar="PATH...", show_default=False,
+        metavar="PATH...", show_default=False, autocompletion=places,
         help="Log directory, parent of several, result of salvage, or partition directory; also "
         "in s3://, gs:// or abfs://.",
     )],

@@ -47,7 +47,7 @@ def retention(
 
     The policies run in Kafka's order: log start offset, size, time. The forecast assumes that
     nothing is appended. For a topic with remote storage give the tier as a PATH, too. --apply
-    changes one PATH, whose broker is down; the active segment stays, since only a broker rolls it.
+    changes the logs of a broker that is down; the active segment stays: only a broker rolls it.
     After a kill the next start finds the old log or the new one. simulate-retention only plans.
 
     \b
@@ -64,8 +64,6 @@ def retention(
             f"{_SIMULATION} changes nothing.", hint="`kafkalog retention` has --apply."
         )
     is_applied = will_apply(change, backup=change.backup)
-    if is_applied and len(paths) != 1:
-        raise UsageError("--apply changes one PATH.", hint="Give one after another.")
     now = now_ms()
     summary = RetentionSummary(now, parse_time(until, now, session().zone))
     options = {
@@ -75,7 +73,7 @@ def retention(
     }
     work = _Work(summary, options, keep_deleted, partitions, change, configs, show)
     if is_applied:
-        return work.apply(paths[0])
+        return work.apply(paths)
     return work.plan(paths, checks=checks, is_simulation=is_simulation)
 
 
@@ -134,18 +132,18 @@ class _Work:
                 print_trims(trims, style, is_plan=True)
         return status
 
-    def apply(self, path: str) -> int:
+    def apply(self, paths: list[str]) -> int:
         """Delete it, once that is agreed to; return the exit status."""
-        from kafkalog.change.retention.run import RetentionRun
+        from kafkalog.change.retention.run import retention_runs
         from kafkalog_cli.maintenance import consents_to
         from kafkalog_cli.output import retention as out
         from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
 
         outcome, summary, show = Outcome(), self.summary, self.show
         style = show.style()
-        run = RetentionRun(
-            path,
-            self.configs.sources(),
+        run = retention_runs(
+            paths,
+            sources=self.configs.sources(),
             keep_deleted=self.keep_deleted,
             in_place=True,
             backup=self.change.backup,
@@ -161,7 +159,7 @@ class _Work:
             for one in run.plan():
                 writer.write_partition(one.plan.found)
             writer.end_rows()
-            if run.wanted and consents_to(self.change, len(run.wanted), path):
+            if run.wanted and consents_to(self.change, len(run.wanted), run.where):
                 run.apply()
             for one in run.results:
                 writer.write_object(RETENTION_APPLIED.row(one))

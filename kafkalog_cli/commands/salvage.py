@@ -8,6 +8,7 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
+from kafkalog_cli.completion import places
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.session import session
@@ -17,6 +18,7 @@ from kafkalog_cli.standard_streams import put_work_first
 def salvage(
     paths: Annotated[list[str], typer.Argument(
         metavar="PATH...", help="Log directory, partition directory or .log file.",
+        autocompletion=places,
     )],
     to: opt.NewDirectoryOption = None,
     from_tier: opt.FromTierOption = None,

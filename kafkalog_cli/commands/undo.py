@@ -14,8 +14,9 @@ from kafkalog_cli.output.writer import Writer, write_all
 
 
 def undo(
-    path: Annotated[str, typer.Argument(
-        metavar="DIR", help="The --backup of the run, or the journal in it.",
+    paths: Annotated[list[str], typer.Argument(
+        metavar="DIR...", help="The --backup of the run, or the journal in it.",
+        show_default=False,
     )],
     lists: Annotated[bool, typer.Option(
         "--list", help="List the runs whose backup is DIR or is inside it.",
@@ -29,7 +30,8 @@ def undo(
     Each partition must be as the run left it, finished or interrupted: once a broker has started on
     it, undo changes nothing. The log directory is locked as a broker locks it. Each partition is
     exchanged in one step; after a kill repeat the command. Entries in checkpoints and the mark of a
-    clean shutdown are restored too.
+    clean shutdown are restored too. A run over several log directories has a backup for each: name
+    them all.
 
     \b
     kafkalog undo --list /backups
@@ -45,45 +47,48 @@ def undo(
     is_applied = will_apply(change)
     outcome = Outcome()
     if lists:
-        return _list(path, show, outcome, check=change.check)
-    planned = run_undo(path)
+        return _list(paths, show, outcome, check=change.check)
+    # All before the first change: if one must not be undone, none is.
+    planned = [run_undo(path) for path in paths]
+    count = sum(one.count for one in planned)
     is_shown_first, is_done = is_applied and asks(change), False
     with Writer(out.undo_view(show.style()), show.format) as writer:
 
         def write() -> None:
-            for one in islice(planned.partitions, show.limit):
-                writer.write(out.Restored(one, is_done))
+            found = (partition for one in planned for partition in one.partitions)
+            for partition in islice(found, show.limit):
+                writer.write(out.Restored(partition, is_done))
             writer.end_rows()
 
         if is_shown_first:
             write()
-        is_wanted = is_applied and not planned.is_empty
+        is_wanted = is_applied and count > 0
         if is_wanted and consents(change, f"Restore {out.what_of(planned)}?"):
-            is_done = _perform(path, outcome)
+            is_done = _perform(paths, outcome)
         if not is_shown_first:
             write()
         status = outcome.of_work(
             has_changed=is_done,
             has_plan=not is_applied,
             check=change.check,
-            is_concerned=not planned.is_empty,
+            is_concerned=count > 0,
         )
         is_partly = not is_done and outcome.has_changed
-        changed = None if is_partly else is_done * planned.count
+        changed = None if is_partly else is_done * count
         writer.write_object(out.UNDO_SUMMARY.row(out.UndoSummary(planned, changed, status)))
     if show.format.is_screen and not is_partly:
         out.print_totals(planned, is_done=is_done, is_plan=not is_applied)
     return status
 
 
-def _list(path: str, show: opt.Show, outcome: Outcome, *, check: bool) -> int:
+def _list(paths: list[str], show: opt.Show, outcome: Outcome, *, check: bool) -> int:
     from kafkalog.change.journal import recorded_runs
     from kafkalog_cli.output import undone as out
 
-    found = recorded_runs(path, failed=outcome.hear)
+    found = [one for path in paths for one in recorded_runs(path, failed=outcome.hear)]
     write_all(islice(found, show.limit), out.run_view(show.style()), show.format)
     if not found and not outcome.errors:
-        show_note(f"{path} has no backup of a run")
+        show_note(f"{', '.join(paths)} has no backup of a run")
     return outcome.of_work(
         has_changed=False,
         has_plan=bool(found),
@@ -92,14 +97,15 @@ def _list(path: str, show: opt.Show, outcome: Outcome, *, check: bool) -> int:
     )
 
 
-def _perform(path: str, outcome: Outcome) -> bool:
+def _perform(paths: list[str], outcome: Outcome) -> bool:
     """Perform the undo; report an error, and return False, if it came after a change."""
     from kafkalog.change.journal import undo as run_undo
     from kafkalog.io.storage import ChangeWatch
 
     watch = ChangeWatch()
     try:
-        run_undo(path, in_place=True, observe=watch)
+        for path in paths:
+            run_undo(path, in_place=True, observe=watch)
     except KafkaLogError as stop:
         if not watch.has_changed:
             raise

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ReportFormat(StrEnum):
-    """The format of findings; the last one is for monitoring."""
+    """The format of findings; the last two are of the whole run, for monitoring and for CI."""
 
     TABLE = "table"
     LINE = "line"
@@ -36,6 +36,12 @@ class ReportFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     PROMETHEUS = "prometheus"
+    JUNIT = "junit"
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each finding is a row."""
+        return self not in (ReportFormat.PROMETHEUS, ReportFormat.JUNIT)
 
 
 class Cleaning(OptionSet):
@@ -159,12 +165,12 @@ def verify(
     with (
         byte_progress(run.targets, enabled=shows_progress) as progress,
         choice.open() if choice.is_spark else nullcontext() as opened,
-        _make_report(form, rows, run.targets) as report,
+        _make_report(form, rows, run.targets, fail_on) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         shown = 0
         for defect in defects:
-            if rows.limit is None or shown < rows.limit:
+            if rows.limit is None or shown < rows.limit or not form.has_rows:
                 report.finding(defect)
                 shown += 1
             outcome.count(defect, fail_on.severities)
@@ -193,8 +199,8 @@ def _judge_cleanings(
     from kafkalog.change.audit.run import audit_compaction
     from kafkalog_cli.output import compactions as show
 
-    if form == ReportFormat.PROMETHEUS:
-        raise UsageError("--compaction has no metrics.", hint="Give another format.")
+    if not form.has_rows:
+        raise UsageError(f"--compaction has no report as {form}.", hint="Give another format.")
     outcome, style, written = Outcome(), rows.style(), Format(rows.shown_as(form))
     found = [
         one
@@ -238,13 +244,17 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
             raise UsageError(f"{name} does not work with --spark.", hint="Leave one of them out.")
 
 
-def _make_report(form: ReportFormat, rows: opt.Rows, targets: Sequence[Target]) -> Report:
+def _make_report(
+    form: ReportFormat, rows: opt.Rows, targets: Sequence[Target], fail_on: opt.FailOn
+) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
 
-    if form == ReportFormat.PROMETHEUS:
-        from kafkalog_cli.output.reports import PrometheusReport
+    if not form.has_rows:
+        from kafkalog_cli.output.reports import JunitReport, PrometheusReport
 
+        if form == ReportFormat.JUNIT:
+            return JunitReport(targets, fail_on.severities)
         return PrometheusReport(targets)
     chosen = Format(rows.shown_as(form))
     return (

@@ -262,7 +262,7 @@ OPEN_TRANSACTION: Final = ObjectType[Any](
     Field("producer_epoch", k.INT, "", "open.producer_epoch"),
     Field("coordinator_epoch", k.INT, "of the producer's last marker, −1 without one",
           "open.coordinator_epoch"),
-    Field("last_timestamp", k.TIME, "of the producer's last batch", "open.last_timestamp"),
+    Field("last_timestamp", k.RECORD_TIME, "of the producer's last batch", "open.last_timestamp"),
     Field("transactional_id", k.TEXT | None, "null if no coordinator in PATH knows it",
           lambda one: None if one.owner is None else one.owner.name),
     Field("state", k.TEXT | None, "its coordinator's state",

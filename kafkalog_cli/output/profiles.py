@@ -9,7 +9,7 @@ from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
-from kafkalog_cli.output.text import bytes_cell, bytes_value, size_text, time_cell
+from kafkalog_cli.output.text import bytes_cell, bytes_value, odd_mark, size_text, time_cell
 
 if TYPE_CHECKING:
     from kafkalog.tables.profiles.model import Profile
@@ -71,10 +71,10 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
 
 def profile_view(style: Style) -> View[Profile]:
     def times(one: Profile) -> str:
-        if one.min_timestamp is None:
+        if one.min_timestamp is None or one.max_timestamp is None:
             return "-"
-        first, last = (time_cell(at, style.zone) for at in (one.min_timestamp, one.max_timestamp))
-        return f"{first} to {last}"
+        ends = (one.min_timestamp, one.max_timestamp)
+        return " to ".join(time_cell(at, style.zone) + odd_mark(at) for at in ends)
 
     def hot(one: Profile) -> str:
         keys = [

@@ -1,24 +1,24 @@
-"""The report of a run of `verify` for Prometheus, in its text format.
-
-It is for the textfile collector of node_exporter.
-"""
+"""Reports of a run of `verify`: for the textfile collector of node_exporter, and for CI."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
 from kafkalog.io.paths.file_system import absolute
-from kafkalog.io.wording import printable
+from kafkalog.io.wording import counted, printable
 from kafkalog.model import Severity
 from kafkalog_cli.output.findings import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
+    from kafkalog.errors import KafkaLogError
     from kafkalog.files.log_dir import Target
     from kafkalog.model import Defect
     from kafkalog_cli.output.findings import RunFacts
@@ -26,8 +26,13 @@ if TYPE_CHECKING:
 _PREFIX = "kafkalog_verify_"
 
 
-class PrometheusReport(Report):
-    """A report that is written at its end; keeps only counts of findings by partition."""
+_FINDINGS_MAX: Final = 100  # of one test case that are named
+_SECOND: Final = 1000
+_NOT_IN_XML: Final = {0xFFFE: r"\ufffe", 0xFFFF: r"\uffff"}  # besides what `printable` escapes
+
+
+class _WholeReport(Report):
+    """A report that is written at its end, about what each path is the place of."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._partitions: dict[str, PartitionDir] = {}
@@ -35,12 +40,21 @@ class PrometheusReport(Report):
             for one in target.partitions if isinstance(target, LogDirListing) else (target,):
                 if isinstance(one, PartitionDir):
                     self._partitions.setdefault(absolute(one.path), one)
+
+    def _place_of(self, path: str) -> str:
+        path = absolute(path)
+        return path if path in self._partitions else os.path.dirname(path)
+
+
+class PrometheusReport(_WholeReport):
+    """Gauges; keeps only counts of findings by partition."""
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        super().__init__(targets)
         self._counts = Counter[tuple[str, Severity]]()
 
     def finding(self, defect: Defect) -> None:
-        path = absolute(defect.path)
-        place = path if path in self._partitions else os.path.dirname(path)
-        self._counts[place, defect.severity] += 1
+        self._counts[self._place_of(defect.path), defect.severity] += 1
 
     def end(self, facts: RunFacts) -> None:
         lines = [*_gauges(facts), *self._by_partition()]
@@ -55,6 +69,72 @@ class PrometheusReport(Report):
                         "partition_defects", count, severity=severity, path=partition.path,
                         topic=partition.topic, partition=str(partition.partition),
                     )  # fmt: skip
+
+
+class JunitReport(_WholeReport):
+    """A test case for each partition, file or log directory, which fails by `--fail-on`."""
+
+    def __init__(self, targets: Sequence[Target], failing: Collection[Severity]) -> None:
+        super().__init__(targets)
+        self._failing = failing
+        named = (absolute(target.path) for target in targets)
+        self._cases: dict[str, None] = dict.fromkeys((*named, *self._partitions))
+        self._lines = defaultdict[tuple[str, bool], list[str]](list)
+        self._counts = Counter[tuple[str, bool]]()
+
+    def finding(self, defect: Defect) -> None:
+        case = self._case_of(defect.path), defect.severity in self._failing
+        self._counts[case] += 1
+        if len(self._lines[case]) < _FINDINGS_MAX:
+            at = "" if defect.position is None else f" at {defect.position}"
+            words = f"{defect.severity}: {defect.reference}: {defect.path}{at}: {defect.detail}"
+            self._lines[case].append(words)
+
+    def end(self, facts: RunFacts) -> None:
+        errors: dict[str, list[KafkaLogError]] = defaultdict(list)
+        for error in facts.errors:
+            case = self._case_of(error.path) if error.path else "kafkalog"
+            self._cases[case] = None
+            errors[case].append(error)
+        put_off = {*map(absolute, facts.run.verification.put_off)}
+        suite = Element("testsuite", name="kafkalog verify")
+        for path in self._cases:
+            self._add(suite, path, errors[path], is_put_off=path in put_off)
+        begun = datetime.fromtimestamp(facts.started_ms / _SECOND, UTC)
+        numbers = {"tests": "testcase", "failures": "*/failure", "errors": "*/error",
+                   "skipped": "*/skipped"}  # fmt: skip
+        suite.attrib |= {name: str(len(suite.findall(path))) for name, path in numbers.items()}
+        suite.attrib["timestamp"] = f"{begun:%Y-%m-%dT%H:%M:%S}"
+        suite.attrib["time"] = f"{(facts.ended_ms - facts.started_ms) / _SECOND:.3f}"
+        indent(suite)
+        sys.stdout.buffer.write(tostring(suite, "utf-8", xml_declaration=True) + b"\n")
+
+    def _case_of(self, path: str) -> str:
+        path = absolute(path)
+        place = path if path in self._cases else self._place_of(path)
+        case = place if place in self._cases else path
+        self._cases[case] = None
+        return case
+
+    def _add(
+        self, suite: Element, path: str, errors: Sequence[KafkaLogError], *, is_put_off: bool
+    ) -> None:
+        log_dir, name = map(_in_xml, os.path.split(path))
+        case = SubElement(suite, "testcase", classname=log_dir, name=name)
+        for error in errors:
+            SubElement(case, "error", type=error.reference, message=_in_xml(error.message))
+        for is_failure, tag in ((True, "failure"), (False, "system-out")):
+            if count := self._counts[path, is_failure]:
+                found = SubElement(case, tag)
+                found.text = "\n".join(map(_in_xml, self._lines[path, is_failure]))
+                if is_failure:
+                    found.attrib = {"type": "findings", "message": counted(count, "finding")}
+        if is_put_off and case.find("failure") is None and not errors:
+            SubElement(case, "skipped", message="time ran out")
+
+
+def _in_xml(text: str) -> str:
+    return printable(text).translate(_NOT_IN_XML)
 
 
 def _gauges(facts: RunFacts) -> Iterator[str]:

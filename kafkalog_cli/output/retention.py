@@ -158,7 +158,7 @@ RETENTION: Final = ObjectType[Judged](
           "verdict.upper_bound"),
     Field("size_bytes", k.SIZE, "of its batches", "verdict.segment.size_bytes"),
     Field("is_active", k.BOOL, "a broker would append to it", "verdict.is_active"),
-    Field("max_timestamp", k.TIME, "as a broker determines it",
+    Field("max_timestamp", k.RECORD_TIME, "as a broker determines it",
           "verdict.segment.max_timestamp"),
     Field("timestamp_source", k.TEXT,
           "`time-index`, `batches` (recovered at the next start), `mtime` (no timestamp), "

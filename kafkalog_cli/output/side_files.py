@@ -69,7 +69,7 @@ TIME_INDEX_ENTRY: Final = ObjectType[Entry](
     "An entry of a time index.",
     _PATH,
     _ORDINAL,
-    _of_entry("timestamp", k.TIME, "largest timestamp so far"),
+    _of_entry("timestamp", k.RECORD_TIME, "largest timestamp so far"),
     _of_entry("offset", k.INT, "of its record or batch, absolute"),
 )
 ABORTED_TRANSACTION: Final = ObjectType[Entry](
@@ -95,7 +95,7 @@ PRODUCER_STATE: Final = ObjectType[Entry](
     _of_last_batch("last_sequence", "of the last batch"),
     _of_last_batch("last_offset", "of the last batch"),
     _of_entry("offset_delta", k.INT, "of the last batch: from its first to its last record"),
-    _of_entry("last_timestamp", k.TIME, "of the last batch or marker"),
+    _of_entry("last_timestamp", k.RECORD_TIME, "of the last batch or marker"),
     _of_entry("current_txn_first_offset", k.INT | None, "of the open transaction"),
 )  # fmt: skip
 CHECKPOINT_ENTRY: Final = ObjectType[Entry](

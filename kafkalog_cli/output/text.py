@@ -261,11 +261,14 @@ def time_column(timestamp_ms: int, style: Style) -> str:
 
 
 def record_time_column(timestamp_ms: int, style: Style) -> str:
-    """Return the cell of a record's timestamp, marked if hardly any clock shows such a time."""
+    """Return the cell of a record's timestamp, with `odd_mark`."""
     cell = time_column(timestamp_ms, style)
-    if _ODD_BEFORE <= timestamp_ms < _ODD_FROM or style.exact or cell == "-":
-        return cell
-    return f"{cell} odd"
+    return cell if style.exact or cell == "-" else cell + odd_mark(timestamp_ms)
+
+
+def odd_mark(timestamp_ms: int) -> str:
+    """Return what marks a record's timestamp if hardly any clock shows such a time."""
+    return "" if _ODD_BEFORE <= timestamp_ms < _ODD_FROM else " odd"
 
 
 def trim_times(cells: Sequence[str]) -> Sequence[str]:

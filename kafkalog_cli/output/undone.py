@@ -12,14 +12,16 @@ from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_par
 from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.change.journal import PartitionUndo, RecordedRun, Undo
     from kafkalog_cli.output.objects import Style, View
 
 
 class UndoSummary(NamedTuple):
-    """An undo, how much of it was done, and the exit status of the command."""
+    """The undoing of runs, how much of it was done, and the exit status of the command."""
 
-    undo: Undo
+    undone: Sequence[Undo]
     changed: int | None
     status: int
 
@@ -60,10 +62,11 @@ UNDO_SUMMARY: Final = ObjectType[UndoSummary](
     "undo_summary",
     "`undo`",
     "The last object: totals.",
-    Field("command", k.TEXT, "which is undone", "undo.command"),
-    Field("partitions", k.INT, "to restore", lambda one: len(one.undo.partitions)),
-    Field("files", k.INT, "at the top of the log directory, to restore",
-          lambda one: len(one.undo.files)),
+    Field("command", k.TEXT, "which is undone; several with commas",
+          lambda one: commands_of(one.undone)),
+    Field("partitions", k.INT, "to restore", lambda one: _number_of(one.undone)[0]),
+    Field("files", k.INT, "at the top of log directories, to restore",
+          lambda one: _number_of(one.undone)[1]),
     Field("status", k.INT, "exit status of the command"),
     Field("changed", k.INT | None,
           "partitions and files that were restored; 0 in a plan; null if the work stopped"),
@@ -118,19 +121,29 @@ def undo_view(style: Style) -> View[Restored]:
     )
 
 
-def print_totals(undo: Undo, *, is_done: bool, is_plan: bool) -> None:
-    if undo.is_empty:
+def print_totals(undone: Sequence[Undo], *, is_done: bool, is_plan: bool) -> None:
+    if all(one.is_empty for one in undone):
         print_lines(["nothing to undo: everything is already restored"])
         return
     verb = "restored" if is_done else "would be restored"
-    total = f"{what_of(undo)} {verb} to the state before `{undo.command}`"
+    total = f"{what_of(undone)} {verb} to the state before `{commands_of(undone)}`"
     print_lines([total, PLAN_ONLY] if is_plan else [total])
 
 
-def what_of(undo: Undo) -> str:
-    files = [counted(len(undo.files), "file") + " at the top"] if undo.files else []
-    partitions = [counted(len(undo.partitions), "partition")] if undo.partitions else []
-    return " and ".join(partitions + files)
+def what_of(undone: Sequence[Undo]) -> str:
+    partitions, files = _number_of(undone)
+    words = [counted(partitions, "partition")] if partitions else []
+    words += [counted(files, "file") + " at the top"] if files else []
+    return " and ".join(words)
+
+
+def commands_of(undone: Sequence[Undo]) -> str:
+    return ", ".join(dict.fromkeys(one.command for one in undone))
+
+
+def _number_of(undone: Sequence[Undo]) -> tuple[int, int]:
+    """Return how many partitions are restored, and how many files at the top."""
+    return sum(len(one.partitions) for one in undone), sum(len(one.files) for one in undone)
 
 
 def _offsets(one: Restored) -> str:

@@ -14,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    "delivery", "formats", "kafkalog", "kafkalog_cli", "pyspark_kafkalog", "tests/delivery",
+    "delivery", "docgen", "formats", "kafkalog", "kafkalog_cli", "pyspark_kafkalog",
+    "tests/delivery",
 )  # fmt: skip
 FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
 TIME = 1_700_000_000

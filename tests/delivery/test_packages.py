@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delivery.bundle import glibc_needed
+from docgen.manual import COMPLETIONS, MANUAL, manual_pages
 from kafkalog.io.jit import library
 from kafkalog_cli.version import commit
 from tests.delivery.conftest import TIME, built, checkout
@@ -50,6 +51,10 @@ def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
             assert f"kafkalog/io/jit/{library.library_file(level)}" in members.namelist()
         assert not [one for one in members.namelist() if one.startswith(("tests/", "delivery/"))]
         members.extractall(tmp_path / "unpacked")  # noqa: S202 # it was just built here
+    data = tmp_path / "unpacked" / "kafkalog-0.1.0.data" / "data"
+    texts = {str(one.relative_to(data)): one for one in data.rglob("*") if one.is_file()}
+    assert {*texts} == {*manual_pages(), *COMPLETIONS.values()}
+    assert f"kafkalog 0.1.0 ({name})" in texts[MANUAL].read_text()
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{os.uname().machine}.whl")
     assert int(glibc_needed(tmp_path / "unpacked").removeprefix("2.")) <= 17
 

@@ -286,3 +286,56 @@ def test_a_plan_says_why_the_first_dirty_offset_is_reset(
     assert plan["first_dirty_offset"] == (noted if why is None else start)
     line = f"cleaning begins at the log start of orders-0: {why}\n"
     assert (line in kafkalog(*words).stdout.decode()) == (why is not None)
+
+
+def split(log_dir: Path, other: Path, *moved: str) -> list[Path]:
+    """Move partitions into a second log directory of the same node; return both."""
+    other.mkdir()
+    for file in (one for one in log_dir.iterdir() if one.is_file()):
+        shutil.copy2(file, other)
+    for name in moved:
+        shutil.move(log_dir / name, other)
+    return [log_dir, other]
+
+
+def test_log_directories_of_a_broker_are_one_queue(
+    kafkalog: Run, many: Path, tmp_path: Path
+) -> None:
+    """The dirtiest of all comes first; each has a backup, and together they are undone."""
+    backup = tmp_path / "backup"
+
+    def compacted(*args: object) -> list[tuple[Any, ...]]:
+        *found, summary = rows(kafkalog("compact", *args, "--all", *COMPACTED, "-o", "ndjson"))
+        assert summary["status"] == 0
+        return [(one["partition"], one["kept_records"]) for one in found if not one["skipped"]]
+
+    together = compacted(many)
+    both = split(many, tmp_path / "other", "orders-1", "orders-3")
+    before = list(map(fingerprint, both))
+    assert [number for number, _ in together][:2] == [0, 1]
+    assert compacted(*both) == compacted(*reversed(both)) == together
+    assert compacted(*both, "--apply", "--backup", backup) == together
+    assert list(map(fingerprint, both)) != before
+    runs = sorted(backup.iterdir())
+    assert len(runs) == 2
+    assert kafkalog("undo", backup, "--apply").status == 3
+    assert kafkalog("undo", *runs, "--apply").status == 0
+    after = list(map(fingerprint, both))
+    for one in after:
+        del one[".lock"]
+    assert after == before
+    for more in (("--to", tmp_path / "new"), ("--up-to", 9)):
+        assert kafkalog("compact", *both, *more).status == 2
+    assert kafkalog("compact", many, many / "orders-0", "--apply").status == 2
+
+
+@pytest.mark.parametrize("command", ["compact", "rebuild-index", "retention"])
+def test_configs_of_all_log_directories_are_in_the_metadata_log(
+    kafkalog: Run, log_dir: Path, tmp_path: Path, command: str
+) -> None:
+    """It is in one of them; without that one the configs are not known."""
+    both = split(log_dir, tmp_path / "other", "orders-0")
+    for paths, is_known in ((both[1:], False), (both, True)):
+        result = kafkalog(command, *paths, "--apply")
+        assert result.status == 0
+        assert ("has no __cluster_metadata-0" not in result.stderr) == is_known

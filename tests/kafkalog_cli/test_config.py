@@ -62,6 +62,17 @@ def test_a_place_gives_paths_and_options(kafkalog: Run, write: Write) -> None:
     assert len(topics(kafkalog("ls", "@ex", "-n", "3", "-o", "ndjson"))) == 3
 
 
+def test_a_registry_of_a_place_is_used_where_something_is_decoded(
+    kafkalog: Run, write: Write, tmp_path: Path
+) -> None:
+    """On the command line it must mean something."""
+    write(f'[place.ex]\npaths = ["{LOG_DIR}"]\nregistry = "{tmp_path}"\n')
+    find = ("find", "@ex", "-t", "orders", "-k", "user-6", "-n", "1")
+    assert kafkalog(*find).status == 0
+    assert kafkalog(*find, "-r", tmp_path).status == 2
+    assert str(tmp_path) in kafkalog(*find, "--value-format", "avro").stderr
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -73,6 +84,7 @@ def test_a_place_gives_paths_and_options(kafkalog: Run, write: Write) -> None:
         ("[place.ex]\npaths = ['examples/log-dir']\nyes = true\n", "--yes"),
         ("[place.ex]\n", "paths"),
         ("[place]\nex = 1\n", "place.ex"),
+        ("[place.ex]\npaths = ['x']\n[place.ex.topic.t]\nlimit = 1\n", "place.ex.topic"),
         ("[defaults\n", "TOML"),
         ("[command.ls]\nlimit = 'x'\n", "--limit"),
     ],

@@ -256,10 +256,10 @@ COMMANDS: dict[str, Run] = {
 OTHERS = {
     "each directory by itself": {
         "ls", "du", "report", "verify", "salvage", "recover", "rebuild-index", "compact",
-        "retention", "simulate-roll",
+        "retention", "simulate-roll", "undo",
     },
     "one file": {"anatomy", "kafka-dump-log"},
-    "one PATH": {"metadata", "undo"},
+    "one PATH": {"metadata"},
     "PATH against PATH": {"diff"},
     "no PATH": {"explain"},
     "has its own tests of ids": {"resurrect"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,6 +17,12 @@ from kafkalog_cli.output.objects import PLAIN, Column, Field, ObjectType, Style
 from kafkalog_cli.output.text import ColourChoice, cell_width
 from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import session
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Result
 
 NAME_WIDTH = 237
 
@@ -191,6 +197,22 @@ def test_milliseconds_are_shown_if_a_row_needs_them(
 def test_odd_times_of_records_are_marked(show: Show, at: int, cell: str) -> None:
     """Outside 2000 to 2100: most are seconds in place of milliseconds."""
     assert re.split(r"  +", show([Thing(at=at)])[1].strip())[2] == cell
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["dump-segment", "dump-segment --batches", "find --key k", "ls --segments", "lookup-offset 0",
+     "profile", "retention", "simulate-roll"],
+)  # fmt: skip
+def test_commands_mark_odd_times(
+    kafkalog: Callable[..., Result], tmp_path: Path, command: str
+) -> None:
+    """That of 2286 keeps retention from deleting the segment for centuries."""
+    time = 10**13
+    write_log(tmp_path / "t-0", batch(0, [record(0, b"k", b"v")], base_time=time, max_time=time))
+    name, *options = command.split()
+    shown = kafkalog(name, tmp_path / "t-0", *options).stdout
+    assert re.search(rb"2286-11-20.17:46:40(\.000Z)? odd", shown)
 
 
 def test_exact_times_are_numbers_under_a_title_without_zone(show: Show) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import count, pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -95,6 +96,40 @@ def test_prometheus_counts_what_was_found(
     assert metrics["duration_seconds"][0].value == 7.5
 
 
+def junit(kafkalog: Any, *line: object) -> ET.Element:
+    """Return a report for CI; its totals are those of its cases, and no case comes twice."""
+    suite = ET.fromstring(kafkalog("verify", *line, "--format", "junit").stdout)  # noqa: S314
+    for name, path in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        assert int(suite.attrib[name]) == len(suite.findall(f"testcase/{path}"))
+    cases = [(one.attrib["classname"], one.attrib["name"]) for one in suite]
+    assert int(suite.attrib["tests"]) == len(cases) == len({*cases})
+    return suite
+
+
+def cases(suite: ET.Element, tag: str) -> dict[str, str]:
+    """Return the texts of what cases have."""
+    return {
+        one.attrib["name"]: one.find(tag).text or "" for one in suite if one.find(tag) is not None
+    }
+
+
+def test_junit_has_a_case_for_each_partition(hurt: Path, kafkalog: Any):
+    """It fails as the exit status says; what cannot be read is an error."""
+    suite = junit(kafkalog, hurt, hurt.parent / "nowhere", "--fail-on", "damage", "-n", "1")
+    names = {one.name for one in hurt.iterdir() if re.search("-[0-9]+$", one.name)}
+    assert {one.attrib["name"] for one in suite} == {*names, "nowhere", hurt.name}
+    assert {*cases(suite, "failure")} == {"txn-0"}
+    assert {*cases(suite, "error")} == {"nowhere"}
+    rows = defects(kafkalog, hurt)
+    damages = sum(row["severity"] == "damage" for row in rows)
+    assert suite.find("*/failure").attrib["message"] == f"{damages} findings"
+    lines = [*cases(suite, "failure").values(), *cases(suite, "system-out").values()]
+    assert sum(len(text.splitlines()) for text in lines) == len(rows)
+    put_off = junit(kafkalog, hurt, "--max-duration", "0s")
+    assert int(put_off.attrib["skipped"]) > 0
+    assert kafkalog("verify", hurt, "--compaction", "-o", "junit").status == 2
+
+
 def test_labels_and_names_are_escaped(tmp_path: Path, corpus_dir: Path, kafkalog: Any):
     """A directory name with characters that terminals and labels must escape."""
     place = copy_tree(corpus_dir / "kafka-4.3" / "txn" / "txn-0", tmp_path / f"{EVIL}-0")
@@ -103,12 +138,12 @@ def test_labels_and_names_are_escaped(tmp_path: Path, corpus_dir: Path, kafkalog
     [sample] = prometheus(kafkalog, place)["partition_defects"]
     assert sample.labels["path"].startswith(str(tmp_path))
     assert '"' in sample.labels["path"]
-    for form in ("prometheus", "table"):
+    for form in ("prometheus", "junit", "table"):
         text = kafkalog("verify", place, "--format", form).stdout.decode()
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", text), form
 
 
-@pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv", "prometheus"])
+@pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv", "prometheus", "junit"])
 def test_the_exit_status_goes_by_severity_alone(hurt: Path, form: str, kafkalog: Any):
     """In every format, 1 for findings of at least the severity of `--fail-on`."""
     quiet = hurt / "__cluster_metadata-0"

@@ -247,9 +247,15 @@ def filthiest_first(candidates: Iterable[Candidate], *, take_all: bool) -> list[
             taken.append(one)
         else:
             skipped.append(replace(one, skip=Skip.CLEAN_ENOUGH))
+    return sorted(taken, key=cleaning_order) + skipped
+
+
+def cleaning_order(candidate: Candidate) -> tuple[bool, float]:
+    """Return by what a cleaner orders candidates; those that it skips come last."""
+    if candidate.skip is not None or candidate.cleanable is None:
+        return True, 0.0
     # grabFilthiestCompactedLog takes the highest ratio, also among those that are overdue.
-    taken.sort(key=lambda one: -(one.cleanable.ratio if one.cleanable else 0))
-    return taken + skipped
+    return False, -candidate.cleanable.ratio
 
 
 def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionConfig:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from formats.late_classes import dataclass
+from kafkalog.change.compaction.candidates import cleaning_order
 from kafkalog.change.compaction.model import (
     Candidate,
     Cleanable,
@@ -16,6 +19,7 @@ from kafkalog.change.compaction.model import (
 )
 from kafkalog.change.journal import Run
 from kafkalog.change.journal.run import Maintenance
+from kafkalog.change.journal.runs import Runs
 from kafkalog.change.plan import plan_of
 from kafkalog.errors import KafkaLogError, Note, UsageError, contained, raised
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
@@ -26,7 +30,7 @@ from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import ExitStack
 
     from kafkalog.change.plan import Plan
@@ -104,6 +108,7 @@ class CompactionRun(Maintenance):
 
     Attributes:
         request: the options, with the clock that is used.
+        is_alone: whether there is no other run beside it.
 
     Raises:
         UsageError: the arguments contradict each other.
@@ -130,7 +135,7 @@ class CompactionRun(Maintenance):
         self._engine = engine
         self._task_memory = task_memory
         self._failures: list[CompactedPartition] = []
-        self._has_told = False
+        self.is_alone = True
         if not 0 < request.load_factor <= 1:
             raise UsageError("A load factor lies above 0 and is at most 1.")
         if in_place and to is not None:
@@ -169,49 +174,62 @@ class CompactionRun(Maintenance):
     def has_changed(self) -> bool:
         return self._to is not None or super().has_changed
 
-    def plan(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
-        """Yield the exact result for each partition without writing anything.
+    def plan(
+        self, candidates: Sequence[Candidate], progress: Callable[[int], None] | None = None
+    ) -> Iterator[CompactedPartition]:
+        """Yield the exact result for some candidates without writing anything.
 
         Args:
+            candidates: some of `candidates`, or all.
             progress: called with the number of bytes read since the last call; each log is read up
                 to three times.
 
         Raises:
-            KafkaLogError: the named partition cannot be compacted.
+            KafkaLogError: the only partition cannot be compacted.
         """
-        return self._results(None, progress)
+        return self._results(candidates, None, progress)
 
-    def apply(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
-        """Compact each partition and yield the result; arguments and errors are those of `plan`.
+    def apply(
+        self, candidates: Sequence[Candidate], progress: Callable[[int], None] | None = None
+    ) -> Iterator[CompactedPartition]:
+        """Compact candidates and yield the results; arguments are those of `plan`.
 
         The whole log is read and checked before any of it is changed. After a crash at any moment,
         the next run, or the next start of a broker, finds either the old segments or the new ones.
         """
-        return self._results(self._changing(), progress)
+        return self._results(candidates, self._changing(), progress)
+
+    def failures(self) -> list[CompactedPartition]:
+        """Return what could not be judged, only once."""
+        found, self._failures = self._failures, []
+        return found
 
     def _results(
-        self, run: Run | None, progress: Callable[[int], None] | None
+        self,
+        candidates: Sequence[Candidate],
+        run: Run | None,
+        progress: Callable[[int], None] | None,
     ) -> Iterator[CompactedPartition]:
-        for candidate, found in self._compacted(run, progress):
+        for candidate, found in self._compacted(candidates, run, progress):
             if not isinstance(found, KafkaLogError):
                 yield CompactedPartition(candidate.partition, found)
-            elif self.is_one and not (run is not None and run.has_changed):
+            elif self.is_alone and self.is_one and not (run is not None and run.has_changed):
                 raise found
             else:
                 yield CompactedPartition(candidate.partition, None, found)
-        if not self._has_told:
-            self._has_told = True
-            yield from self._failures
 
     def _compacted(
-        self, run: Run | None, progress: Callable[[int], None] | None
+        self,
+        candidates: Sequence[Candidate],
+        run: Run | None,
+        progress: Callable[[int], None] | None,
     ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
         from kafkalog.change.compaction.compact import compact_partition
         from kafkalog.change.compaction.distributed import compact_partitions
 
-        if self._engine is not None and self.wanted:
+        if self._engine is not None and any(one.skip is None for one in candidates):
             yield from compact_partitions(
-                self.candidates,
+                candidates,
                 self.request,
                 self._engine(),
                 run,
@@ -219,7 +237,7 @@ class CompactionRun(Maintenance):
                 task_memory=self._task_memory,
             )
             return
-        for candidate in self.candidates:
+        for candidate in candidates:
             found: list[Compaction | KafkaLogError] = []
             with contained(candidate.partition.path, found.append):
                 found.append(compact_partition(candidate, self.request, run, progress))
@@ -249,9 +267,79 @@ class CompactionRun(Maintenance):
         return replace(request, now_ms=stopped)
 
 
+class Compactions(Runs[CompactionRun]):
+    """Runs over log directories and partitions together, in the order of a broker's cleaner.
+
+    Args:
+        paths, backup: as for `Runs`.
+        request, sources, to: as for `CompactionRun`, as are the other options.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        request: CompactionRequest,
+        sources: ConfigSources,
+        *,
+        to: str | None = None,
+        backup: str | None = None,
+        engine: Callable[[], Engine] | None = None,
+        **options: Any,
+    ) -> None:
+        begin = partial(
+            CompactionRun, request=request, sources=sources, to=to, engine=engine, **options
+        )
+        given = {
+            "--to": to,
+            "--first-dirty-offset": request.first_dirty_offset,
+            "--up-to": request.up_to_offset,
+        }
+        of_one = next((name for name, value in given.items() if value is not None), None)
+        super().__init__(begin, paths, backup=backup, of_one=of_one)
+        self._has_engine = engine is not None
+
+    @property
+    def now_ms(self) -> int:
+        """The clock that is used."""
+        return self.runs[0].request.now_ms
+
+    def plan(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
+        """Yield the exact result for each partition without writing anything.
+
+        Args:
+            progress: as for `CompactionRun.plan`.
+
+        Raises:
+            KafkaLogError: the only partition cannot be compacted, or one that was named must not.
+        """
+        return self._results(CompactionRun.plan, progress)
+
+    def apply(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
+        """Compact each partition and yield the result; arguments and errors are those of `plan`."""
+        return self._results(CompactionRun.apply, progress)
+
+    def _results(
+        self,
+        step: Callable[..., Iterator[CompactedPartition]],
+        progress: Callable[[int], None] | None,
+    ) -> Iterator[CompactedPartition]:
+        for run, candidates in self._turns():
+            run.is_alone = len(self.runs) == 1
+            yield from step(run, candidates, progress)
+        for run in self.runs:
+            yield from run.failures()
+
+    def _turns(self) -> Iterator[tuple[CompactionRun, list[Candidate]]]:
+        """Yield what is compacted in turn: a cleaner has one queue for all log directories."""
+        pairs = [(run, one) for run in self.runs for one in run.candidates]
+        if not self._has_engine:  # which does all partitions of a run at the same time
+            pairs.sort(key=lambda pair: cleaning_order(pair[1]))
+        for run, group in groupby(pairs, key=itemgetter(0)):
+            yield run, [one for _, one in group]
+
+
 def compact(
-    path: str | os.PathLike[str],
-    *,
+    *paths: str | os.PathLike[str],
     to: str | None = None,
     take_all: bool = False,
     configs: Mapping[str, str] | ConfigSources | None = None,
@@ -265,8 +353,9 @@ def compact(
     """Plan to compact partitions as a broker's cleaner does: exactly what the result would be.
 
     Args:
-        path: a partition; or a log directory, to compact the partitions a broker would choose.
-        to: a new directory, to compact a copy made there; None to change the logs themselves.
+        paths: partitions; or log directories, to compact the partitions a broker would choose.
+        to: a new directory, to compact a copy of the only path that is made there; None to change
+            the logs themselves.
         take_all: also compact partitions that are too clean for a broker to choose.
         configs: configs of topics by name, or their sources.
         now: the clock; None for the current time.
@@ -277,8 +366,8 @@ def compact(
         request: the other fields of `CompactionRequest`.
 
     Returns:
-        One result per partition. In a log directory, a partition that fails has an `error`, and
-        the others are still compacted.
+        One result per partition. Unless it is the only path, a partition that fails has an
+        `error`, and the others are still compacted.
 
     Raises:
         KafkaLogError: the named partition must not or cannot be compacted, or a broker is using
@@ -291,8 +380,8 @@ def compact(
     ) -> Rows[CompactedPartition]:
         with (
             reporting(on_event or raised, progress=progress) as report,
-            CompactionRun(
-                path,
+            Compactions(
+                paths,
                 asked,
                 ConfigSources.of(configs),
                 in_place=in_place,

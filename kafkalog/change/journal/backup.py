@@ -158,9 +158,12 @@ class Backup:
     def _make(self) -> None:
         """Create the directory; an existing one must be empty, or have a journal."""
         if not file_system.is_there(self.path):
-            around = Changes(os.path.dirname(self.path), self._observe)
-            around.make_directory(os.path.basename(self.path))
-            around.sync_directory()
+            # That around it is missing for the first of several runs.
+            for path in (os.path.dirname(self.path), self.path):
+                if not file_system.is_there(path):
+                    around = Changes(os.path.dirname(path), self._observe)
+                    around.make_directory(os.path.basename(path))
+                    around.sync_directory()
             return
         try:
             names = file_system.names(self.path)
@@ -221,6 +224,17 @@ def _require_outside(path: str, directory: str | None) -> None:
         if parent == os.path.dirname(parent):
             return
         parent = os.path.dirname(parent)
+
+
+def require_no_journal(path: str) -> None:
+    """Check that a directory, which will hold several backups, is not a backup itself.
+
+    Raises:
+        DestinationExistsError: it has a journal.
+    """
+    journal = os.path.join(path, JOURNAL_NAME)
+    if file_system.is_there(journal) and (found := read_journal(journal)) is not None:
+        raise _another_run(journal, found)
 
 
 def _another_run(path: str, journal: Journal) -> DestinationExistsError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from formats import file_names
@@ -16,6 +16,7 @@ from formats.file_names import parse_file_name, segment_file
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import require_own_files
 from kafkalog.change.journal.run import Maintenance, share_of
+from kafkalog.change.journal.runs import Runs
 from kafkalog.change.plan import plan_of
 from kafkalog.change.repair.model import contents_of, is_left_over
 from kafkalog.change.repair.plan import is_same, with_clock
@@ -33,7 +34,7 @@ from kafkalog.node.recovery import StartInProgress, StartMode, start_config, usu
 from kafkalog.node.recovery.directory import offset_from_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkalog.change.journal import Run
     from kafkalog.change.plan import Plan
@@ -365,9 +366,15 @@ class IndexRun(Maintenance):
         return self.results
 
 
+def index_runs(
+    paths: Iterable[str | os.PathLike[str]], *, backup: str | None = None, **options: Any
+) -> Runs[IndexRun]:
+    """Return the runs over some paths; options are those of `IndexRun`."""
+    return Runs(partial(IndexRun, **options), paths, backup=backup)
+
+
 def rebuild_index(
-    path: str | os.PathLike[str],
-    *,
+    *paths: str | os.PathLike[str],
     configs: Mapping[str, str] | ConfigSources | None = None,
     now: Time | None = None,
     on_event: OnEvent | None = None,
@@ -378,7 +385,7 @@ def rebuild_index(
     The plan compares them with those computed from the log.
 
     Args:
-        path: a log directory, a partition, or a `.log` file for that segment alone.
+        paths: log directories, partitions, or a `.log` file for that segment alone.
         configs: configs of topics by name, or their sources.
         now: the clock; None for the current time.
         on_event: is passed everything reported besides the results, and what was read; without it
@@ -396,9 +403,9 @@ def rebuild_index(
     def work(*, in_place: bool = False, backup: str | None = None) -> Rows[IndexedPartition]:
         with (
             reporting(on_event or raised, progress=progress) as report,
-            IndexRun(
-                path,
-                ConfigSources.of(configs),
+            index_runs(
+                paths,
+                sources=ConfigSources.of(configs),
                 now_ms=now_ms,
                 in_place=in_place,
                 backup=backup,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
-from kafkalog.change.journal.requirements import log_dir_around
 from kafkalog.change.journal.run import Maintenance, share_of
+from kafkalog.change.journal.runs import Runs
 from kafkalog.change.plan import plan_of
 from kafkalog.change.repair.model import RecoveryPlan, require_performable
 from kafkalog.change.repair.plan import plan_recovery
@@ -21,13 +19,10 @@ from kafkalog.errors import (
     Note,
     ShortageError,
     UnreadableError,
-    UsageError,
     contained,
     raised,
 )
-from kafkalog.files.log_dir import LogDirListing, PartitionDir, look_at, open_path
-from kafkalog.files.parents import Parent
-from kafkalog.io.paths.uris import require_local
+from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_path
 from kafkalog.io.rows import Rows
 from kafkalog.io.times import clock_ms
 from kafkalog.log.events import reporting
@@ -46,7 +41,9 @@ from kafkalog.node.recovery import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import ExitStack
 
     from kafkalog.change.plan import Plan
     from kafkalog.errors import OnEvent
@@ -223,28 +220,19 @@ class RecoveryRun(Maintenance):
         return None
 
 
-class Recovery:
-    """Runs over log directories and partitions together: `plan`, then `apply`; a context manager.
-
-    Within the block all of them are locked, as by `Maintenance`.
+class Recovery(Runs[RecoveryRun]):
+    """Recoveries of log directories and partitions together, which know the nodes of them.
 
     Args:
-        paths: log directories, parents of several, partitions, or `.log` files for their
-            partitions.
-        mode, now_ms, forced: as for `RecoveryRun`.
+        paths, backup: as for `Runs`.
+        mode, now_ms: as for `RecoveryRun`.
         sources: the sources of the configs; of them, the metadata log of the node counts for all of
             its log directories.
         metadata_dir: the log directory with the cluster's metadata, if different.
-        backup: as for `Maintenance`; only with a single path.
-        options: the other arguments of `Maintenance`.
+        options: the other arguments of `RecoveryRun`.
 
     Attributes:
-        runs: one per log directory or partition.
-        nodes: the starts of the nodes that they belong to.
-
-    Raises, when the block is entered:
-        UsageError: a backup of several paths, or several of one log directory that is changed.
-        Also what `Maintenance` raises.
+        nodes: the starts of the nodes that the log directories belong to.
     """
 
     def __init__(
@@ -258,57 +246,11 @@ class Recovery:
         backup: str | None = None,
         **options: Any,
     ) -> None:
-        self.runs: list[RecoveryRun] = []
+        begin = partial(RecoveryRun, mode=mode, sources=sources, now_ms=now_ms, **options)
+        super().__init__(begin, paths, backup=backup)
         self.nodes: list[NodeStart] = []
-        self._paths = [os.fspath(path) for path in paths]
-        self._mode = mode
         self._sources = sources
         self._metadata_dir = metadata_dir
-        self._backup = backup
-        self._options = {"now_ms": now_ms, "backup": backup, **options}
-        self._held = ExitStack()
-
-    def __enter__(self) -> Self:
-        places = [place for path in self._paths for place in _places_of(path)]
-        if self._backup is not None and len(places) > 1:
-            raise UsageError("A backup is of one run.", hint="Recover one path after another.")
-        self.runs = [RecoveryRun(one, self._mode, self._sources, **self._options) for one in places]
-        around = [log_dir_around(run.first_listing) for run in self.runs]
-        homes = {
-            one.log_dir.path: node.home.log_dir.path
-            for node in self._starts(around, [run.first_listing for run in self.runs])
-            for one in node.dirs
-            if node.home is not None
-        }
-        with ExitStack() as held:
-            for run, log_dir in zip(self.runs, around, strict=True):
-                run.home = homes.get(log_dir or "")
-                held.enter_context(run)
-            log_dirs = [run.log_dir for run in self.runs if run.log_dir is not None]
-            if not self.is_plan and len({*log_dirs}) < len(log_dirs):
-                raise UsageError(
-                    "Several paths lie in one log directory, which is locked for each.",
-                    hint="Name the log directory, or recover one after another.",
-                )
-            self.nodes = self._starts(log_dirs, [run.target for run in self.runs])
-            self._held = held.pop_all()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._held.__exit__(*raised)
-
-    @property
-    def is_plan(self) -> bool:
-        """Whether the runs only plan and cannot change anything."""
-        return all(run.is_plan for run in self.runs)
-
-    @property
-    def has_changed(self) -> bool:
-        return any(run.has_changed for run in self.runs)
-
-    @property
-    def results(self) -> list[RecoveredPartition]:
-        return [one for run in self.runs for one in run.results]
 
     @property
     def plans(self) -> list[RecoveryPlan]:
@@ -322,10 +264,6 @@ class Recovery:
     def refused(self) -> dict[str, KafkaLogError]:
         """Why partitions must not be recovered, by path."""
         return {path: stop for run in self.runs for path, stop in run.refused.items()}
-
-    @property
-    def wanted(self) -> list[RecoveryPlan]:
-        return [one for run in self.runs for one in run.wanted]
 
     @property
     def may_apply(self) -> bool:
@@ -360,24 +298,30 @@ class Recovery:
             run.apply(progress)
         return self.results
 
-    def _starts(self, log_dirs: Iterable[str | None], targets: Iterable[Target]) -> list[NodeStart]:
+    def _hold(self, held: ExitStack) -> None:
+        super()._hold(held)
+        log_dirs = [run.log_dir for run in self.runs if run.log_dir is not None]
+        self.nodes = self._starts(log_dirs, [run.target for run in self.runs])
+
+    def _homes(self, log_dirs: list[str]) -> dict[str, str]:
+        return {
+            one.log_dir.path: node.home.log_dir.path
+            for node in self._starts(log_dirs, [run.first_listing for run in self.runs])
+            for one in node.dirs
+            if node.home is not None
+        }
+
+    def _starts(self, log_dirs: Iterable[str], targets: Iterable[Target]) -> list[NodeStart]:
         """Return the starts of the nodes that log directories belong to, some of them targets."""
         there = {one.path: one for one in targets}
         dirs = [
             NodeDir(listed)
-            for path in dict.fromkeys(filter(None, log_dirs))
+            for path in dict.fromkeys(log_dirs)
             if isinstance(listed := there.get(path) or open_path(path), LogDirListing)
         ]
         around = None if self._metadata_dir is None else open_path(self._metadata_dir)
         metadata_dir = NodeDir(around) if isinstance(around, LogDirListing) else None
         return nodes_of(dirs, metadata_dir, self._sources.node_id)
-
-
-def _places_of(path: str) -> tuple[str, ...]:
-    """Return a path, or the log directories in it if it is a parent of some."""
-    require_local(path)
-    found = look_at(path)
-    return found.log_dirs if isinstance(found, Parent) else (path,)
 
 
 def recover(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import require_live
 from kafkalog.change.journal.run import Maintenance
+from kafkalog.change.journal.runs import Runs
 from kafkalog.change.plan import plan_of
 from kafkalog.change.retention.apply import TrimPlan, perform_trim, plan_trim
 from kafkalog.errors import Note, RefusedError, UsageError, contained, raised
@@ -19,7 +21,7 @@ from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkalog.change.plan import Plan
     from kafkalog.errors import OnEvent
@@ -128,9 +130,21 @@ class RetentionRun(Maintenance):
         return self.results
 
 
-def retention(
-    path: str | os.PathLike[str],
+def retention_runs(
+    paths: Iterable[str | os.PathLike[str]],
     *,
+    backup: str | None = None,
+    log_start_offset: int | None = None,
+    **options: Any,
+) -> Runs[RetentionRun]:
+    """Return the runs over some paths; options are those of `RetentionRun`."""
+    begin = partial(RetentionRun, log_start_offset=log_start_offset, **options)
+    of_one = None if log_start_offset is None else "--log-start-offset"
+    return Runs(begin, paths, backup=backup, of_one=of_one)
+
+
+def retention(
+    *paths: str | os.PathLike[str],
     keep_deleted: bool = False,
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
@@ -141,7 +155,7 @@ def retention(
     """Plan to delete the segments that a broker's retention would delete.
 
     Args:
-        path: a log directory or a partition.
+        paths: log directories or partitions.
         keep_deleted: leave `.deleted` files; a broker deletes them when it starts.
         high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
         log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
@@ -160,9 +174,9 @@ def retention(
     now_ms = clock_ms(now)
 
     def work(*, in_place: bool = False, backup: str | None = None) -> Rows[TrimmedPartition]:
-        with RetentionRun(
-            path,
-            ConfigSources.of(configs),
+        with retention_runs(
+            paths,
+            sources=ConfigSources.of(configs),
             now_ms=now_ms,
             high_watermark=high_watermark,
             log_start_offset=log_start_offset,
