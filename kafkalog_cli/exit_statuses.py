@@ -17,8 +17,8 @@ EXIT_MEANINGS: Final = {
     5: "unsupported: a version or codec, or an extra is missing: the hint installs it",
     6: "corrupt data stopped the work; nothing changed",
     7: "a limit was hit, such as that of decompressed size, or `--max-requests`; or memory ran out",
-    INCOMPLETE: "incomplete: done, but damaged, unreadable or refused parts are left out; each is "
-    "named",
+    INCOMPLETE: "incomplete: done or planned, but damaged, unreadable or refused parts are left "
+    "out; each is named. A plan is incomplete, too, if a start would still refuse a part",
     INTERNAL_ERROR: "kafkalog itself failed (a bug): no verdict, whatever was printed; `--debug` "
     "shows where",
     130: "interrupted (Ctrl-C)",

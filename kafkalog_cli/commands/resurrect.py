@@ -183,6 +183,7 @@ class _Work:
         outcome.lacks(
             is_applied and bool(summary.salvaged_partitions or summary.shortened_partitions)
         )
+        outcome.lacks(summary.unreadable_directories > 0)
         status = outcome.of_work(
             has_changed=is_applied, has_plan=True, check=self.change.check, is_concerned=True
         )

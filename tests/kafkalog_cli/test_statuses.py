@@ -76,19 +76,19 @@ class Statuses(NamedTuple):
 
 
 TABLE: dict[str, Statuses] = {
-    "ls {dir}": Statuses(0, 0, 8, 0, None, ("-t none", 2)),
+    "ls {dir}": Statuses(0, 0, 8, 0, None, ("-t none", 1)),
     "dump-segment {dir}": Statuses(0, 8, 8, 0, None, ("-k none", 0)),
     f"anatomy {{dir}}/{LOG}@1862": Statuses(0, 8, 3, 0),
     "du {dir}": Statuses(0, 0, 0, 0),
     "lookup-offset {dir}/orders-0": Statuses(0, 0, 3, 0, None, ("5000", 1)),
     "find {dir} -k user-48": Statuses(0, 8, 8, 0, None, ("--header none", 1)),
-    "verify {dir}": Statuses(0, 1, 8, 0, None, ("-t none", 2)),
-    "diff {dir} {copy}": Statuses(0, 8, 8, 0, None, ("-t none", 2)),
+    "verify {dir}": Statuses(0, 1, 8, 0, None, ("-t none", 1)),
+    "diff {dir} {copy}": Statuses(0, 8, 8, 0, None, ("-t none", 1)),
     "explain torn-tail": Statuses(0, None, None, None),
     "groups {dir}": Statuses(0, 0, 8, 0, None, ("--group none", 1)),
     "transactions {dir}": Statuses(0, 0, 8, 0, None, ("--transactional-id none", 1)),
     "metadata {dir}": Statuses(0, 0, 0, 0, None, ("-t none", 1)),
-    "profile {dir}": Statuses(0, 8, 8, 0, None, ("-t none", 2)),
+    "profile {dir}": Statuses(0, 8, 8, 0, None, ("-t none", 1)),
     "sql {dir} -c SELECT": Statuses(0, 8, 8, 0),
     "report {dir} --to {to}.html": Statuses(0, 0, 8, 0, 4),
     "simulate-roll {dir}/orders-0": Statuses(0, 0, 3, 0),
@@ -106,10 +106,10 @@ TABLE: dict[str, Statuses] = {
     "retention {dir} --apply": Statuses(0, 0, 4, 4, 0),
     "rebuild-index {dir}": Statuses(0, 8, 8, 4),
     "rebuild-index {dir} --apply": Statuses(0, 6, 4, 4, 0),
-    "export {dir}": Statuses(0, 0, 8, 0, None, ("-t none", 2)),
+    "export {dir}": Statuses(0, 0, 8, 0, None, ("-t none", 1)),
     "export {dir} --to {to}": Statuses(0, 8, 8, 0, 0),
-    "replay {dir}": Statuses(0, 8, 8, 0, None, ("-t none", 2)),
-    "serve {dir} --listen 127.0.0.1:0": Statuses(0, 8, 8, 0, None, ("-t none", 2)),
+    "replay {dir}": Statuses(0, 8, 8, 0, None, ("-t none", 1)),
+    "serve {dir} --listen 127.0.0.1:0": Statuses(0, 8, 8, 0, None, ("-t none", 1)),
     f"kafka-dump-log --files {{dir}}/{LOG}": Statuses(0, 8, 3, 0),
 }
 """Statuses of the contract, for each command, and for each habit of those that write."""

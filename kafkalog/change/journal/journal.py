@@ -407,7 +407,10 @@ def journal_path(path: str) -> str:
         path = os.path.join(path, JOURNAL_NAME)
     if not file_system.is_there(path):
         raise NotFoundError(
-            "There is no journal.", path=path, hint="Name the directory that was given as --backup."
+            "There is no journal.",
+            path=path,
+            hint="Name the directory that was given as --backup; `kafkalog undo --list DIR` lists "
+            "those in DIR.",
         )
     return os.path.realpath(path)
 

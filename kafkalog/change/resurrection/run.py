@@ -42,6 +42,7 @@ from kafkalog.change.resurrection.sources import (
     OldCheckpoints,
     log_dirs_of,
     source_images,
+    unreadable_partitions,
 )
 from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, PartlyDoneError
 from kafkalog.files.log_dir import list_partition
@@ -94,8 +95,10 @@ def run_resurrection(
         images = source_images(
             targets, options.as_of_metadata, release_for(options), takes_damage=options.salvage
         )
-        chosen = choose(targets, images, options)
+        chosen = choose(targets, images, options, leaves_out=True)
         if not any(one.partitions for one in chosen.topics):
+            for _, error in unreadable_partitions(targets, options.topics).values():
+                raise error
             raise NotFoundError(
                 "No partition is found.",
                 path=targets[0].path if targets else None,

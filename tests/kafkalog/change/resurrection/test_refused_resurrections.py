@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "dead and live": (dead_and_live, ("--undelete",), 4, "the deleted one needs another name"),
     "cut name": (cut_name, ("--undelete",), 4, "Kafka cut the name of the topic"),
     "one name": (two_topics, ("--rename", "u=t"), 4, "The topics t and u would have one name, t."),
-    "unknown topic": (plain, ("--topic", "u"), 2, "No partition of the topic u is here."),
+    "unknown topic": (plain, ("--topic", "u"), 1, "No partition of the topic u is here."),
     "unknown rename": (plain, ("--rename", "u=v"), 2, "--rename names the topic u"),
     "unknown id": (plain, ("--topic-id", "u=new"), 2, "--topic-id names the topic u"),
     "no pair": (plain, ("--rename", "t"), 2, "'t' is not OLD=NEW."),
