@@ -337,10 +337,16 @@ class Records(OptionSet):
     def selection(self, **more: Any) -> Selection:
         """Return what is selected, with other facts of `Selection`. Raises `UsageError`."""
         from kafkalog.log.batches.selection import Selection
-        from kafkalog_cli.session import span_of
+        from kafkalog_cli.session import times_of
 
+        from_time, to_time = times_of(
+            self.from_offset, self.to_offset, self.from_time, self.to_time
+        )
         return Selection(
-            **span_of(self.from_offset, self.to_offset, self.from_time, self.to_time),
+            from_offset=self.from_offset,
+            to_offset=self.to_offset,
+            from_time=from_time,
+            to_time=to_time,
             key=None if self.key is None else parse_bytes(self.key),
             key_regex=parse_regex(self.key_regex),
             value_regex=parse_regex(self.value_regex),

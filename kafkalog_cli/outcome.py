@@ -54,10 +54,11 @@ _NUMBERS_MAX: Final = 6  # `some_of` shows one less
 def show_error(error: KafkaLogError) -> None:
     show_traceback(error)
     hint = error.hint
-    if hint is None and error.path in session().words and type(error) is NotFoundError:
+    path, words = error.path, session().words
+    if hint is None and path is not None and path in words and type(error) is NotFoundError:
         from kafkalog_cli.usage import hint_for_missing
 
-        hint = hint_for_missing(error.path, session().words)
+        hint = hint_for_missing(path, words)
     _show("error", error.reference, error.message, error.context, error.note, hint)
 
 

@@ -66,19 +66,17 @@ def time_of(text: str) -> int:
     return parse_time(text, _session.now, _session.zone)
 
 
-def span_of(
+def times_of(
     from_offset: int | None, to_offset: int | None, from_time: str | None, to_time: str | None
-) -> dict[str, int | None]:
-    """Return the bounds of a selection, with times in milliseconds. Raises `UsageError`."""
+) -> tuple[int | None, int | None]:
+    """Return the times of a selection. Raises `UsageError`, also if a bound is after the other."""
     from kafkalog.errors import UsageError
 
     first, last = (None if one is None else time_of(one) for one in (from_time, to_time))
     for name, start, end in (("offset", from_offset, to_offset), ("time", first, last)):
         if start is not None and end is not None and start > end:
             raise UsageError(f"--from-{name} is after --to-{name}.", hint="Exchange them.")
-    return {
-        "from_offset": from_offset, "to_offset": to_offset, "from_time": first, "to_time": last
-    }  # fmt: skip
+    return first, last
 
 
 def moment_of(text: str | None) -> Moment | None:

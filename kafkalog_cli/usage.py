@@ -36,7 +36,6 @@ OPTIONS_OF_PEERS: Final = {
     "--bootstrap-server": "Files are read without a broker: give its log directory as PATH.",
     "--print-data-log": "`kafkalog kafka-dump-log` has the options of Kafka's tool.",
     "--deep-iteration": "`kafkalog kafka-dump-log` has the options of Kafka's tool.",
-    "--files": "`kafkalog kafka-dump-log` has the options of Kafka's tool.",
     "--output": "-o chooses the format, --to the file.",
     "--json": "-o ndjson writes JSON.",
     "--force": "--apply changes files, -y without a question.",

@@ -30,7 +30,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return `Did you mean a or b? ` of the names like a word; empty if there are none."""
     from difflib import get_close_matches
 
-    alike = get_close_matches(word, list(names), cutoff=0.7)
+    alike = get_close_matches(word, list(names), cutoff=0.65)
     return f"Did you mean {' or '.join(alike)}? " if alike else ""
 
 

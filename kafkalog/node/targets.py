@@ -355,7 +355,7 @@ def require_named(
         if topics is None or one.topic in topics
     }
     if numbers and there and not any(one in numbers for one in there):
-        known = some_of([str(one) for one in sorted(filter(lambda one: one is not None, there))])
+        known = some_of([str(one) for one in sorted(one for one in there if one is not None)])
         raise NothingFoundError(
             f"No partition {', '.join(numbers.texts)} is here.",
             hint=f"Partitions are {known}." if known else None,

@@ -129,14 +129,15 @@ def export(
     _require_libraries(kind, payloads)
     from kafkalog.change.lake import ExportRequest
     from kafkalog.tables import Bounds, Request
-    from kafkalog_cli.session import span_of
+    from kafkalog_cli.session import times_of
 
     given = _settings(settings)
     topics = partitions.topics
     request = Request(
         table,
         Bounds(
-            topics, partitions.numbers, **span_of(from_offset, to_offset, from_time, to_time)
+            topics, partitions.numbers, from_offset, to_offset,
+            *times_of(from_offset, to_offset, from_time, to_time),
         ),
         isolation,
         replicas or usual_replicas(table),

@@ -130,19 +130,13 @@ def choose(
     """
     chosen = Chosen([], [])
     unread = unreadable_partitions(targets, options.topics)
-    for one, error in unread.values():
-        if not leaves_out or one.topic == CLUSTER_METADATA:
+    for path, (partition, error) in unread.items():
+        if not leaves_out or partition.topic == CLUSTER_METADATA:
             raise error
-        chosen.left_out.append(
-            LeftOutDirectory(
-                one.path, f"it cannot be read: {error.message.rstrip('.')}", unreadable=True
-            )
-        )
-    found = [
-        one
-        for one in _candidates(targets, images, options, chosen.left_out)
-        if one.path not in unread
-    ]
+        why = f"it cannot be read: {error.message.rstrip('.')}"
+        chosen.left_out.append(LeftOutDirectory(path, why, unreadable=True))
+    candidates = _candidates(targets, images, options, chosen.left_out)
+    found = [candidate for candidate in candidates if candidate.path not in unread]
     groups: dict[str, list[Candidate]] = defaultdict(list)
     for one in _renamed(_alive(found, images), images, options.rename):
         groups[one.topic].append(one)
@@ -150,7 +144,7 @@ def choose(
         chosen.topics.append(_topic(name, groups[name], images, options, chosen.left_out))
     chosen.topics += _without_directories(chosen.topics, images, options)
     _require_known(options.topic_ids, [one.name for one in chosen.topics], "--topic-id")
-    _note_unread(chosen, [one for one, _ in unread.values()], options)
+    _note_unread(chosen, [partition for partition, _ in unread.values()], options)
     if options.missing == Missing.REFUSE:
         _require_whole(chosen.topics)
     return chosen
