@@ -8,8 +8,8 @@ from kafkalog.errors import INCOMPLETE, INTERNAL_ERROR, NO
 
 EXIT_MEANINGS: Final = {
     0: "done, complete and right; nothing to do; a plan was printed",
-    NO: "the answer is no, and it is sure: nothing matches, a group, topic or id is not there, "
-    "copies differ, `verify` has findings, `--check` has a plan",
+    NO: "the answer is no, and it is sure: nothing matches, a group, topic, partition or id is "
+    "not there, copies differ, `verify` has findings, `--check` has a plan",
     2: "usage: an option, a value, the name of a command, a path that does not exist",
     3: "input cannot be read: permission, an I/O error, no file of Kafka's; or Spark, a cluster, a "
     "disk or a store does not answer; nothing was answered",
