@@ -66,8 +66,7 @@ def groups(
     if resets and since is not None:
         raise UsageError("-o reset-offsets does not go with --since.", hint="Give --at.")
     outcome = Outcome()
-    targets = outcome.open_all(paths)
-    if not targets:
+    if not (targets := outcome.open_all(paths)):
         return outcome.status
     coordinators = _coordinators(group or (), targets)
     try:

@@ -60,8 +60,7 @@ def transactions(
 
     moment = moment_of(at)
     outcome = Outcome()
-    targets = outcome.open_all(paths)
-    if not targets:
+    if not (targets := outcome.open_all(paths)):
         return outcome.status
     coordinators = _coordinators(() if commands else transactional_id or (), targets)
     sections: list[Section] = [(view.coordinator_view(show.style()), coordinators)]

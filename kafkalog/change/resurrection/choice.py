@@ -133,7 +133,7 @@ def choose(
     for path, (partition, error) in unread.items():
         if not leaves_out or partition.topic == CLUSTER_METADATA:
             raise error
-        why = f"it cannot be read: {error.message.rstrip('.')}"
+        why = f"{error.path or path} cannot be read: {error.message.rstrip('.')}"
         chosen.left_out.append(LeftOutDirectory(path, why, unreadable=True))
     candidates = _candidates(targets, images, options, chosen.left_out)
     found = [candidate for candidate in candidates if candidate.path not in unread]
