@@ -96,8 +96,8 @@ def resurrect(
     The sources are only read: log directories of one or several brokers, partitions, results of
     salvage. Of several copies of a partition the one with the latest leader epoch is taken, then
     the longest. Topics keep ids and configs; groups, ACLs, SCRAM credentials and quotas are kept.
-    --to makes a new directory at once. --apply changes PATH itself, with --backup, or moves
-    partitions into the cluster of --into. The last line starts Kafka.
+    --to makes a new directory at once, without topics that cannot be read. --apply changes PATH
+    itself, with --backup, or moves partitions into the cluster of --into.
 
     \b
     kafkalog resurrect /var/lib/kafka

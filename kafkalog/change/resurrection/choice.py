@@ -124,7 +124,7 @@ def choose(
             partitions decides where keys go.
 
     Raises:
-        DataError: a partition cannot be read, and is not left out.
+        DataError: a partition cannot be read, and is not left out, or nothing is left.
         UsageError: an option names what is not there.
         RefusedError: the choice is not clear, or partitions are missing.
     """
@@ -145,6 +145,9 @@ def choose(
     chosen.topics += _without_directories(chosen.topics, images, options)
     _require_known(options.topic_ids, [one.name for one in chosen.topics], "--topic-id")
     _note_unread(chosen, [partition for partition, _ in unread.values()], options)
+    if not any(one.partitions for one in chosen.topics):
+        for _, error in unread.values():
+            raise error
     if options.missing == Missing.REFUSE:
         _require_whole(chosen.topics)
     return chosen

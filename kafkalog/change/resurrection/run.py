@@ -42,7 +42,6 @@ from kafkalog.change.resurrection.sources import (
     OldCheckpoints,
     log_dirs_of,
     source_images,
-    unreadable_partitions,
 )
 from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, PartlyDoneError
 from kafkalog.files.log_dir import list_partition
@@ -97,8 +96,6 @@ def run_resurrection(
         )
         chosen = choose(targets, images, options, leaves_out=True)
         if not any(one.partitions for one in chosen.topics):
-            for _, error in unreadable_partitions(targets, options.topics).values():
-                raise error
             raise NotFoundError(
                 "No partition is found.",
                 path=targets[0].path if targets else None,
