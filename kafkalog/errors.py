@@ -143,6 +143,13 @@ class UsageError(RunError):
     exit_code = 2
 
 
+class NothingFoundError(RunError):
+    """What was named, such as a topic or an offset, is not in what was read."""
+
+    reference = "nothing-found"
+    exit_code = NO
+
+
 class NotFoundError(DataError):
     """The path does not exist."""
 

@@ -64,6 +64,7 @@ def run(argv: list[str]) -> int:
         CorruptDataError,
         KafkaLogError,
         NotFoundError,
+        NothingFoundError,
         OutOfMemoryError,
         RefusedError,
         UnwritableError,
@@ -73,7 +74,7 @@ def run(argv: list[str]) -> int:
     from kafkalog.io.paths.requests import requests_counted
     from kafkalog.io.paths.retry import retrying
     from kafkalog_cli import outcome
-    from kafkalog_cli.session import begin_session
+    from kafkalog_cli.session import begin_session, session
     from kafkalog_cli.standard_streams import OutputError
 
     begin_session(argv)
@@ -93,10 +94,14 @@ def run(argv: list[str]) -> int:
             status = INCOMPLETE
     except KafkaLogError as error:
         # What is not found, or seems wrong, may be due to what could not be read.
-        if isinstance(error, NotFoundError | CorruptDataError | RefusedError) and unread:
+        doubted = NotFoundError | NothingFoundError | CorruptDataError | RefusedError
+        if isinstance(error, doubted) and unread:
             outcome.show_error(unread.error())
-        outcome.show_error(error)
-        return outcome.status_of(error)
+        if str(error) not in session().heard:
+            outcome.show_error(error)
+        status = outcome.status_of(error)
+        is_unsure = status == NO and (unread or session().heard)
+        return INCOMPLETE if is_unsure else status
     except SystemExit as stop:  # of argparse, for kafka-dump-log, or of click, for a broken pipe
         if isinstance(stop.__context__, BrokenPipeError):
             return _BROKEN_PIPE

@@ -56,8 +56,9 @@ def _mark_objects(marks: Iterable[LogOffset], _: Style) -> list[Row]:
 
 CONFIGS: Final = Kind("array", to_json=_config_objects)
 MARKS: Final = Kind("array", to_json=_mark_objects)
+STATUS: Final = Field[Any]("status", INT, "exit status of the command")
 WORK_DONE: Final = (
-    Field[Any]("status", INT, "exit status of the command"),
+    STATUS,
     Field[Any]("changed", INT, "partitions that were changed or made; 0 in a plan"),
 )
 """The last fields of each summary of a command that writes."""

@@ -85,10 +85,10 @@ InternalOption = Annotated[
     bool, option(SELECT, "--internal/--no-internal", help="Internal topics, too.")
 ]
 FromOffsetOption = Annotated[
-    int | None, option(SELECT, "--from-offset", metavar="N", help="First offset.")
+    int | None, option(SELECT, "--from-offset", min=0, metavar="N", help="First offset.")
 ]
 ToOffsetOption = Annotated[
-    int | None, option(SELECT, "--to-offset", metavar="N", help="Offset to stop before.")
+    int | None, option(SELECT, "--to-offset", min=0, metavar="N", help="Offset to stop before.")
 ]
 FromTimeOption = Annotated[
     str | None, option(SELECT, "--from-time", metavar="TIME", help="Earliest timestamp.")
@@ -348,13 +348,16 @@ class Records(OptionSet):
     def selection(self, **more: Any) -> Selection:
         """Return what is selected, with other facts of `Selection`. Raises `UsageError`."""
         from kafkalog.log.batches.selection import Selection
-        from kafkalog_cli.session import time_of
+        from kafkalog_cli.session import times_of
 
+        from_time, to_time = times_of(
+            self.from_offset, self.to_offset, self.from_time, self.to_time
+        )
         return Selection(
             from_offset=self.from_offset,
             to_offset=self.to_offset,
-            from_time=None if self.from_time is None else time_of(self.from_time),
-            to_time=None if self.to_time is None else time_of(self.to_time),
+            from_time=from_time,
+            to_time=to_time,
             key=None if self.key is None else parse_bytes(self.key),
             key_regex=parse_regex(self.key_regex),
             value_regex=parse_regex(self.value_regex),

@@ -27,7 +27,7 @@ from kafkalog.errors import (
     on_left_out,
     raised,
 )
-from kafkalog.io.wording import counted, printable, some_of
+from kafkalog.io.wording import counted, did_you_mean, printable, some_of
 from kafkalog_cli.output.text import painted, tone_of
 from kafkalog_cli.session import session
 
@@ -53,7 +53,13 @@ _NUMBERS_MAX: Final = 6  # `some_of` shows one less
 
 def show_error(error: KafkaLogError) -> None:
     show_traceback(error)
-    _show("error", error.reference, error.message, error.context, error.note, error.hint)
+    hint = error.hint
+    path, words = error.path, session().words
+    if hint is None and path is not None and path in words and type(error) is NotFoundError:
+        from kafkalog_cli.usage import hint_for_missing
+
+        hint = hint_for_missing(path, words)
+    _show("error", error.reference, error.message, error.context, error.note, hint)
 
 
 def show_traceback(error: Exception) -> None:
@@ -293,16 +299,16 @@ class Outcome(Listener):
         Partitions that could not be listed are reported, internal ones that are left out noted.
 
         Raises:
-            UsageError: a topic has no partition, although each path was opened; or it is not clear
-                which of several topics of a name is meant.
+            NothingFoundError: a topic has no partition, although each path was opened.
+            UsageError: it is not clear which of several topics of a name is meant.
         """
         from kafkalog.files.log_dir import FileEntry
         from kafkalog.node.choice import metadata_logs, paths_of_others
         from kafkalog.node.remote_logs import joined
-        from kafkalog.node.targets import choose_logs, require_topics, topics_of, unlisted_of
+        from kafkalog.node.targets import choose_logs, require_named, unlisted_of
 
-        if topics and not self.errors:
-            require_topics(topics, topics_of(targets))
+        if not self.errors:
+            require_named(targets, topics, numbers)
         logs = joined(targets, topics) if joins else targets
         for one, error in unlisted_of(logs):
             if topics is None or one.topic in topics:
@@ -330,6 +336,7 @@ class Outcome(Listener):
                 show_note(f"{event.path} is not there any more: it was deleted while it was read")
             case KafkaLogError():
                 show_error(event)
+                session().heard.add(str(event))
                 self.errors.append(event)
                 self._failed.add(self._within or event.path)
                 self._statuses.add(status_of(event))
@@ -458,9 +465,9 @@ class Outcome(Listener):
         if is_lacking:
             self._statuses.add(INCOMPLETE)
 
-    def miss(self, text: str) -> None:
-        """Warn that what was asked for is not there: the answer is no."""
-        show_warning(text)
+    def miss(self, text: str, name: str = "", known: Iterable[str] = ()) -> None:
+        """Warn that what was asked for is not there, with names like it: the answer is no."""
+        show_warning(f"{text} {did_you_mean(name, known)}".rstrip())
         self.answers_no()
 
     def of_work(

@@ -22,6 +22,7 @@ class Session:
         is_quiet: whether only results and errors are shown.
         shows_tracebacks: whether errors are shown with a traceback.
         has_no_pager: whether long output goes to the terminal itself.
+        heard: the errors that were shown of what is left out.
         paged_width: the columns of the terminal behind a pager; None without one.
     """
 
@@ -33,6 +34,7 @@ class Session:
         self.is_quiet = False
         self.shows_tracebacks = shows_tracebacks
         self.has_no_pager = False
+        self.heard = set[str]()
         self.colours = "auto"
 
     def is_below_a_path(self, path: str) -> bool:
@@ -62,6 +64,19 @@ def time_of(text: str) -> int:
     from kafkalog.io.times import parse_time
 
     return parse_time(text, _session.now, _session.zone)
+
+
+def times_of(
+    from_offset: int | None, to_offset: int | None, from_time: str | None, to_time: str | None
+) -> tuple[int | None, int | None]:
+    """Return the times of a selection. Raises `UsageError`, also if a bound is after the other."""
+    from kafkalog.errors import UsageError
+
+    first, last = (None if one is None else time_of(one) for one in (from_time, to_time))
+    for name, start, end in (("offset", from_offset, to_offset), ("time", first, last)):
+        if start is not None and end is not None and start > end:
+            raise UsageError(f"--from-{name} is after --to-{name}.", hint="Exchange them.")
+    return first, last
 
 
 def moment_of(text: str | None) -> Moment | None:

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafkalog.errors import UsageError
+from kafkalog.io.wording import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from typer.exceptions import TyperException
 
-_ALIKE_MAX: Final = 3
 _SHOWN_MAX: Final = 60
 PEERS: Final = {
     "cat": "dump-segment", "consume": "dump-segment", "read": "dump-segment",
@@ -29,6 +29,24 @@ PEERS: Final = {
     "apply-retention": "retention --apply",
 }  # fmt: skip
 """What other tools call a command, to ours."""
+OPTIONS_OF_PEERS: Final = {
+    "--from-beginning": "Without --from-offset everything is shown.",
+    "--max-messages": "-n N shows at most N rows.",
+    "--offset": "--from-offset N begins at an offset; `kafkalog lookup-offset PATH N` finds one.",
+    "--bootstrap-server": "Files are read without a broker: give its log directory as PATH.",
+    "--print-data-log": "`kafkalog kafka-dump-log` has the options of Kafka's tool.",
+    "--deep-iteration": "`kafkalog kafka-dump-log` has the options of Kafka's tool.",
+    "--output": "-o chooses the format, --to the file.",
+    "--json": "-o ndjson writes JSON.",
+    "--force": "--apply changes files, -y without a question.",
+    "--in-place": "--apply changes files.",
+    "export -n": "kafkalog dump-segment PATH -n 3 -o ndjson shows some records.",
+    "export --limit": "kafkalog dump-segment PATH -n 3 -o ndjson shows some records.",
+    "export --apply": "--to NEW writes the files.",
+    "salvage --apply": "PATH stays as it is: --to NEW makes a copy.",
+    "salvage --in-place": "PATH stays as it is: --to NEW makes a copy.",
+}
+"""What stands here for an option of another tool, or of another command."""
 _WRONG: Final = (
     (re.compile(r"(?P<value>.+) is not a valid int", re.DOTALL), "is not an integer"),
     (re.compile(r"(?P<value>.+) is not a valid float", re.DOTALL), "is not a number"),
@@ -48,11 +66,14 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
     help_ = f"`{context.command_path if context else 'kafkalog'} --help`"
     kind = type(raised).__name__
     if kind == "NoSuchOption":
+        option = found.option_name
         names = (name for one in context.command.params for name in one.opts)
-        alike = _did_you_mean(found.option_name, names)
+        peers = (f"{context.info_name} {option}", option)
+        known = next((f"{OPTIONS_OF_PEERS[one]} " for one in peers if one in OPTIONS_OF_PEERS), "")
+        if not known and option.startswith("--"):  # a letter is like each other letter
+            known = did_you_mean(option, names)
         return UsageError(
-            f"There is no option {_brief(found.option_name)}.",
-            hint=f"{alike}{help_} shows the usage.",
+            f"There is no option {_brief(option)}.", hint=f"{known}{help_} shows the usage."
         )
     if kind == "UsageError" and hasattr(context.command, "commands"):
         # Of a group, only an unknown command is one.
@@ -61,7 +82,7 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
             return UsageError(
                 f"There is no command {_brief(word)!r}.", hint=_in_our_words(word, argv)
             )
-        alike = _did_you_mean(word, context.command.list_commands(context))
+        alike = did_you_mean(word, context.command.list_commands(context))
         return UsageError(
             f"There is no command {_brief(word)!r}.", hint=f"{alike}{help_} lists the commands."
         )
@@ -105,15 +126,32 @@ def _judgement(message: str) -> str:
     return message.rstrip(".")  # 'x' is not one of 'table', 'ndjson'
 
 
-def _did_you_mean(word: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    alike = get_close_matches(word, list(names), _ALIKE_MAX)
-    return f"Did you mean {' or '.join(alike)}? " if alike else ""
-
-
 def _brief(word: str) -> str:
     return word if len(word) <= _SHOWN_MAX else word[: _SHOWN_MAX - 1] + "…"
+
+
+def hint_for_missing(path: str, words: Sequence[str]) -> str | None:
+    """Return what was probably meant by a path that does not exist.
+
+    Args:
+        path: the path.
+        words: the command line.
+    """
+    import os
+
+    if not path:
+        return "Is a variable of the shell empty?"
+    if path.isdecimal():
+        return "--from-offset N begins at an offset; `kafkalog lookup-offset PATH N` finds one."
+    parent, name = os.path.split(path)
+    try:
+        names = os.listdir(parent or os.curdir)
+    except OSError:
+        return None
+    if alike := did_you_mean(name, names):
+        return alike.rstrip()
+    is_topic = not parent and any(os.path.isdir(f"{word}/{path}-0") for word in words)
+    return f"A topic is chosen by -t {path}." if is_topic else None
 
 
 class Parser(argparse.ArgumentParser):

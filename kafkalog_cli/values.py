@@ -130,7 +130,7 @@ def parse_bytes(text: str) -> bytes:
 
 def parse_header(text: str | None) -> tuple[bytes, bytes | None] | None:
     """Parse the name of a header, or NAME=VALUE."""
-    if not text:
+    if text is None:
         return None
     name, equals, value = text.partition("=")
     return parse_bytes(name), parse_bytes(value) if equals else None

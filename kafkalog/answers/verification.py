@@ -22,7 +22,7 @@ from kafkalog.io.storage import NewFile
 from kafkalog.log.defects import UNREADABLE
 from kafkalog.log.events import reporting
 from kafkalog.model import Defect, Level, named_member
-from kafkalog.node.targets import Target, open_targets, require_topics, topics_of, unlisted_of
+from kafkalog.node.targets import Target, open_targets, require_named, unlisted_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Sequence
@@ -67,8 +67,8 @@ class Findings(Rows[Defect]):
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: a target cannot be opened.
-        UsageError: an argument makes no sense, a topic has no partition, or `state` lies inside a
-            target.
+        UsageError: an argument makes no sense, or `state` lies inside a target.
+        NothingFoundError: a topic has no partition.
         UnwritableError: `state` could not be written after the run.
     """
 
@@ -129,7 +129,7 @@ class Findings(Rows[Defect]):
             return is_number and is_meant(one.topic, topics, internal=internal)
 
         if not self.errors:
-            require_topics(topics, topics_of(targets))
+            require_named(targets, topics, numbers)
         for target in targets:
             for one, error in unlisted_of([target]):
                 if means(one):

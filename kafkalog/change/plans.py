@@ -94,7 +94,9 @@ def resurrect(
 
     With `to` it is a new one; with `into` the partitions go to the one of a cluster that exists,
     whose broker must be down; without both the one path becomes it, in place. The sources are only
-    read. After a crash there is nothing or the whole result, and `apply` can be repeated.
+    read. After a crash there is nothing or the whole result, and `apply` can be repeated. With `to`
+    or `into` a partition that cannot be read is left out; without a copy of it, with `to`, so is
+    its topic, unless missing partitions are agreed to.
 
     Args:
         paths: log directories, partition directories, and directories that hold log directories,

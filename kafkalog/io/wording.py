@@ -9,7 +9,7 @@ from formats.late_patterns import pattern
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def counted(number: int, what: str) -> str:
@@ -26,6 +26,14 @@ def _plural(what: str) -> str:
 def some_of(names: Sequence[str], most: int = 5) -> str:
     """Join the first few names."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return `Did you mean a or b? ` of the names like a word; empty if there are none."""
+    from difflib import get_close_matches
+
+    alike = get_close_matches(word, list(names), cutoff=0.65)
+    return f"Did you mean {' or '.join(alike)}? " if alike else ""
 
 
 def utc_text(timestamp_ms: int) -> str:

@@ -15,7 +15,7 @@ from formats.file_names import (
     parse_directory_name,
     partition_of,
 )
-from kafkalog.errors import DataError, UsageError, contained, raised
+from kafkalog.errors import DataError, NothingFoundError, contained, raised
 from kafkalog.files.log_dir import AnyPath as AnyPath  # noqa: PLC0414 # as in `log_dir`
 from kafkalog.files.log_dir import (
     FileEntry,
@@ -31,6 +31,7 @@ from kafkalog.files.topics import Topics, is_meant
 from kafkalog.io.broker_lock import is_broker_running
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
+from kafkalog.io.wording import did_you_mean, some_of
 from kafkalog.log.living import TRIES_MAX, about_a_log, are_of_one_node, pause
 from kafkalog.node.unified_log import UnifiedLog
 
@@ -322,7 +323,7 @@ def unlisted_of(targets: Iterable[Target]) -> Iterator[tuple[PartitionDir, DataE
 
 
 def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> None:
-    """Raise `UsageError` if a wanted topic is not present: an empty answer would hide a typo."""
+    """Raise `NothingFoundError` if a wanted topic is not present: an empty answer hides a typo."""
     from kafkalog.files.payloads.kinds import payload_kind
 
     topics = set(present)
@@ -331,10 +332,33 @@ def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> No
     )
     if missing:
         known = sorted(topic for topic in topics if payload_kind(topic) is None)
-        named = f"Topics are {', '.join(known[:_NAMED_MAX])}"
-        raise UsageError(
-            f"No partition of the topic {', '.join(missing)} is here.",
-            hint=f"{named}{', …' if len(known) > _NAMED_MAX else ''}." if known else None,
+        alike = did_you_mean(missing[0], topics)
+        named = f"{alike}Topics are {some_of(known, _NAMED_MAX)}." if known else alike or None
+        if any("," in one for one in missing):
+            named = "Repeat -t for each topic."
+        raise NothingFoundError(
+            f"No partition of the topic {', '.join(one or repr(one) for one in missing)} is here.",
+            hint=named,
+        )
+
+
+def require_named(
+    targets: Sequence[Target],
+    topics: Collection[str] | None,
+    numbers: PartitionNumbers | None = None,
+) -> None:
+    """Raise `NothingFoundError` if a topic or a partition that is named is not at the targets."""
+    require_topics(topics, topics_of(targets))
+    there = {
+        one.partition
+        for one in (*partitions_of(targets), *(one for one, _ in unlisted_of(targets)))
+        if topics is None or one.topic in topics
+    }
+    if numbers and there and not any(one in numbers for one in there):
+        known = some_of([str(one) for one in sorted(one for one in there if one is not None)])
+        raise NothingFoundError(
+            f"No partition {', '.join(numbers.texts)} is here.",
+            hint=f"Partitions are {known}." if known else None,
         )
 
 

@@ -107,7 +107,8 @@ def plan_splits(
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
-        UsageError: splits would be empty, a file is not a live log, or a required topic is missing.
+        UsageError: splits would be empty, or a file is not a live log.
+        NothingFoundError: a required topic is missing.
 
     Cost:
         A few reads per segment; for read_committed also the last stable offset; the view's cost.

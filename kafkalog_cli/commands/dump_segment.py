@@ -184,7 +184,11 @@ def _require_sense(selection: Selection, form: str, turn: Turn, *, batches: bool
         raise UsageError(f"{given[0]} cannot be combined with --format {form}.")
     if given and selection.view == LogView.ALL:
         raise UsageError("Leftovers have no place in a log.", hint=f"Leave out {given[0]}.")
-    if batches and (turn.follow or turn.last is not None):
+    filters = ("key", "key_regex", "value_regex", "header", "where")
+    given += [
+        f"--{one.replace('_', '-')}" for one in filters if getattr(selection, one) is not None
+    ]
+    if batches and given and not turn.by_time:
         raise UsageError(f"{given[0]} is about records.", hint="Leave out --batches.")
     if turn.follow and selection.view != LogView.RECOVERED:
         raise UsageError("--follow reads what a broker serves.", hint="Leave out --view.")

@@ -133,7 +133,7 @@ def export(
     _require_libraries(kind, payloads)
     from kafkalog.change.lake import ExportRequest
     from kafkalog.tables import Bounds, Request
-    from kafkalog_cli.session import time_of
+    from kafkalog_cli.session import times_of
 
     given = _settings(settings)
     topics = partitions.topics
@@ -141,8 +141,7 @@ def export(
         table,
         Bounds(
             topics, partitions.numbers, from_offset, to_offset,
-            None if from_time is None else time_of(from_time),
-            None if to_time is None else time_of(to_time),
+            *times_of(from_offset, to_offset, from_time, to_time),
         ),
         isolation,
         replicas or usual_replicas(table),
@@ -204,12 +203,12 @@ def _run(
                 catalog=catalog, max_rejects=accepted.rejects, listener=outcome,
             )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s, watch):
-                _show(summary, writer, outcome, accepted)
-            return outcome.of_work(has_changed=True)
+                _show(summary, writer, outcome, accepted, has_changed=True)
+            return outcome.status
         one = Export(asked, to, fail_fast=fail_fast, max_rejects=accepted.rejects, listener=outcome)
         summary = _exported(one, choice, outcome, watch)
-        _show(summary, writer, outcome, accepted)
-    return outcome.of_work(has_changed=not summary.was_complete)
+        _show(summary, writer, outcome, accepted, has_changed=not summary.was_complete)
+    return outcome.status
 
 
 def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str, str]) -> int:
@@ -217,7 +216,7 @@ def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str,
     from kafkalog.change.lake import Export, appending
     from kafkalog.change.lake.plan import make_plan
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.exported import plan_lines, plan_view
+    from kafkalog_cli.output.exported import EXPORT_PLAN_SUMMARY, Planned, plan_lines, plan_view
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
     from kafkalog_cli.session import session
@@ -235,6 +234,7 @@ def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str,
     with Writer(plan_view(style), form) as writer:
         for part in plan.parts:
             writer.write(part)
+        writer.write_object(EXPORT_PLAN_SUMMARY.row(Planned(plan, outcome.status)))
         writer.write_lines(plan_lines(plan, style))
     return outcome.status
 
@@ -395,14 +395,17 @@ def _round(
 
 
 def _show(
-    summary: ExportSummary, writer: ExportWriter, outcome: Outcome, accepted: Accepted
+    summary: ExportSummary,
+    writer: ExportWriter,
+    outcome: Outcome,
+    accepted: Accepted,
+    *,
+    has_changed: bool,
 ) -> None:
-    writer.write_summary(summary)
-    sys.stdout.flush()  # it may be long until the next one
     outcome.lacks(bool(summary.gaps) and not accepted.gaps)
-    if accepted.damage:
-        return
-    for part in summary.parts:
+    for part in () if accepted.damage else summary.parts:
         outcome.lacks(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
+    writer.write_summary(summary, outcome.of_work(has_changed=has_changed))
+    sys.stdout.flush()  # it may be long until the next one

@@ -66,7 +66,8 @@ def groups(
     if resets and since is not None:
         raise UsageError("-o reset-offsets does not go with --since.", hint="Give --at.")
     outcome = Outcome()
-    targets = outcome.open_all(paths)
+    if not (targets := outcome.open_all(paths)):
+        return outcome.status
     coordinators = _coordinators(group or (), targets)
     try:
         with byte_progress(targets, enabled=not session().is_quiet) as progress:
@@ -209,7 +210,7 @@ def _report_ends(ends: EndOffsets, outcome: Outcome) -> None:
 def _chosen(known: dict[str, Group], names: list[str] | None, outcome: Outcome) -> list[Group]:
     for name in names or ():
         if name not in known:
-            outcome.miss(f"There is no group {name!r}.")
+            outcome.miss(f"There is no group {name!r}.", name, known)
     return [one for name, one in sorted(known.items()) if names is None or name in names]
 
 
@@ -221,7 +222,7 @@ def _report_unknown(topics: Topics | None, chosen: list[Group], outcome: Outcome
     known = {offset.topic for group in chosen for offset in group.offsets}
     for name in topics:
         if not any(topic in Topics([name]) for topic in known):
-            outcome.miss(f"There is no committed offset of the topic {name!r}.")
+            outcome.miss(f"There is no committed offset of the topic {name!r}.", name, known)
 
 
 def _write_reset_offsets(

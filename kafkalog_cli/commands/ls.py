@@ -62,13 +62,13 @@ def ls(
     """
     from kafkalog.files.log_dir import FileEntry
     from kafkalog.node.inventory import PartitionRow, list_files, list_log_dirs, list_segments
-    from kafkalog.node.targets import partitions_of, require_topics, selected, topics_of
+    from kafkalog.node.targets import partitions_of, require_named, selected
 
     style = show.style()
     outcome = Outcome()
     opened = outcome.open_all(paths)
     if not outcome.errors:
-        require_topics(partitions.topics, topics_of(opened))
+        require_named(opened, partitions.topics, partitions.numbers)
     targets = selected(opened, partitions.topics, partitions.numbers, internal=partitions.internal)
     stuck: list[PartitionRow] = []
     unflushed = listing.Unflushed()

@@ -131,10 +131,11 @@ class _Shown:
 
     def topics(self, wanted: Topics) -> None:
         """Write partitions and configs of topics; CSV has only the partitions."""
-        chosen = [one for one in self.found.topics() if one.name in wanted]
+        known = {one.name: one for one in self.found.topics()}
+        chosen = [one for name, one in known.items() if name in wanted]
         for name in wanted:
             if not any(one.name in Topics([name]) for one in chosen):
-                self.outcome.miss(f"There is no topic {name!r}.")
+                self.outcome.miss(f"There is no topic {name!r}.", name, known)
         style = self.show.style()
         topics = (view.topic_view(style), chosen)
         partitions = (

@@ -129,9 +129,13 @@ def _show_plan(run: Recovery, style: Style) -> None:
 
 
 def _status(run: Recovery, summary: RecoverySummary, outcome: Outcome, *, check: bool) -> int:
-    """Return the status: what was agreed to is done; what a start still refuses is not."""
+    """Return the status: what was agreed to is done; what a start still refuses is not.
+
+    A plan lacks what even a recovery leaves refused; loss only needs consent.
+    """
+    is_refused = any(plan.predicted.refusal is not None for plan in run.plans)
     remains = summary.strays or summary.absent or summary.node_refusals
-    outcome.lacks(not run.is_plan and bool(remains))
+    outcome.lacks(bool(summary.node_refusals or is_refused if run.is_plan else remains))
     return outcome.of_work(
         has_changed=run.has_changed,
         has_plan=run.is_plan and bool(run.results),

@@ -93,7 +93,7 @@ def replay(
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.replayed import ShownReplay, report_losses, write_replay
+    from kafkalog_cli.output.replayed import Shown, ShownReplay, report_losses, write_replay
 
     request = Request(
         records.selection(limit=limit, isolation=isolation, view=view),
@@ -128,23 +128,28 @@ def replay(
         cluster = Cluster(bootstrap, _properties(producer_config))
     counts = partial(byte_progress, targets, enabled=not session().is_quiet)
     style = Style(session().exact, session().zone)
+    is_shown = False
     if not is_applied or asks(change):
         if cluster is not None:
             planned.check(cluster)
         with counts() as listener.bar:
             summary = planned.count()
-        if not is_applied or form.is_screen:
-            write_replay(summary, form, style, performed=False)
+        if is_shown := is_applied and form.is_screen:
+            write_replay(Shown(summary, performed=False), form, style)
         is_applied = is_applied and _consents(summary, bootstrap)
-    has_changed = False
     if is_applied:
         with counts() as listener.bar:
             summary = _performed(planned, cluster, progress)
-        write_replay(summary, form, style, performed=True)
-        has_changed = any(one.records for one in summary.logs)
-    report_losses(summary, outcome)
+        is_shown = False
+    outcome.lacks(summary.has_losses)
     is_concerned = any(one.records for one in summary.logs)
-    return outcome.of_work(has_changed=has_changed, check=change.check, is_concerned=is_concerned)
+    status = outcome.of_work(
+        has_changed=is_applied and is_concerned, check=change.check, is_concerned=is_concerned
+    )
+    if not is_shown:
+        write_replay(Shown(summary, is_applied, status), form, style)
+    report_losses(summary)
+    return status
 
 
 def _consents(summary: ReplaySummary, bootstrap: str | None) -> bool:

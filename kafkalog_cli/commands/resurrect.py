@@ -98,8 +98,8 @@ def resurrect(
     The sources are only read: log directories of one or several brokers, partitions, results of
     salvage. Of several copies of a partition the one with the latest leader epoch is taken, then
     the longest. Topics keep ids and configs; groups, ACLs, SCRAM credentials and quotas are kept.
-    --to makes a new directory at once. --apply changes PATH itself, with --backup, or moves
-    partitions into the cluster of --into. The last line starts Kafka.
+    --to makes a new directory at once, without topics that cannot be read. --apply changes PATH
+    itself, with --backup, or moves partitions into the cluster of --into.
 
     \b
     kafkalog resurrect /var/lib/kafka
@@ -185,6 +185,7 @@ class _Work:
         outcome.lacks(
             is_applied and bool(summary.salvaged_partitions or summary.shortened_partitions)
         )
+        outcome.lacks(summary.unreadable_directories > 0)
         status = outcome.of_work(
             has_changed=is_applied, has_plan=True, check=self.change.check, is_concerned=True
         )

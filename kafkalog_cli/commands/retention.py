@@ -94,14 +94,14 @@ class _Work:
         from kafkalog.change.retention.apply import trim_of
         from kafkalog.change.retention.run import TrimmedPartition
         from kafkalog.change.retention.simulation import judged_partitions
-        from kafkalog.node.targets import require_topics, selected, topics_of
+        from kafkalog.node.targets import require_named, selected
         from kafkalog_cli.output import retention as out
         from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
 
         outcome, summary, show = Outcome(), self.summary, self.show
         opened = outcome.open_all(paths, topics=self.partitions.topics)
         if not outcome.errors:
-            require_topics(self.partitions.topics, topics_of(opened))
+            require_named(opened, self.partitions.topics, self.partitions.numbers)
         targets = selected(opened, **self.partitions.chosen)
         sources, style = self.configs.sources(), show.style()
         trims: list[TrimmedPartition] = []

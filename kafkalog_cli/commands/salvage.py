@@ -44,7 +44,7 @@ def salvage(
     from kafkalog.change.rescue import salvage as run_salvage
     from kafkalog.files.log_dir import open_one
     from kafkalog.io.paths.uris import require_local
-    from kafkalog.node.targets import require_topics, selected, topics_of
+    from kafkalog.node.targets import require_named, selected
     from kafkalog_cli.output import salvaged as out
 
     outcome = Outcome()
@@ -54,7 +54,7 @@ def salvage(
     if is_applied:
         put_work_first()
     targets = [open_one(path, partitions.topics) for path in paths]
-    require_topics(partitions.topics, topics_of(targets))
+    require_named(targets, partitions.topics, partitions.numbers)
     targets = selected(targets, **partitions.chosen)
     if not targets:
         raise UsageError("No partition of these is meant.", hint="Leave out -p or --no-internal.")

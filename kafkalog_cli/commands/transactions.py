@@ -60,7 +60,8 @@ def transactions(
 
     moment = moment_of(at)
     outcome = Outcome()
-    targets = outcome.open_all(paths)
+    if not (targets := outcome.open_all(paths)):
+        return outcome.status
     coordinators = _coordinators(() if commands else transactional_id or (), targets)
     sections: list[Section] = [(view.coordinator_view(show.style()), coordinators)]
     try:
@@ -139,10 +140,12 @@ def _report_unknown(
 ) -> None:
     known = {one.producer_id for one in found.ids.values()}
     known.update(one.open.producer_id for one in found.open)
-    unknown = [f"transactional id {name!r}" for name in names or () if name not in found.ids]
-    unknown += [f"producer {one}" for one in producers or () if one not in known]
-    for one in unknown:
-        outcome.miss(f"There is no {one}.")
+    for name in names or ():
+        if name not in found.ids:
+            outcome.miss(f"There is no transactional id {name!r}.", name, found.ids)
+    for one in producers or ():
+        if one not in known:
+            outcome.miss(f"There is no producer {one}.")
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:

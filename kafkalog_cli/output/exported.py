@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted, some_of
+from kafkalog_cli.maintenance import STATUS
 from kafkalog_cli.outcome import END_HINT
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, View
@@ -77,43 +78,71 @@ EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
           "segment `missing`; batch `damaged`"),
     Field("detail", k.TEXT, ""),
 )  # fmt: skip
-EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
+
+
+class Reported(NamedTuple):
+    """What an export did, and the exit status of the command so far."""
+
+    done: ExportSummary
+    status: int
+
+
+class Planned(NamedTuple):
+    """What an export would do, and the exit status of the command."""
+
+    plan: Plan
+    status: int
+
+
+EXPORT_SUMMARY: Final[ObjectType[Reported]] = ObjectType(
     "export_summary",
     "`export`",
     "The last object: totals.",
-    Field("destination", k.TEXT, "without credentials"),
-    Field("files", k.INT, "", _files),
-    Field("written_files", k.INT, "by this run"),
-    Field("changed", k.INT, "files written", "written_files"),
-    Field("rows", k.INT, ""),
-    Field("size_bytes", k.INT, ""),
-    Field("undecoded_keys", k.INT, "that `--key-format` cannot decode"),
-    Field("undecoded_values", k.INT, "that `--value-format` cannot decode"),
-    Field("rejects", k.INT, "in the table of rejects, not in `rows`"),
-    Field("defects", k.INT, "skipped damage and deletions", "defect_count"),
+    Field("destination", k.TEXT, "without credentials", "done.destination"),
+    Field("files", k.INT, "", lambda one: _files(one.done)),
+    Field("written_files", k.INT, "by this run", "done.written_files"),
+    Field("rows", k.INT, "", "done.rows"),
+    Field("size_bytes", k.INT, "", "done.size_bytes"),
+    Field("undecoded_keys", k.INT, "that `--key-format` cannot decode", "done.undecoded_keys"),
+    Field("undecoded_values", k.INT, "that `--value-format` cannot decode",
+          "done.undecoded_values"),
+    Field("rejects", k.INT, "in the table of rejects, not in `rows`", "done.rejects"),
+    Field("defects", k.INT, "skipped damage and deletions", "done.defect_count"),
     Field("without_watermark", k.ARRAY,
           "partitions read to the log end: no high watermark is known",
-          "left_out.without_watermark"),
+          "done.left_out.without_watermark"),
     Field("above_watermark", k.OBJECT,
           "partitions with such records, which are left out, and the offset",
-          "left_out.above_watermark"),
+          "done.left_out.above_watermark"),
     Field("above_last_stable", k.OBJECT,
           "partitions with such records, which are left out, and the offset",
-          "left_out.above_last_stable"),
+          "done.left_out.above_last_stable"),
     Field("below_log_start", k.OBJECT,
           "partitions with such records, which are left out, and the offset",
-          "left_out.below_log_start"),
+          "done.left_out.below_log_start"),
     Field("commit", k.INT | None, "of `--append`, from 0",
-          lambda one: None if one.increment is None else one.increment.number),
-    Field("gaps", k.INT, "`export_gap` objects precede", lambda one: len(one.gaps)),
+          lambda one: None if one.done.increment is None else one.done.increment.number),
+    Field("gaps", k.INT, "`export_gap` objects precede", lambda one: len(one.done.gaps)),
     Field("added_columns", k.ARRAY,
           "new, or new fields as `value_decoded.total`: null in older rows",
-          "columns.added"),
-    Field("widened_columns", k.ARRAY, "get a wider type", "columns.widened"),
-    Field("absent_columns", k.ARRAY, "missing in this run: null in its rows", "columns.absent"),
-    Field("was_complete", k.BOOL, "an earlier run had done everything"),
-    Field("removed_left_overs", k.INT, "files of killed runs", "swept"),
+          "done.columns.added"),
+    Field("widened_columns", k.ARRAY, "get a wider type", "done.columns.widened"),
+    Field("absent_columns", k.ARRAY, "missing in this run: null in its rows",
+          "done.columns.absent"),
+    Field("was_complete", k.BOOL, "an earlier run had done everything", "done.was_complete"),
+    Field("removed_left_overs", k.INT, "files of killed runs", "done.swept"),
+    STATUS,
+    Field("changed", k.INT, "files that were written", "done.written_files"),
 )  # fmt: skip
+EXPORT_PLAN_SUMMARY: Final[ObjectType[Planned]] = ObjectType(
+    "export_plan_summary",
+    "`export` without `--to`",
+    "The last object: totals.",
+    Field("files", k.INT, "that would be written", lambda one: len(one.plan.parts)),
+    Field("size_bytes", k.SIZE, "to read", "plan.size_bytes"),
+    STATUS,
+    Field("changed", k.INT, "0: a plan changes nothing", lambda _: 0),
+)
 
 
 @dataclass
@@ -192,7 +221,7 @@ class ExportWriter(Writer[PartitionTotal]):
         super().__init__(_view([], style), form)
         self._style = style
 
-    def write_summary(self, summary: ExportSummary) -> None:
+    def write_summary(self, summary: ExportSummary, status: int) -> None:
         if self.form.is_screen:
             totals = partition_totals(summary.parts)
             self.view = _view(totals, self._style)
@@ -205,7 +234,7 @@ class ExportWriter(Writer[PartitionTotal]):
                 self.defect(defect)
         for gap in summary.gaps:
             self.write_object(EXPORT_GAP.row(gap))
-        self.write_object(EXPORT_SUMMARY.row(summary))
+        self.write_object(EXPORT_SUMMARY.row(Reported(summary, status)))
         self.write_lines(_lines(summary, self._style))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.io.wording import counted, some_of
 from kafkalog.model import Defect
 from kafkalog.wire.producing.model import ReplayListener
+from kafkalog_cli.maintenance import WORK_DONE
 from kafkalog_cli.outcome import show_note, show_warning
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
@@ -27,6 +28,23 @@ class ShownLog(NamedTuple):
 
     done: Replayed
     performed: bool
+
+
+class Shown(NamedTuple):
+    """What a replay did or would do, whether it did, and the exit status of the command."""
+
+    summary: ReplaySummary
+    performed: bool
+    status: int = 0
+
+    def total(self, name: str) -> int:
+        """Return the sum of a number of all logs."""
+        return sum(getattr(one, name) for one in self.summary.logs)
+
+    @property
+    def changed(self) -> int:
+        """Number of partitions whose records were produced."""
+        return sum(one.records > 0 for one in self.summary.logs) if self.performed else 0
 
 
 REPLAYED: Final = ObjectType[ShownLog](
@@ -67,8 +85,22 @@ TRANSLATED: Final[ObjectType[TranslatedOffset]] = ObjectType(
 )  # fmt: skip
 
 
-def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performed: bool) -> None:
-    """Write a row per log; then, except in CSV, what offsets of groups became."""
+REPLAY_SUMMARY: Final = ObjectType[Shown](
+    "replay_summary",
+    "`replay`",
+    "The last object: totals.",
+    Field("partitions", k.INT, "", lambda one: len(one.summary.logs)),
+    Field("records", k.INT, "of this run", lambda one: one.total("records")),
+    Field("size_bytes", k.SIZE, "keys, values and headers", lambda one: one.total("size_bytes")),
+    Field("created_topics", k.ARRAY, "", "summary.created"),
+    Field("was_complete", k.BOOL, "an earlier run had done everything", "summary.was_complete"),
+    *WORK_DONE,
+)
+
+
+def write_replay(shown: Shown, form: Format, style: Style) -> None:
+    """Write a row per log; then, except in CSV, what offsets of groups became, and the totals."""
+    summary, performed = shown.summary, shown.performed
     view = REPLAYED.view(
         style,
         Column("PARTITION", lambda one: one.done.route.name, least=12, keeps_end=True),
@@ -84,8 +116,9 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
             writer.write(ShownLog(done, performed))
         for one in summary.offsets:
             writer.write_object(TRANSLATED.row(one))
+        writer.write_object(REPLAY_SUMMARY.row(shown))
     if form.is_screen:
-        _print_totals(summary, performed=performed)
+        _print_totals(shown)
         if summary.offsets:
             _write_offsets(summary, style)
 
@@ -114,16 +147,16 @@ def _offsets(one: ShownLog) -> str:
     return "-" if done.first_offset is None else f"{done.first_offset}-{done.last_offset}"
 
 
-def _print_totals(summary: ReplaySummary, *, performed: bool) -> None:
-    records = sum(one.records for one in summary.logs)
-    size = size_cell(sum(one.size_bytes for one in summary.logs), exact=False)
-    what = "produced" if performed else "would be produced"
+def _print_totals(shown: Shown) -> None:
+    summary, records = shown.summary, shown.total("records")
+    size = size_cell(shown.total("size_bytes"), exact=False)
+    what = "produced" if shown.performed else "would be produced"
     line = f"{counted(records, 'record')}, {size}: {what}"
-    if not performed and records:
+    if not shown.performed and records:
         line += ". Plan only: --apply does it"
     if summary.was_complete:
         line = "nothing to do: the run is complete"
-    elif before := sum(one.records_before for one in summary.logs):
+    elif before := shown.total("records_before"):
         line += f"; {counted(before, 'record')} before"
     print_lines([line])
 
@@ -152,7 +185,7 @@ class ShownReplay(ReplayListener):
             self.bar(size_bytes)
 
 
-def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
+def report_losses(summary: ReplaySummary) -> None:
     if summary.created:
         show_note(f"{counted(len(summary.created), 'topic')} created: {some_of(summary.created)}")
         show_note("what server.properties of the source's brokers set is not known to new topics")
@@ -174,4 +207,3 @@ def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
             f"{counted(lost, 'committed offset')} left out: no record of the partition was "
             "replayed."
         )
-    outcome.lacks(summary.has_losses or bool(lost))

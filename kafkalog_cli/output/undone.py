@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import PLAN_ONLY
+from kafkalog_cli.maintenance import PLAN_ONLY, STATUS
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.writer import print_lines
@@ -67,7 +67,7 @@ UNDO_SUMMARY: Final = ObjectType[UndoSummary](
     Field("partitions", k.INT, "to restore", lambda one: _number_of(one.undone)[0]),
     Field("files", k.INT, "at the top of log directories, to restore",
           lambda one: _number_of(one.undone)[1]),
-    Field("status", k.INT, "exit status of the command"),
+    STATUS,
     Field("changed", k.INT | None,
           "partitions and files that were restored; 0 in a plan; null if the work stopped"),
 )  # fmt: skip

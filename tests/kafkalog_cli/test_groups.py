@@ -368,4 +368,5 @@ def test_a_partition_that_cannot_be_read_costs_only_itself(
 def test_a_topic_without_offsets_is_named(kafkalog: Run, log_dir: Path) -> None:
     result = kafkalog("groups", log_dir, "--topic", "evnets", "--format", "csv")
     assert result.status == 1
-    assert result.stderr == "warning: There is no committed offset of the topic 'evnets'.\n"
+    said = "There is no committed offset of the topic 'evnets'. Did you mean events?"
+    assert result.stderr == f"warning: {said}\n"

@@ -104,4 +104,5 @@ def test_somebody_at_a_terminal_is_asked_once(
     assert done[2:] == (["checked", performed] if consents else ["checked"])
     assert result.stdout.count(b"would be produced") == 1
     rows = kafkalog(*words, "-o", "ndjson").stdout.splitlines()
-    assert [json.loads(row)["performed"] for row in rows] == ([True] if consents else [])
+    log, summary = map(json.loads, rows)
+    assert (log["performed"], summary["changed"]) == (consents, int(consents))

@@ -213,7 +213,8 @@ def test_each_unknown_writer_is_named(kafkalog: Run, log_dir: Path) -> None:
                       "--transactional-id", "events-xt", "--producer-id", 4711)  # fmt: skip
     assert result.status == 1
     assert result.stderr == (
-        "warning: There is no transactional id 'events-xt'.\nwarning: There is no producer 4711.\n"
+        "warning: There is no transactional id 'events-xt'. Did you mean events-tx or "
+        "events-open?\nwarning: There is no producer 4711.\n"
     )
 
 

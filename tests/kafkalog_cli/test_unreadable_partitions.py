@@ -219,14 +219,19 @@ def test_a_small_file_that_cannot_be_read_costs_no_record(
 def test_a_source_of_a_resurrection_that_cannot_be_read(
     spoil: Any, more: tuple[str, ...], log_dir: Path, tmp_path: Path, kafkalog: Run
 ):
-    """It is named, not the target; nothing is there afterwards, and the disk is not filled."""
+    """It is named, not the target; only its topic is left out, and the disk is not filled."""
     with pytest.MonkeyPatch.context() as patch:
         spoil(log_dir / VICTIM, patch)
         done = kafkalog("resurrect", log_dir, "--to", tmp_path / "to", *more)
-        assert done.status == 3, done
-        assert str(log_of(log_dir / VICTIM)) in done.stderr
-        assert not (tmp_path / "to").exists()
-        done = kafkalog("resurrect", log_dir, "--to", tmp_path / "to", "--topic", "orders", *more)
+        assert done.status == INCOMPLETE, done
+        named = f"{log_of(log_dir / VICTIM)} cannot be read: "
+        assert " ".join(named.split()) in " ".join(done.stdout.decode().split())
+        made = {path.name for path in (tmp_path / "to" / "log").iterdir() if path.is_dir()}
+        assert (VICTIM in made, "orders-0" in made) == (False, True)
+        words = ("resurrect", log_dir, "--to", tmp_path / "none", "--topic", "customers", *more)
+        assert kafkalog(*words).status == 3
+        assert not (tmp_path / "none").exists()
+        done = kafkalog("resurrect", log_dir, "--to", tmp_path / "one", "--topic", "orders", *more)
     assert done.status == 0, done
 
 

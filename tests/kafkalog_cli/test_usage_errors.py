@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,45 +70,6 @@ def test_every_mistake_with_every_parameter(name: str, kafkalog: Run):
     assert tried > 3
 
 
-@pytest.mark.parametrize(("line", "named"), [
-    ("no-such-command", "no-such-command"),
-    ("lss", "ls"),
-    ("--no-such-option", "--no-such-option"),
-    ("--debug=1 ls", "--debug"),
-    (DUMP, "--files"),
-    (f"{DUMP} --files", "--files"),
-    (f"{DUMP} --files x --no-such-option", "--no-such-option"),
-    (f"{DUMP} --files x --max-bytes many", "'many'"),
-    (f"{DUMP} --files x --deep-iteration=2", "--deep-iteration"),
-])  # fmt: skip
-def test_mistakes_outside_the_options_of_typer(line: str, named: str, kafkalog: Run):
-    assert_in_style(kafkalog(*shlex.split(line)), named)
-
-
-@pytest.mark.parametrize(("line", "message", "hint"), [
-    ("ls x --fromat csv", "There is no option --fromat.",
-     "Did you mean --format? `kafkalog ls --help` shows the usage."),
-    ("veryfi", "There is no command 'veryfi'.",
-     "Did you mean verify? `kafkalog --help` lists the commands."),
-    ("dump-segment", "PATH is missing.", "`kafkalog dump-segment --help` shows the usage."),
-    ("dump-segment x --limit", "--limit needs a value.",
-     "`kafkalog dump-segment --help` shows the usage."),
-    ("dump-segment x --control=1", "Option '--control' does not take a value.",
-     "`kafkalog dump-segment --help` shows the usage."),
-    ("dump-segment x --limit many", "--limit: 'many' is not an integer.",
-     "`kafkalog dump-segment --help` shows the usage."),
-    ("dump-segment x --limit -1", "--limit: '-1' is less than 0.",
-     "`kafkalog dump-segment --help` shows the usage."),
-    ("verify x --level fast", "--level: 'fast' is not one of 'quick', 'standard', 'deep'.",
-     "`kafkalog verify --help` shows the usage."),
-    ("verify x --seed 3", "--seed requires --sample.", "For example --sample 5% --seed 3."),
-    ("undo x y z", "Too many arguments: y z.", "`kafkalog undo --help` shows the usage."),
-])  # fmt: skip
-def test_the_words(line: str, message: str, hint: str, kafkalog: Run):
-    """Typer's own messages name Python classes and have another style."""
-    assert kafkalog(*shlex.split(line)).stderr == f"error: usage\n× {message}\nhint: {hint}\n"
-
-
 def test_a_hostile_word_is_data(kafkalog: Run):
     """It is quoted, shortened if long, and never reaches the terminal raw."""
     lines = (
@@ -147,16 +107,3 @@ def test_no_words_at_all_show_the_help(kafkalog: Run):
     result: Any = kafkalog()
     assert (result.status, result.stdout) == (2, b"")
     assert "\nUsage: kafkalog COMMAND PATH... [OPTIONS]" in result.stderr
-
-
-@pytest.mark.parametrize("line", [
-    "dump-segment LOG_DIR", "diff LOG_DIR LOG_DIR", "export LOG_DIR --to new", "profile LOG_DIR",
-    "find LOG_DIR --key user-8", "lookup-offset LOG_DIR --special latest",
-])  # fmt: skip
-def test_a_topic_that_is_not_there_is_never_an_empty_answer(line: str, kafkalog: Run):
-    """A mistyped topic must not be mistaken for an empty one."""
-    words = line.replace("LOG_DIR", "examples/log-dir").split()
-    result = kafkalog(*words, "--topic", "orders", "--topic", "ordres")
-    assert (result.status, result.stdout) == (2, b"")
-    assert "× No partition of the topic ordres is here.\n" in result.stderr
-    assert "hint: Topics are customers, orders, payments.\n" in result.stderr

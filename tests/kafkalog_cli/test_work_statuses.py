@@ -115,3 +115,45 @@ def test_an_export_given_again_has_nothing_to_do(
 ) -> None:
     words = ("export", log_dir / "orders-0", "--to", tmp_path / "to")
     assert [kafkalog(*words).status for _ in range(2)] == [0, 0]
+
+
+TO = ("--to", "{to}")
+WRITERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "retention": (COMMANDS["retention"], (*IN_PLACE, "--backup", "{backup}")),
+    "undo": ((), IN_PLACE),
+    "compact": (COMMANDS["compact"], IN_PLACE),
+    "recover": (COMMANDS["recover"], IN_PLACE),
+    "rebuild-index": (COMMANDS["rebuild-index"], IN_PLACE),
+    "salvage": ((), TO),
+    "resurrect": ((), TO),
+    "export": ((), TO),
+    "replay": ((), ()),
+}
+"""Commands that write, with options of a plan, and more for the work, except that of `replay`."""
+
+
+def test_a_writing_command_ends_with_one_summary(
+    log_dir: Path, tmp_path: Path, kafkalog: Run
+) -> None:
+    """A plan, the work, and where that can be given again, a run without anything to do."""
+    shutil.rmtree(log_dir / "__cluster_metadata-0")  # it knows one partition of the two
+    backup = tmp_path / "backup"
+
+    def summary(words: list[object]) -> dict[str, int]:
+        done = kafkalog(*words, "-o", "ndjson")
+        rows = [json.loads(row) for row in done.stdout.splitlines()]
+        found = [row for row in rows if row["type"].endswith("_summary")]
+        assert found == rows[-1:], (words, done.stderr)
+        assert found[0]["status"] == done.status, words
+        return found[0]
+
+    for command, (options, more) in WRITERS.items():
+        if command in ("recover", "rebuild-index"):
+            (log_dir / "orders-0" / f"{0:020}.index").unlink()
+        places = {"to": tmp_path / command, "backup": backup}
+        plan = [command, backup if command == "undo" else log_dir, *options]
+        work = [*plan, *(word.format(**places) for word in more)]
+        assert summary(plan)["changed"] == 0, plan
+        assert (summary(work)["changed"] > 0) == bool(more), work
+        if more == IN_PLACE or command in ("export", "replay"):
+            assert (summary(work)["status"], summary(work)["changed"]) == (0, 0), work

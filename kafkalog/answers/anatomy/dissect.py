@@ -11,7 +11,7 @@ from kafkalog.answers.anatomy.batches import log_items, position_before
 from kafkalog.answers.anatomy.model import Item, Structure
 from kafkalog.answers.anatomy.records import Shown
 from kafkalog.answers.anatomy.side_files import index_items, snapshot_items, text_items
-from kafkalog.errors import CorruptDataError, DataError, NotFoundError, UsageError
+from kafkalog.errors import CorruptDataError, DataError, NothingFoundError, UsageError
 from kafkalog.files.indexes import OffsetIndex
 from kafkalog.files.log_dir import FileEntry, LogDirListing, open_path
 from kafkalog.files.payloads.kinds import PayloadKind, payload_kind_at
@@ -89,7 +89,9 @@ def _file(entry: FileEntry, position: int, limit: int) -> Iterator[Item]:
         return
     with Source(entry.path) as source:
         if position and position >= source.size_bytes:
-            raise NotFoundError(f"The file ends at position {source.size_bytes}.", path=entry.path)
+            raise NothingFoundError(
+                f"The file ends at position {source.size_bytes}.", path=entry.path
+            )
         if kind in _LOGS:
             start = position_before(source, position, _indexed(entry, position))
             yield from log_items(source, start, limit, Shown(limit, None, _kind(entry.path)))
@@ -117,7 +119,7 @@ def _at_offset(partition: PartitionDir, offset: int, limit: int) -> Iterator[Ite
         found = lookup_offset(log, offset, Isolation.LOG)
         if found.batch is None or found.segment is None:
             reason = found.reason or "not found"
-            raise NotFoundError(f"Offset {offset}: {reason}.", path=partition.path)
+            raise NothingFoundError(f"Offset {offset}: {reason}.", path=partition.path)
         segment, position = found.segment, found.batch.position
     except CorruptDataError as error:  # the batch has the offset, but cannot be decoded
         if error.path is None or error.position is None:

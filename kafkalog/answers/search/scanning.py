@@ -88,7 +88,7 @@ def logs_of(
         listener: hears of what cannot be listed.
 
     Raises:
-        UsageError: a topic has no partition at the targets.
+        NothingFoundError: a topic has no partition at the targets.
     """
 
     def of_file(file: FileEntry) -> Iterator[Target]:

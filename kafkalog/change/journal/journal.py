@@ -409,8 +409,8 @@ def journal_path(path: str) -> str:
         raise NotFoundError(
             "There is no journal.",
             path=path,
-            hint="Name the directory that was given as --backup; a run over several log "
-            "directories has one for each in it.",
+            hint="Name the directory that was given as --backup, or with several log directories "
+            "one of those in it; `kafkalog undo --list DIR` lists them.",
         )
     return os.path.realpath(path)
 

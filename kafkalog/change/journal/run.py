@@ -392,7 +392,7 @@ class Maintenance:
         """Yield the partitions to work on; note those that an earlier run finished.
 
         Raises:
-            UsageError: a topic has no partition.
+            NothingFoundError: a topic has no partition.
         """
         require_topics(self._topics, topics_of([self.target]))
         targets = self._meant([self.target])

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 from urllib.parse import quote
 
 from kafkalog.change.lake.model import BUILDING
-from kafkalog.errors import TemporaryError, UnreadableError, UnwritableError, UsageError
+from kafkalog.errors import (
+    DestinationExistsError,
+    TemporaryError,
+    UnreadableError,
+    UnwritableError,
+    UsageError,
+)
 from kafkalog.io.codecs import crc32c
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.object_clients import failures
@@ -111,6 +117,10 @@ class LocalTarget:
     """A local directory, or one of a file system that all workers see."""
 
     def __init__(self, path: str) -> None:
+        if file_system.is_there(path) and not file_system.is_directory(path):
+            raise DestinationExistsError(
+                "It exists, and is not a directory.", path=path, hint="Choose another name."
+            )
         self.shown = path
         self.tree = FileTree(path, BUILDING)
         self.create = self.tree.create

@@ -241,7 +241,7 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
     partition, refusal = plan.partition, plan.predicted.refusal
     if refusal is not None:
         raise CorruptDataError(
-            f"A broker cannot load this log: {refusal.error}: {refusal.message}.",
+            f"A broker cannot load this log: {refusal.error}: {refusal.message.rstrip('.')}.",
             path=partition.path,
             hint=f"`kafkalog salvage {partition.path} --to NEW` copies what is sound.",
         )

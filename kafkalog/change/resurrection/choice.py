@@ -14,6 +14,7 @@ from formats import file_names
 from formats.file_names import DirectoryState, is_staging, is_topic
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.change.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
+from kafkalog.change.resurrection.sources import unreadable_partitions
 from kafkalog.check.replicas import truncation_offset
 from kafkalog.errors import DataError, RefusedError, UsageError
 from kafkalog.io.paths import file_system
@@ -109,16 +110,33 @@ class Chosen:
 
 
 def choose(
-    targets: Sequence[Target], images: Sequence[SourceImage], options: ResurrectOptions
+    targets: Sequence[Target],
+    images: Sequence[SourceImage],
+    options: ResurrectOptions,
+    *,
+    leaves_out: bool = False,
 ) -> Chosen:
     """Choose the directories, ids and copies.
 
+    Args:
+        leaves_out: whether partitions that cannot be read are left out. Without another copy of
+            one, its topic is left out, too, unless missing partitions are agreed to: the number of
+            partitions decides where keys go.
+
     Raises:
+        DataError: a partition cannot be read, and is not left out, or nothing is left.
         UsageError: an option names what is not there.
         RefusedError: the choice is not clear, or partitions are missing.
     """
     chosen = Chosen([], [])
-    found = list(_candidates(targets, images, options, chosen.left_out))
+    unread = unreadable_partitions(targets, options.topics)
+    for path, (partition, error) in unread.items():
+        if not leaves_out or partition.topic == CLUSTER_METADATA:
+            raise error
+        why = f"{error.path or path} cannot be read: {error.message.rstrip('.')}"
+        chosen.left_out.append(LeftOutDirectory(path, why, unreadable=True))
+    candidates = _candidates(targets, images, options, chosen.left_out)
+    found = [candidate for candidate in candidates if candidate.path not in unread]
     groups: dict[str, list[Candidate]] = defaultdict(list)
     for one in _renamed(_alive(found, images), images, options.rename):
         groups[one.topic].append(one)
@@ -126,6 +144,10 @@ def choose(
         chosen.topics.append(_topic(name, groups[name], images, options, chosen.left_out))
     chosen.topics += _without_directories(chosen.topics, images, options)
     _require_known(options.topic_ids, [one.name for one in chosen.topics], "--topic-id")
+    _note_unread(chosen, [partition for partition, _ in unread.values()], options)
+    if not any(one.partitions for one in chosen.topics):
+        for _, error in unread.values():
+            raise error
     if options.missing == Missing.REFUSE:
         _require_whole(chosen.topics)
     return chosen
@@ -407,6 +429,31 @@ def _without_directories(
                 new_name, name, topic_id, one, f"the metadata log in {one.path}",
                 missing=tuple(range(count)),
             )  # fmt: skip
+
+
+def _note_unread(chosen: Chosen, unread: Sequence[PartitionDir], options: ResurrectOptions) -> None:
+    """Count partitions that no copy gives as missing, or leave out topics that lack only them."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for one in unread:
+        if one.name is not None and one.name.partition >= 0:
+            numbers[one.topic].add(one.name.partition)
+    for topic in [*chosen.topics]:
+        lacking = numbers[topic.old_name] - topic.partitions.keys()
+        if not lacking:
+            continue
+        count = max(topic.count, max(lacking) + 1)
+        topic.missing = tuple(one for one in range(count) if one not in topic.partitions)
+        if options.missing == Missing.REFUSE and lacking.issuperset(topic.missing):
+            chosen.topics.remove(topic)
+            why = (
+                f"partition {_numbers(sorted(lacking))} of its topic cannot be read; --missing "
+                "empty or offline takes it"
+            )
+            chosen.left_out += (
+                LeftOutDirectory(copy.path, why)
+                for one in topic.partitions.values()
+                for copy in one.copies
+            )
 
 
 def _require_whole(topics: Sequence[TopicChoice]) -> None:

@@ -77,7 +77,8 @@ def run_into(
                 held.enter_context(LogDirLock(other))
         home = Home.of(log_dir, options)
         images = source_images(targets, None, newest(), takes_damage=True)
-        chosen = choose(targets, images, replace(options, missing=Missing.EMPTY))
+        everything = replace(options, missing=Missing.EMPTY)
+        chosen = choose(targets, images, everything, leaves_out=True)
         chosen.topics = [one for one in chosen.topics if one.partitions]
         if not chosen.topics:
             raise NotFoundError(

@@ -180,10 +180,12 @@ class LeftOutDirectory:
 
     Attributes:
         path: in the source.
+        unreadable: whether the disk does not give it.
     """
 
     path: str
     reason: str
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,7 @@ class ResurrectSummary:
         shortened_partitions: with offsets left in remote storage.
         unused_copies: those not taken.
         left_out_directories: those not taken.
+        unreadable_directories: those of them that cannot be read.
         next_producer_id: the first that the new cluster gives; None if no producer was seen.
         metadata_records: in `bootstrap.checkpoint`.
         start_command: empty with `--into`.
@@ -252,6 +255,7 @@ class ResurrectSummary:
     shortened_partitions: int = 0
     unused_copies: int = 0
     left_out_directories: int = 0
+    unreadable_directories: int = 0
     next_producer_id: int | None = None
     metadata_records: int = 0
     start_command: str = ""
@@ -273,6 +277,7 @@ class ResurrectSummary:
                 self.topics += 1
             case LeftOutDirectory():
                 self.left_out_directories += 1
+                self.unreadable_directories += row.unreadable
             case MetadataRecord():
                 self.metadata_records += 1
 

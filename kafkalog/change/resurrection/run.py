@@ -94,7 +94,7 @@ def run_resurrection(
         images = source_images(
             targets, options.as_of_metadata, release_for(options), takes_damage=options.salvage
         )
-        chosen = choose(targets, images, options)
+        chosen = choose(targets, images, options, leaves_out=True)
         if not any(one.partitions for one in chosen.topics):
             raise NotFoundError(
                 "No partition is found.",

@@ -23,6 +23,7 @@ from kafkalog.files.log_dir import FileEntry, LogDirListing, Target, open_path
 from kafkalog.files.text_files import read_offset_checkpoint
 from kafkalog.files.tiers import is_remote
 from kafkalog.io.paths import file_system, uris
+from kafkalog.io.paths.source import Source
 from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog.node.cluster_image.reader import metadata_partition
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from formats.releases import Release
     from kafkalog.change.resurrection.choice import Candidate
-    from kafkalog.files.log_dir import AnyPath
+    from kafkalog.files.log_dir import AnyPath, PartitionDir
     from kafkalog.node.cluster_image import ClusterImage
 
 
@@ -69,7 +70,7 @@ def open_sources(
 
     Raises:
         UsageError: a path is a file.
-        KafkaLogError: a path, or a partition or file of these topics in it, cannot be read.
+        KafkaLogError: a path, or a file at the top of a log directory, cannot be read.
     """
     targets = open_targets(paths, topics=topics)
     for target in targets:
@@ -79,23 +80,32 @@ def open_sources(
                 path=target.path,
                 hint="Give log directories or partition directories.",
             )
-    for one, error in unlisted_of(targets):
-        if topics is None or one.topic in topics:
-            raise error
-    _require_files(targets, topics)
+        if isinstance(target, LogDirListing):
+            _require_files(target.files)
     tiers = list(from_tier)
     return with_remote_parts(targets, tiers) if tiers else targets
 
 
-def _require_files(targets: Sequence[Target], topics: Collection[str] | None) -> None:
-    """Raise `UnreadableError` for a device or the like in place of a file: it is not missing."""
-    entries = [
-        one for target in targets if isinstance(target, LogDirListing) for one in target.files
-    ]
+def unreadable_partitions(
+    targets: Sequence[Target], topics: Collection[str] | None
+) -> dict[str, tuple[PartitionDir, DataError]]:
+    """Return the partition directories of these topics that cannot be read, by path, and why."""
+    found = {one.path: (one, error) for one, error in unlisted_of(targets)}
     for partition in partitions_of(targets):
-        is_meant = topics is None or partition.topic in topics
-        if is_meant and partition.state == DirectoryState.LIVE:
-            entries += partition.files
+        if partition.state != DirectoryState.LIVE:
+            continue
+        try:
+            _require_files(partition.files)
+            for segment in partition.segments if not uris.is_object(partition.path) else ():
+                with Source(segment.log.path):
+                    pass
+        except DataError as error:
+            found[partition.path] = partition, error
+    return {path: one for path, one in found.items() if topics is None or one[0].topic in topics}
+
+
+def _require_files(entries: Iterable[FileEntry]) -> None:
+    """Raise `UnreadableError` for a device or the like in place of a file: it is not missing."""
     for entry in entries:
         if entry.error is not None and entry.name.kind not in (FileKind.UNKNOWN, FileKind.LOG):
             raise UnreadableError(entry.error, path=entry.path)

@@ -280,8 +280,8 @@ def pairs_of(
     Two partition directories are compared whatever they are called.
 
     Raises:
-        UsageError: there are not two sides, one is a file or has a partition twice, or a topic is
-            on no side.
+        UsageError: there are not two sides, one is a file or has a partition twice.
+        NothingFoundError: a topic is on no side.
     """
     if len(sides) < 2:
         raise UsageError("Name at least two places.", hint="kafkalog diff BROKER_1 BROKER_2")

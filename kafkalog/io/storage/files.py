@@ -234,7 +234,8 @@ def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | Shor
         return short
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
-    return UnwritableError(f"The path cannot be written: {reason}.", path=path)
+    hint = "Make the directory around it first." if number == errno.ENOENT else None
+    return UnwritableError(f"The path cannot be written: {reason}.", path=path, hint=hint)
 
 
 # What a directory's mode says about files: no execute bit; the owner always reads and writes.

@@ -193,7 +193,7 @@ def _typed(kind: Kind, text: str) -> Value:
     if kind in _BOUNDS:
         bound = _BOUNDS[kind]
         if not _INTEGER.fullmatch(text) or not -bound - 1 <= int(text) <= bound:
-            raise ValueError(f"it is not a {kind}")
+            raise ValueError(f"it is no number of the type {kind}")
         return int(text)
     if kind == Kind.BOOLEAN:
         if text.lower() not in ("true", "false"):

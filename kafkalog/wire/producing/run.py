@@ -65,7 +65,7 @@ class ReplaySummary:
         return any(
             one.unsendable_records or one.refused_records or one.zero_timestamps
             for one in self.logs
-        )
+        ) or any(one.to_offset is None for one in self.offsets)
 
 
 class Replay:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import RefusedError, UsageError
+from kafkalog.errors import NothingFoundError, RefusedError, UsageError
 from kafkalog.model import Replicas
 from kafkalog.node import view
 from kafkalog.tables import Request, read_split
@@ -215,8 +215,8 @@ def test_a_stream_of_an_unknown_topic_does_not_begin(tmp_path: Path) -> None:
     """A topic that is deleted later is a loss, which is another case."""
     make_log(tmp_path)
     tail = Tail([str(tmp_path)], Request(required_topics=frozenset({"payments"})))
-    with pytest.raises(UsageError, match="No partition of the topic payments is here"):
+    with pytest.raises(NothingFoundError, match="No partition of the topic payments is here"):
         tail.beginning()
-    with pytest.raises(UsageError, match="No partition of the topic payments is here"):
+    with pytest.raises(NothingFoundError, match="No partition of the topic payments is here"):
         tail.end(is_first=True)
     assert tail.end() == Tail([str(tmp_path)], Request()).end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -140,7 +141,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "dead and live": (dead_and_live, ("--undelete",), 4, "the deleted one needs another name"),
     "cut name": (cut_name, ("--undelete",), 4, "Kafka cut the name of the topic"),
     "one name": (two_topics, ("--rename", "u=t"), 4, "The topics t and u would have one name, t."),
-    "unknown topic": (plain, ("--topic", "u"), 2, "No partition of the topic u is here."),
+    "unknown topic": (plain, ("--topic", "u"), 1, "No partition of the topic u is here."),
     "unknown rename": (plain, ("--rename", "u=v"), 2, "--rename names the topic u"),
     "unknown id": (plain, ("--topic-id", "u=new"), 2, "--topic-id names the topic u"),
     "no pair": (plain, ("--rename", "t"), 2, "'t' is not OLD=NEW."),
@@ -171,6 +172,29 @@ def test_what_stands_in_place_of_a_small_file_is_refused(
     done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q")
     assert (done.status, "This is not a regular file." in done.stderr) == (3, True), done.stderr
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_an_unreadable_partition_costs_its_topic_alone(tmp_path: Path, kafkalog: Any) -> None:
+    """With fewer partitions keys would go elsewhere; those that are missing can be agreed to."""
+    two_topics(tmp_path)
+    make(tmp_path / "a", "u-1", log_of(3), topic_id=OTHER_ID)
+    log = tmp_path / "a" / "u-1" / f"{0:020}.log"
+    log.unlink()
+    log.mkdir()
+    for options, topics in (((), ["t"]), (("--missing", "offline"), ["t", "u"])):
+        words = ("resurrect", tmp_path / "a", *options, "-o", "ndjson")
+        for more in ((), ("--to", tmp_path / f"out{len(topics)}")):
+            done = kafkalog(*words, *more)
+            rows = [json.loads(row) for row in done.stdout.splitlines()]
+            assert done.status == 8, done.stderr
+            assert [one["topic"] for one in rows if one["type"] == "resurrected_topic"] == topics
+            left = {one["path"]: one["unreadable"] for one in rows
+                    if one["type"] == "left_out_directory"}  # fmt: skip
+            assert left[str(log.parent)]
+            assert len(left) == 3 - len(topics)
+    other = make(tmp_path / "b", "u-1", log_of(3), topic_id=OTHER_ID)
+    done = kafkalog("resurrect", tmp_path / "a", tmp_path / "b", "-o", "ndjson")
+    assert (done.status, str(other).encode() in done.stdout) == (8, True)
 
 
 @pytest.mark.parametrize("case", CASES)
