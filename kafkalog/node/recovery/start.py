@@ -305,7 +305,7 @@ class StartInProgress:
         if self._config is None and is_rebuilt:
             assumptions.append("index.interval.bytes and segment.index.bytes are Kafka's defaults")
         if self._has_scanned and not self._check_crc:
-            assumptions.append("all checksums are correct (not checked)")
+            notes.append("checksums were not read: a start may truncate more")
         return PredictedStart(
             self.partition.path,
             self._around.mode,
