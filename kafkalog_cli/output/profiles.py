@@ -9,9 +9,12 @@ from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
-from kafkalog_cli.output.text import bytes_cell, bytes_value, size_text, time_cell
+from kafkalog_cli.output.text import bytes_cell, bytes_value, short_time, size_text, zoned_time
+from kafkalog_cli.output.writer import rows_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.output.objects import Style, View
 
@@ -71,10 +74,9 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
 
 def profile_view(style: Style) -> View[Profile]:
     def times(one: Profile) -> str:
-        if one.min_timestamp is None:
+        if one.min_timestamp is None or one.max_timestamp is None:
             return "-"
-        first, last = (time_cell(at, style.zone) for at in (one.min_timestamp, one.max_timestamp))
-        return f"{first} to {last}"
+        return f"{short_time(one.min_timestamp, style)} to {zoned_time(one.max_timestamp, style)}"
 
     def hot(one: Profile) -> str:
         keys = [
@@ -125,3 +127,11 @@ def _codecs(profile: Profile) -> str:
 
 def _between(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
+
+
+def profile_total(profiles: Sequence[Profile], limit: int | None, style: Style) -> str:
+    """Return what the partitions come to; sums of topics do not count again."""
+    partitions = [one for one in profiles if one.partition is not None]
+    records = counted(sum(one.records for one in partitions), "record")
+    size = size_text(sum(one.size_bytes for one in partitions), style)
+    return rows_text(len(partitions), "partition", limit, f", {records}, {size}")
