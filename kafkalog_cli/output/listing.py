@@ -13,7 +13,7 @@ from kafkalog.node.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.text import Tone, file_cell, size_text
-from kafkalog_cli.output.writer import rows_text
+from kafkalog_cli.output.writer import limited
 
 if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
@@ -206,9 +206,10 @@ class Tally:
         size = size_text(self.size_bytes, style)
         if kind != "partition":
             number = self.segments if kind == "segment" else self.files
-            return [rows_text(number, kind, limit, f", {size}")]
-        more = f" of {counted(len(self.topics), 'topic')}, {size} in "
-        total = rows_text(self.partitions, kind, limit, more + counted(self.segments, "segment"))
+            return [limited(f"{counted(number, kind)}, {size}", number, limit)]
+        what = f"{counted(self.partitions, kind)} of {counted(len(self.topics), 'topic')}"
+        total = f"{what}, {size} in {counted(self.segments, 'segment')}"
+        total = limited(total, self.partitions, limit)
         if not self.unflushed:
             return [total]
         is_least = any(row.unflushed_records is None for row in self.unflushed)

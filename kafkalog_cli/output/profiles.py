@@ -10,7 +10,7 @@ from kafkalog.io.wording import counted
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
 from kafkalog_cli.output.text import bytes_cell, bytes_value, short_time, size_text, zoned_time
-from kafkalog_cli.output.writer import rows_text
+from kafkalog_cli.output.writer import limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,4 +134,5 @@ def profile_total(profiles: Sequence[Profile], limit: int | None, style: Style) 
     partitions = [one for one in profiles if one.partition is not None]
     records = counted(sum(one.records for one in partitions), "record")
     size = size_text(sum(one.size_bytes for one in partitions), style)
-    return rows_text(len(partitions), "partition", limit, f", {records}, {size}")
+    total = f"{counted(len(partitions), 'partition')}, {records}, {size}"
+    return limited(total, len(profiles), limit)

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.io.wording import counted
 from kafkalog_cli.outcome import show_defect
 from kafkalog_cli.output.layout import Format
 from kafkalog_cli.output.next_steps import put_command
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.model import Defect
 
-__all__ = ["Block", "Format", "Writer", "print_lines", "row_pieces", "rows_text", "write_all"]
+__all__ = ["Block", "Format", "Writer", "limited", "print_lines", "row_pieces", "write_all"]
 
 T = TypeVar("T")
 
@@ -171,9 +170,9 @@ def write_all(values: Iterable[T], view: View[T], form: Format) -> int:
     return number
 
 
-def rows_text(number: int, what: str, limit: int | None, more: str = "") -> str:
-    """Return the total of a listing: `3 groups`, `3 groups (-n 3)` if it may have been longer."""
-    return f"{counted(number, what)}{more}{'' if number != limit else f' (-n {limit})'}"
+def limited(total: str, number: int, limit: int | None) -> str:
+    """Return the total of a listing, with `(-n 3)` where that may have left out rows."""
+    return total if number != limit else f"{total} (-n {limit})"
 
 
 def row_pieces(row: Row, form: Format) -> Iterator[bytes]:
