@@ -130,10 +130,8 @@ def _show_results(
 ) -> int:  # fmt: skip
     from kafkalog_cli.output import compactions as out
 
-    is_table = show.format.is_screen
-    if run.is_one and is_table:
-        for candidate in run.candidates:
-            out.print_candidate(candidate)
+    for candidate in run.candidates if run.is_one else ():
+        writer.write_lines(out.candidate_lines(candidate))
     summary = out.CompactionSummary(run.request.now_ms, is_done)
     # Each log is read up to three times.
     logs = [one.partition for one in run.wanted] * 3
@@ -151,7 +149,5 @@ def _show_results(
         is_concerned=summary.compacted > 0,
     )
     writer.write_object(out.COMPACTION_SUMMARY.row(summary))
-    if is_table:
-        writer.end_rows()
-        out.print_compaction_summary(summary, show.style(), is_plan=run.is_plan)
+    writer.total(*out.compaction_lines(summary, show.style(), is_plan=run.is_plan))
     return summary.status

@@ -221,11 +221,8 @@ def _judge_cleanings(
             for finding in one.findings:
                 writer.write(finding)
             writer.write_object(show.AUDIT.row(one))
-    if form == ReportFormat.TABLE and found:
-        if len(found) > 1:
-            show.print_audits(found)
-        else:
-            show.print_audit(found[0])
+        if found:
+            writer.total(show.audit_total(found))
     outcome.answers_no(any(one.findings for one in found))
     return outcome.status
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.io.wording import counted, some_of
 from kafkalog.model import Defect
 from kafkalog.wire.producing.model import ReplayListener
+from kafkalog_cli.maintenance import with_next_step
 from kafkalog_cli.outcome import show_note, show_warning
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
-from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
+from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from kafkalog.errors import Event
@@ -84,10 +86,10 @@ def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performe
             writer.write(ShownLog(done, performed))
         for one in summary.offsets:
             writer.write_object(TRANSLATED.row(one))
-    if form.is_screen:
-        _print_totals(summary, performed=performed)
-        if summary.offsets:
+        if form.is_screen and summary.offsets:
+            writer.end_rows()
             _write_offsets(summary, style)
+        writer.total(_total(summary, performed=performed))
 
 
 def _write_offsets(summary: ReplaySummary, style: Style) -> None:
@@ -114,18 +116,15 @@ def _offsets(one: ShownLog) -> str:
     return "-" if done.first_offset is None else f"{done.first_offset}-{done.last_offset}"
 
 
-def _print_totals(summary: ReplaySummary, *, performed: bool) -> None:
-    records = sum(one.records for one in summary.logs)
-    size = size_cell(sum(one.size_bytes for one in summary.logs), exact=False)
-    what = "produced" if performed else "would be produced"
-    line = f"{counted(records, 'record')}, {size}: {what}"
-    if not performed and records:
-        line += ". Plan only: --apply does it"
+def _total(summary: ReplaySummary, *, performed: bool) -> str:
     if summary.was_complete:
-        line = "nothing to do: the run is complete"
-    elif before := sum(one.records_before for one in summary.logs):
-        line += f"; {counted(before, 'record')} before"
-    print_lines([line])
+        return "nothing to do: the run is complete"
+    records = sum(one.records for one in summary.logs)
+    size = size_cell(sum(one.size_bytes for one in summary.logs), exact=session().exact)
+    before = sum(one.records_before for one in summary.logs)
+    line = f"{counted(records, 'record')}, {size}, {'' if performed else 'would be '}produced"
+    line += f"; {counted(before, 'record')} before" if before else ""
+    return with_next_step(line, is_plan=records > 0 and not performed)
 
 
 class ShownReplay(ReplayListener):

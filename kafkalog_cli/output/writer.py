@@ -127,6 +127,7 @@ class Writer(Generic[T]):
     def next(self, *words: str) -> None:
         """Print the command that comes next on a screen, below the total."""
         if self.form.is_screen:
+            self.end_rows()
             put_command("next", *words)
 
     def write_text(self, block: Block) -> None:
