@@ -212,15 +212,17 @@ class _Notes:
 
 def _file_lines(path: str, defects: Sequence[Defect]) -> list[str]:
     lines = wrapped(printable(path), first="", width=terminal_width())
+    has_positions = any(defect.position is not None for defect in defects)
     for defect in defects:
-        lines += _line(defect, defect.detail)
+        lines += _line(defect, defect.detail, has_position=has_positions)
     return lines
 
 
-def _line(defect: Defect, words: str) -> list[str]:
+def _line(defect: Defect, words: str, *, has_position: bool = False) -> list[str]:
     position = "" if defect.position is None else f"at {defect.position}"
+    place = f"{position:<8}  " if has_position else ""
     severity, width = f"{defect.severity:<7}", terminal_width()
-    head, words = f" {position:<8}  {printable(defect.reference)}", printable(words)
+    head, words = f" {place}{printable(defect.reference)}", printable(words)
     whole = f"{head}  {words}"
     has_room = width is None or 2 + len(severity) + cell_width(whole) <= width
     toned = painted(severity, tone_of(defect.severity), sys.stdout)
