@@ -101,7 +101,8 @@ def ls(
             tally.add(row)
             if isinstance(row, PartitionRow) and row.cleaner_stuck is not None:
                 stuck.append(row)
-        writer.total(*tally.lines(columns.type_name, show.limit, style))
+        if tally.rows or not outcome.errors:
+            writer.total(*tally.lines(columns.type_name, show.limit, style))
     _warn_of_cleaner(stuck)
     outcome.report_logs(fails=False)
     return outcome.status

@@ -65,7 +65,8 @@ def profile(
     with Writer(profile_view(style), show.format) as writer:
         for one in found:
             writer.write(one)
-        writer.total(profile_total(found, show.limit, style))
+        if found or not outcome.errors:
+            writer.total(profile_total(found, show.limit, style))
     return outcome.status
 
 

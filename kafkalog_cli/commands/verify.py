@@ -158,7 +158,7 @@ def verify(
     with (
         byte_progress(run.targets, enabled=shows_progress) as progress,
         choice.open() if choice.is_spark else nullcontext() as opened,
-        _make_report(form, rows, partitions, run.targets) as report,
+        _make_report(form, rows, paths, partitions, run.targets) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         shown = 0
@@ -235,7 +235,11 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
 
 
 def _make_report(
-    form: ReportFormat, rows: opt.Rows, partitions: opt.Partitions, targets: Sequence[Target]
+    form: ReportFormat,
+    rows: opt.Rows,
+    paths: Sequence[str],
+    partitions: opt.Partitions,
+    targets: Sequence[Target],
 ) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
@@ -246,7 +250,7 @@ def _make_report(
         return PrometheusReport(targets)
     chosen = Format(rows.shown_as(form))
     return (
-        FindingTable(partitions)
+        FindingTable(paths, partitions)
         if chosen == Format.TABLE and not rows.columns
         else Listing(chosen, rows.style())
     )

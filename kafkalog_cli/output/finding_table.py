@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.files.log_dir import PartitionDir
+from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect, Severity
@@ -19,6 +21,7 @@ from kafkalog_cli.output.text import cell_width, painted, tone_of, wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kafkalog.node.targets import Target
     from kafkalog_cli.options import PartitionNames
 
 ALIKE_MAX: Final = 20
@@ -37,10 +40,12 @@ class FindingTable(Report):
     what is held until the end, `_HELD_MAX` of each kind.
 
     Args:
-        partitions: which were chosen, for the command that comes next.
+        paths: the command line's, for the command that comes next.
+        partitions: which of them were chosen.
     """
 
-    def __init__(self, partitions: PartitionNames) -> None:
+    def __init__(self, paths: Iterable[str], partitions: PartitionNames) -> None:
+        self._paths = {file_system.normalize(path) for path in paths}
         self._partitions = partitions
         self._worst: dict[Severity, Defect] = {}  # the first of each
         self._segment = ""
@@ -88,13 +93,20 @@ class FindingTable(Report):
             command, about = "salvage", worst.path
         elif worst is not None and worst.severity == Severity.INDEX and not starts:
             command, about = "rebuild-index", os.path.dirname(worst.path) or "."
-        if about and not is_object(about):  # of several PATHs the one that it is in
-            paths = [one.path for one in facts.run.targets]
-            within = [one for one in paths if f"{about}/".startswith(f"{one.rstrip('/')}/")]
-            words = words_of(within[:1] or [about], self._partitions)
+        if about and not is_object(about):
+            words = words_of([self._place(about, facts.run.targets)], self._partitions)
             put_command("next", command, *words, *(["--to", "NEW"] * (command == "salvage")))
         if worst is not None:
             put_command("why", "explain", worst.reference)
+
+    def _place(self, path: str, targets: Sequence[Target]) -> str:
+        """Return the PATH that something is in: the log directory, unless less was named."""
+        for target in targets:
+            place = target.path
+            if f"{path}/".startswith(f"{place.rstrip('/')}/"):
+                is_chosen = isinstance(target, PartitionDir) and place not in self._paths
+                return os.path.dirname(place) or "." if is_chosen else place
+        return path
 
     def _flush(self) -> None:
         self._flush_damage()

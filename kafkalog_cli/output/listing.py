@@ -201,12 +201,16 @@ class Tally:
             case FileRow():
                 self.files += 1
 
+    @property
+    def rows(self) -> int:
+        """The number of rows, which are of one kind."""
+        return self.partitions or self.segments or self.files
+
     def lines(self, kind: str, limit: int | None, style: Style) -> list[str]:
         """Return what a power failure may cost, and the total of rows of a kind."""
         size = size_text(self.size_bytes, style)
         if kind != "partition":
-            number = self.segments if kind == "segment" else self.files
-            return [limited(f"{counted(number, kind)}, {size}", number, limit)]
+            return [limited(f"{counted(self.rows, kind)}, {size}", self.rows, limit)]
         what = f"{counted(self.partitions, kind)} of {counted(len(self.topics), 'topic')}"
         total = f"{what}, {size} in {counted(self.segments, 'segment')}"
         total = limited(total, self.partitions, limit)
