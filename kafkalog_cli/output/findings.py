@@ -174,9 +174,10 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     """Return what a broker's next start would do, if anything, for people.
 
     Assumptions, and problems that the start would not notice, are reported once for all partitions
-    that they concern.
+    that they concern. Without -v only the assumption is shown that may prove wrong.
     """
     from kafkalog.node.recovery import Verdict
+    from kafkalog.node.recovery.start import UNCHECKED
 
     said: dict[str, list[str]] = {}
     lines = []
@@ -184,8 +185,9 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
         name = os.path.basename(file_system.absolute(start.path))
         if start.verdict != Verdict.NOTHING:
             lines.append(f"{name}: {start.detail}")
-            for assumption in start.assumptions if session().is_verbose else ():
-                said.setdefault(f"assumed: {assumption}", []).append(name)
+            for assumption in start.assumptions:
+                if session().is_verbose or assumption == UNCHECKED:
+                    said.setdefault(f"assumed: {assumption}", []).append(name)
         for note in start.notes:
             said.setdefault(f"note: {note}", []).append(name)
     for words, names in said.items():
