@@ -94,6 +94,9 @@ _COMMON: Final = (
     ),
     _option(("-q", "--quiet"), _setter("is_quiet"), "Only results and errors.", is_flag=True),
     _option(
+        ("-v", "--verbose"), _setter("is_verbose"), "Also assumptions and sources.", is_flag=True
+    ),
+    _option(
         ("--color",), _use_colours, "When there are colours.", metavar="auto|always|never",
         autocompletion=lambda *args: one_of("auto", "always", "never")(args[-1]),
     ),

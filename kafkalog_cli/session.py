@@ -20,6 +20,7 @@ class Session:
         zone: time zone of tables, and of times given without one.
         now: the time that relative times refer to, as given; None for the clock.
         is_quiet: whether only results and errors are shown.
+        is_verbose: whether assumptions and sources are shown, too.
         shows_tracebacks: whether errors are shown with a traceback.
         has_no_pager: whether long output goes to the terminal itself.
         heard: the errors that were shown of what is left out.
@@ -32,6 +33,7 @@ class Session:
         self.zone: tzinfo = UTC
         self.now: str | None = None
         self.is_quiet = False
+        self.is_verbose = False
         self.shows_tracebacks = shows_tracebacks
         self.has_no_pager = False
         self.heard = set[str]()

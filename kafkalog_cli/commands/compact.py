@@ -131,10 +131,8 @@ def _show_results(
 ) -> int:  # fmt: skip
     from kafkalog_cli.output import compactions as out
 
-    is_table = show.format.is_screen
-    if is_table:
-        for candidate in (c for one in run.runs if one.is_one for c in one.candidates):
-            out.print_candidate(candidate)
+    for candidate in (c for one in run.runs if one.is_one for c in one.candidates):
+        writer.write_lines(out.candidate_lines(candidate))
     summary = out.CompactionSummary(run.now_ms, is_done)
     # Each log is read up to three times.
     logs = [one.partition for one in run.wanted] * 3
@@ -152,7 +150,5 @@ def _show_results(
         is_concerned=summary.compacted > 0,
     )
     writer.write_object(out.COMPACTION_SUMMARY.row(summary))
-    if is_table:
-        writer.end_rows()
-        out.print_compaction_summary(summary, show.style(), is_plan=run.is_plan)
+    writer.total(*out.compaction_lines(summary, show.style(), is_plan=run.is_plan))
     return summary.status

@@ -10,12 +10,15 @@ from kafkalog.io.wording import counted
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note, status_of, status_of_all
+from kafkalog_cli.output.next_steps import put_command, words_of
 from kafkalog_cli.output.progress import byte_progress
-from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.output.writer import Format, Writer, limited, print_lines, write_all
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
-    from kafkalog.check.comparison.model import Comparison
+    from collections import Counter
+
+    from kafkalog.check.comparison.model import Comparison, Verdict
     from kafkalog.check.comparison.run import Comparer, Pair
     from kafkalog.node.targets import Target
 
@@ -43,6 +46,7 @@ def diff(
     kafkalog diff /var/lib/kafka /backups/kafka
     kafkalog diff /var/lib/kafka/orders-0 /backups/kafka/orders-0 --records
     """
+    from kafkalog.check.comparison.model import ALIKE, Verdict
     from kafkalog.check.comparison.run import Comparer, pairs_of
     from kafkalog.node.targets import selected
 
@@ -58,7 +62,11 @@ def diff(
         outcome.miss("no partition to compare")
     with byte_progress(_targets(sides), enabled=not session().is_quiet) as progress:
         comparer = Comparer(view, outcome, progress)
-        _show(comparer, pairs, show, outcome, every=every, records=records)
+        verdicts = _show(comparer, pairs, show, outcome, every=every, records=records)
+    if show.format.is_screen and verdicts.keys() - ALIKE:
+        words = words_of(paths, partitions)
+        is_seen = records or not verdicts.keys() & {Verdict.DIFFERENT, Verdict.BEHIND}
+        put_command("next", *(["verify", *words] if is_seen else ["diff", *words, "--records"]))
     outcome.report_logs(fails=False)
     return outcome.status
 
@@ -75,31 +83,41 @@ def _show(
     *,
     every: bool,
     records: bool,
-) -> None:
+) -> Counter[Verdict]:
     """Write a row per pair; then, or in objects between them, the records that differ."""
+    from collections import Counter
+
     from kafkalog.check.comparison.model import Verdict
     from kafkalog_cli.output import compared as show
 
     form, style = shown.format, shown.style()
     different: list[tuple[Pair, Comparison]] = []
-    alike = 0
+    verdicts: Counter[Verdict] = Counter()
     with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
             outcome.answers_no(show.is_difference(found))
-            if found.verdict == Verdict.IDENTICAL and not every:
-                alike += 1
-                continue
-            if len(different) == shown.limit:
+            verdicts[found.verdict] += 1
+            is_hidden = found.verdict == Verdict.IDENTICAL and not every
+            if is_hidden or len(different) == shown.limit:
                 continue
             writer.write(found)
             different.append((pair, found))
             if records and form in (Format.NDJSON, Format.JSON):
                 for one in comparer.records(pair, found):
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
+        same = verdicts[Verdict.IDENTICAL]
+        hidden = "" if every or not same else " (--all shows them)"
+        counts = [f"{count} {one}" for one, count in verdicts.items() if one != Verdict.IDENTICAL]
+        total = ", ".join(counts + [f"{same} identical{hidden}"] * (same > 0))
+        if pairs:
+            total = f"{counted(len(pairs), 'partition')}: {total}"
+            writer.total(limited(total, len(different), shown.limit))
     if records and form.is_screen and different:
         typer.echo()
         rows = (one for pair, found in different for one in comparer.records(pair, found))
-        write_all(rows, show.record_view(style), form)
-    if alike:
-        show_note(f"{counted(alike, 'partition')} of {len(pairs)} identical (--all shows them)")
+        number = write_all(rows, show.record_view(style), form)
+        print_lines([f"{counted(number, 'record')} not the same"])
+    if hidden and not form.is_screen:
+        show_note(f"{counted(same, 'partition')} of {len(pairs)} identical{hidden}")
+    return verdicts

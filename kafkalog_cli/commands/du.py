@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +12,14 @@ from kafkalog.errors import UsageError
 from kafkalog.io.times import parse_time
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.next_steps import words_of
 from kafkalog_cli.output.progress import partition_progress
 from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
 from kafkalog_cli.values import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def du(
@@ -68,14 +72,19 @@ def du(
             progress=progress,
         )  # fmt: skip
     until_ms = None if ahead is None else ahead.until_ms
-    _write(report, by, show, outcome, until_ms)
+    _write(report, paths, by, show, outcome, until_ms)
     if report.links:
         show_note(f"{report.links} symbolic links are not followed, as by du")
     return outcome.status
 
 
 def _write(
-    report: Report, by: SplitBy, shown: opt.Show, outcome: Outcome, until_ms: int | None
+    report: Report,
+    paths: Sequence[str],
+    by: SplitBy,
+    shown: opt.Show,
+    outcome: Outcome,
+    until_ms: int | None,
 ) -> None:
     from kafkalog_cli.output import disk_usage as show
 
@@ -95,5 +104,7 @@ def _write(
         for disk in report.disks:
             writer.write_object(show.DISK.row(disk))
         writer.write_object(show.DISK_USAGE_TOTAL.row(report.total))
-    if shown.format.is_screen and (report.shares or not outcome.errors):
-        show.print_report(report, style, until_ms)
+        if report.shares or not outcome.errors:
+            writer.total(*show.report_lines(report, by, style, until_ms))
+        if report.over:
+            writer.next("retention", *words_of(paths))

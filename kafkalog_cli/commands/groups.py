@@ -12,6 +12,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import groups as view
+from kafkalog_cli.output.next_steps import put_command, words_of
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.sections import write_sections
 from kafkalog_cli.output.writer import Format
@@ -77,7 +78,7 @@ def groups(
             found, then = read(at=moment), None if before is None else read(at=before)
     except NotFoundError:
         if coordinators and not resets:
-            _write([(view.coordinator_view(show.style()), coordinators)], show)
+            _write([(view.coordinator_view(show.style()), coordinators, "coordinator")], show)
         raise
     outcome.hear(found)
     if at is not None and not found.groups:
@@ -92,7 +93,7 @@ def groups(
             for one in changed_offsets(then, found)
             if one.group in names and meant(one.topic, one.partition)
         )
-        _write([(view.change_view(show.style()), changes)], show)
+        _write([(view.change_view(show.style()), changes, "change")], show)
         return outcome.status
     ends = EndOffsets(targets if lag else ())
     if resets:
@@ -101,6 +102,8 @@ def groups(
         shares = _share_coordinators(group or (), known, meant, targets)
         listing = _Listing(chosen, meant, ends, show, is_named=group is not None)
         listing.write([*coordinators, *shares])
+        if show.format.is_screen and listing.has_pending:
+            put_command("next", "transactions", *words_of(paths))
     _report_ends(ends, outcome)
     return outcome.status
 
@@ -161,9 +164,9 @@ class _Listing:
     def write(self, coordinators: list[Coordinator]) -> None:
         form, style = self.show.format, self.show.style()
         has_offsets = self.is_named or not self.meant.is_all
-        groups = (view.group_view(style), self._groups())
-        members = (view.member_view(style), self._members())
-        offsets = (view.offset_view(style), self._offsets())
+        groups = (view.group_view(style), self._groups(), "group")
+        members = (view.member_view(style), self._members(), "member")
+        offsets = (view.offset_view(style), self._offsets(), "offset")
         if form in (Format.NDJSON, Format.JSON):
             sections: list[Section] = [groups, members, offsets]
         elif form == Format.CSV:
@@ -174,8 +177,14 @@ class _Listing:
         else:
             sections = [offsets if has_offsets else groups]
         if form != Format.CSV:
-            sections.insert(0, (view.coordinator_view(style), coordinators))
+            sections.insert(0, (view.coordinator_view(style), coordinators, "coordinator"))
         _write(sections, self.show)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether an offset that is shown belongs to an open transaction."""
+        offsets = (offset for one in self.chosen for offset in one.offsets)
+        return self.is_named and any(one.is_pending for one in offsets)
 
     def _groups(self) -> Iterator[view.ShownGroup]:
         for one in self.chosen:

@@ -18,7 +18,8 @@ from kafkalog_cli.option_sets import SHOW
 from kafkalog_cli.outcome import Outcome, show_warning
 from kafkalog_cli.output import listing
 from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.writer import Writer
+from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -71,7 +72,7 @@ def ls(
         require_named(opened, partitions.topics, partitions.numbers)
     targets = selected(opened, partitions.topics, partitions.numbers, internal=partitions.internal)
     stuck: list[PartitionRow] = []
-    unflushed = listing.Unflushed()
+    tally = listing.Tally()
     columns: View[Any] = listing.partition_view(style)
     each = partial(_by_partition, targets, view, outcome)
     rows: Iterable[Any] = each(_listed_with_dirt)
@@ -87,20 +88,21 @@ def ls(
         columns = columns.preceded(
             Column("DIRECTORY", attrgetter("log_dir"), least=12, keeps_end=True)
         )
+    is_full = session().is_verbose or show.format == Format.LINE
     with Writer(columns, show.format) as writer:
         for log_dir in list_log_dirs(opened):
-            writer.write_lines(listing.log_dir_heading(log_dir))
+            writer.write_lines(listing.log_dir_heading(log_dir, is_full=is_full))
             writer.write_object(listing.LOG_DIR.row(log_dir))
             for defect in log_dir.defects:
                 outcome.count(defect)
                 writer.defect(defect)
         for row in islice(rows, show.limit):
             writer.write(row)
-            if isinstance(row, PartitionRow):
-                unflushed.add(row)
-                if row.cleaner_stuck is not None:
-                    stuck.append(row)
-        writer.write_lines(unflushed.lines(style))
+            tally.add(row)
+            if isinstance(row, PartitionRow) and row.cleaner_stuck is not None:
+                stuck.append(row)
+        if tally.rows or not outcome.errors:
+            writer.total(*tally.lines(columns.type_name, show.limit, style))
     _warn_of_cleaner(stuck)
     outcome.report_logs(fails=False)
     return outcome.status

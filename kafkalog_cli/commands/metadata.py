@@ -19,7 +19,7 @@ from kafkalog_cli.outcome import Outcome, show_note, show_warning
 from kafkalog_cli.output import metadata as view
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.sections import write_sections
-from kafkalog_cli.output.text import time_text
+from kafkalog_cli.output.text import zoned_time
 from kafkalog_cli.output.writer import Format
 from kafkalog_cli.session import moment_of, session
 
@@ -97,7 +97,7 @@ def metadata(
     _report_gaps(found, outcome, show.style(), says_when=moment is not None)
     shown = _Shown(found, show, outcome)
     if before is not None:
-        shown.write((view.change_view(show.style()), found.changes))
+        shown.write((view.change_view(show.style()), found.changes, "change"))
     elif (node := tree or cat) is not None:
         shown.tree(node, only_leaf=cat is not None)
     elif topic:
@@ -107,7 +107,7 @@ def metadata(
     elif match is not None:
         shown.match(match)
     else:
-        shown.write((view.topic_view(show.style()), found.topics()))
+        shown.write((view.topic_view(show.style()), found.topics(), "topic"))
     return outcome.status
 
 
@@ -137,14 +137,16 @@ class _Shown:
             if not any(one.name in Topics([name]) for one in chosen):
                 self.outcome.miss(f"There is no topic {name!r}.", name, known)
         style = self.show.style()
-        topics = (view.topic_view(style), chosen)
+        topics = (view.topic_view(style), chosen, "topic")
         partitions = (
             view.partition_view(style),
             (each for one in chosen for each in one.partitions),
+            "partition",
         )
         configs = (
             view.config_view(style),
             (each for one in chosen for each in self.found.configs(f"TOPIC:{one.name}")),
+            "config",
         )
         if self.show.format == Format.CSV:
             self.write(partitions)
@@ -159,7 +161,7 @@ class _Shown:
             self.outcome.miss(
                 f"There is no topic {of!r}, and no other resource of that name has configs."
             )
-        self.write((view.config_view(self.show.style()), values))
+        self.write((view.config_view(self.show.style()), values, "config"))
 
     def match(self, text: str) -> None:
         leaves = list(self.found.find(text))
@@ -182,7 +184,7 @@ class _Shown:
                 typer.echo(printable(line))
 
     def _leaves(self, leaves: Iterable[MetadataLeaf]) -> None:
-        self.write((view.leaf_view(self.show.style()), leaves))
+        self.write((view.leaf_view(self.show.style()), leaves, "entry"))
 
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
@@ -190,7 +192,7 @@ def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: 
     if says_when:
         last = image.provenance
         when = (
-            f"last change {time_text(last.timestamp, style)}" if last.offset >= 0 else "no record"
+            f"last change {zoned_time(last.timestamp, style)}" if last.offset >= 0 else "no record"
         )
         show_note(f"as of offset {found.end_offset}: {when}.")
     if found.uncommitted:

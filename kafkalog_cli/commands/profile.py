@@ -46,8 +46,8 @@ def profile(
     from kafkalog.io.jit import fast_path
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.profiles import profile_view
-    from kafkalog_cli.output.writer import write_all
+    from kafkalog_cli.output.profiles import profile_total, profile_view
+    from kafkalog_cli.output.writer import Writer
 
     fast_path.require_arrow()
     request = Request(
@@ -62,7 +62,12 @@ def profile(
     choice = engine_choice(spark, reading.threads)
     found = _profiles(paths, request, choice, outcome, parse_duration(bucket), hot_keys)
     _report_defects(found, outcome)
-    write_all(found[: show.limit], profile_view(show.style()), show.format)
+    style, found = show.style(), found[: show.limit]
+    with Writer(profile_view(style), show.format) as writer:
+        for one in found:
+            writer.write(one)
+        if found or not outcome.errors:
+            writer.total(profile_total(found, show.limit, style))
     return outcome.status
 
 

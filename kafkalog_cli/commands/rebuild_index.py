@@ -76,6 +76,5 @@ def rebuild_index(
             is_concerned=summary.to_write > 0,
         )
         writer.write_object(out.INDEX_SUMMARY.row(replace(summary, status=status)))
-    if show.format.is_screen:
-        out.print_index_summary(summary, is_plan=not is_applied)
+        writer.total(out.index_total(summary, is_plan=not is_applied))
     return status

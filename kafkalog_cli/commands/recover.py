@@ -114,8 +114,8 @@ def recover(
         )
         status = _status(run, summary, outcome, check=change.check)
         writer.write_object(out.RECOVERY_SUMMARY.row(replace(summary, status=status)))
-    if show.format.is_screen and run.plans:
-        out.print_recovery_summary(summary, style)
+        if run.plans:
+            writer.total(*out.recovery_lines(summary, style))
     return status
 
 

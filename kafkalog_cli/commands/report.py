@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kafkalog.model import Level
+from kafkalog.model import Level, Severity
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import CHECK, SHOW
 from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.output.next_steps import words_of
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.progress import advancing, byte_progress
-from kafkalog_cli.output.writer import write_all
+from kafkalog_cli.output.writer import Writer
 from kafkalog_cli.session import now_ms, session
 
 
@@ -79,5 +80,8 @@ def report(
     defects = found.checked.defects
     outcome.answers_no(any(defects[one] for one in fail_on.severities))
     style = Style(session().exact, session().zone)
-    write_all([WrittenReport(to, len(page), found)], view(style), form)
+    with Writer(view(style), form) as writer:
+        writer.write(WrittenReport(to, len(page), found))
+        if any(defects[one] for one in Severity if one != Severity.NOTE):
+            writer.next("verify", *words_of(paths))
     return outcome.status

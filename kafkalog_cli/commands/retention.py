@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -94,9 +95,9 @@ class _Work:
         from kafkalog.change.retention.apply import trim_of
         from kafkalog.change.retention.run import TrimmedPartition
         from kafkalog.change.retention.simulation import judged_partitions
-        from kafkalog.node.targets import require_named, selected
+        from kafkalog.node.targets import partitions_of, require_named, selected
         from kafkalog_cli.output import retention as out
-        from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
+        from kafkalog_cli.output.trims import RETENTION_APPLIED, trim_lines
 
         outcome, summary, show = Outcome(), self.summary, self.show
         opened = outcome.open_all(paths, topics=self.partitions.topics)
@@ -105,8 +106,14 @@ class _Work:
         targets = selected(opened, **self.partitions.chosen)
         sources, style = self.configs.sources(), show.style()
         trims: list[TrimmedPartition] = []
+        places = {os.path.dirname(one.path) for one in partitions_of(targets)}
         with out.RetentionWriter(
-            summary, show.format, style, checks=checks, limit=show.limit
+            summary,
+            show.format,
+            style,
+            names_paths=len(places) > 1,
+            checks=checks,
+            limit=show.limit,
         ) as writer:
             for found in judged_partitions(
                 *targets, configs=sources, hear=outcome.hear, **self.options
@@ -126,10 +133,12 @@ class _Work:
                 is_concerned=summary.to_change > 0,
             )
             writer.end(status)
-        if show.format.is_screen and targets:
-            out.print_retention_summary(summary, style)
-            if not is_simulation:
-                print_trims(trims, style, is_plan=True)
+            if targets:
+                plans = None if is_simulation else [one.plan for one in trims]
+                writer.total(
+                    *trim_lines(trims, writer.name, style),
+                    *out.retention_lines(summary, plans, style),
+                )
         return status
 
     def apply(self, paths: list[str]) -> int:
@@ -137,7 +146,7 @@ class _Work:
         from kafkalog.change.retention.run import retention_runs
         from kafkalog_cli.maintenance import consents_to
         from kafkalog_cli.output import retention as out
-        from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
+        from kafkalog_cli.output.trims import RETENTION_APPLIED, trim_lines, trimmed_total
 
         outcome, summary, show = Outcome(), self.summary, self.show
         style = show.style()
@@ -167,6 +176,6 @@ class _Work:
             summary.changed = sum(one.is_done for one in run.results)
             status = outcome.of_work(has_changed=run.has_changed)
             writer.end(status)
-        if show.format.is_screen:
-            print_trims(run.results, style, is_plan=False)
+            lines = trim_lines(run.results, writer.name, style)
+            writer.total(*lines, trimmed_total(run.results, style))
         return status

@@ -75,9 +75,9 @@ def salvage(
             has_plan=not is_applied and summary.partitions > 0,
         )
         writer.write_object(out.summary_row(summary, status))
+        writer.total(*out.salvage_lines(summary))
     if summary.left_over_removed:
         show_note("leftovers of a killed run next to the new directory were removed")
     if form.is_screen:
-        out.print_totals(summary)
         out.note_unfinished(writer.unfinished if summary.lost_ranges else ())
     return status

@@ -30,7 +30,6 @@ def simulate_roll(
     from kafkalog.change.roll.simulate import simulate_roll as simulate
     from kafkalog.files.log_dir import open_partition
     from kafkalog_cli.output import rolls as out
-    from kafkalog_cli.output.writer import print_lines
 
     style = show.style()
     outcome = Outcome()
@@ -51,7 +50,5 @@ def simulate_roll(
             writer.write(segment)
         for trial in trials:
             writer.write_object(out.ROLL_SUMMARY.row(trial))
-    if show.format.is_screen:
-        for trial in trials:
-            print_lines(out.trial_lines(trial, style))
+        writer.total(*(line for trial in trials for line in out.trial_lines(trial, style)))
     return outcome.status

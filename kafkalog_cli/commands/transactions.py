@@ -12,6 +12,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import SELECT, SHOW
 from kafkalog_cli.outcome import Outcome, report_gaps, show_note
 from kafkalog_cli.output import groups as view
+from kafkalog_cli.output.next_steps import put_command, words_of
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.sections import write_sections
 from kafkalog_cli.output.writer import Format
@@ -63,7 +64,8 @@ def transactions(
     if not (targets := outcome.open_all(paths)):
         return outcome.status
     coordinators = _coordinators(() if commands else transactional_id or (), targets)
-    sections: list[Section] = [(view.coordinator_view(show.style()), coordinators)]
+    style = show.style()
+    sections: list[Section] = [(view.coordinator_view(style), coordinators, "coordinator")]
     try:
         with byte_progress(targets, enabled=not session().is_quiet) as progress:
             found = read_transactions(
@@ -92,10 +94,18 @@ def transactions(
             newer, older = abort_commands(one, "HOST:PORT")
             typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status
-    sections += [(view.id_view(show.style()), ids), (view.open_view(show.style()), opened)]
+    sections += [
+        (view.id_view(style), ids, "transactional id"),
+        (view.open_view(style), opened, "open transaction"),
+    ]
     if show.format == Format.CSV:  # rows of one kind
         sections = sections[-2:-1] if ids else sections[-1:]
     write_sections(sections, show.format, show.limit)
+    if show.format.is_screen and any(one.hanging for one in opened):
+        words = [word for name in transactional_id or () for word in ("--transactional-id", name)]
+        words += [word for one in producer_id or () for word in ("--producer-id", str(one))]
+        words += ["--at", at] if at is not None else []
+        put_command("next", "transactions", *words_of(paths), *words, "--commands")
     return outcome.status
 
 

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.io.wording import counted
 from kafkalog_cli import options as opt
 from kafkalog_cli.outcome import Outcome, show_note
-from kafkalog_cli.output.writer import Writer, write_all
+from kafkalog_cli.output.next_steps import words_of
+from kafkalog_cli.output.writer import Writer, limited
 
 
 def undo(
@@ -76,8 +78,8 @@ def undo(
         is_partly = not is_done and outcome.has_changed
         changed = None if is_partly else is_done * count
         writer.write_object(out.UNDO_SUMMARY.row(out.UndoSummary(planned, changed, status)))
-    if show.format.is_screen and not is_partly:
-        out.print_totals(planned, is_done=is_done, is_plan=not is_applied)
+        if not is_partly:
+            writer.total(out.undo_total(planned, is_done=is_done, is_plan=not is_applied))
     return status
 
 
@@ -86,7 +88,12 @@ def _list(paths: list[str], show: opt.Show, outcome: Outcome, *, check: bool) ->
     from kafkalog_cli.output import undone as out
 
     found = [one for path in paths for one in recorded_runs(path, failed=outcome.hear)]
-    write_all(islice(found, show.limit), out.run_view(show.style()), show.format)
+    with Writer(out.run_view(show.style()), show.format) as writer:
+        for one in found[: show.limit]:
+            writer.write(one)
+        writer.total(limited(counted(len(found[: show.limit]), "run"), len(found), show.limit))
+        if undoable := [one.backup for one in found if one.can_be_undone]:  # the latest first
+            writer.next("undo", *words_of(undoable[:1]))
     if not found and not outcome.errors:
         show_note(f"{', '.join(paths)} has no backup of a run")
     return outcome.of_work(

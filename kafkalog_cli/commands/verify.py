@@ -165,7 +165,7 @@ def verify(
     with (
         byte_progress(run.targets, enabled=shows_progress) as progress,
         choice.open() if choice.is_spark else nullcontext() as opened,
-        _make_report(form, rows, run.targets, fail_on) as report,
+        _make_report(form, rows, paths, partitions, run.targets, fail_on) as report,
         closing(run.run(progress, opened)) as defects,
     ):
         shown = 0
@@ -231,11 +231,8 @@ def _judge_cleanings(
             for finding in one.findings:
                 writer.write(finding)
             writer.write_object(show.AUDIT.row(one))
-    if form == ReportFormat.TABLE and found:
-        if len(found) > 1:
-            show.print_audits(found)
-        else:
-            show.print_audit(found[0])
+        if found:
+            writer.total(show.audit_total(found))
     outcome.answers_no(any(one.findings for one in found))
     return outcome.status
 
@@ -248,7 +245,12 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
 
 
 def _make_report(
-    form: ReportFormat, rows: opt.Rows, targets: Sequence[Target], fail_on: opt.FailOn
+    form: ReportFormat,
+    rows: opt.Rows,
+    paths: Sequence[str],
+    partitions: opt.Partitions,
+    targets: Sequence[Target],
+    fail_on: opt.FailOn,
 ) -> Report:
     from kafkalog_cli.output.finding_table import FindingTable
     from kafkalog_cli.output.findings import Listing
@@ -261,7 +263,7 @@ def _make_report(
         return PrometheusReport(targets)
     chosen = Format(rows.shown_as(form))
     return (
-        FindingTable()
+        FindingTable(paths, partitions)
         if chosen == Format.TABLE and not rows.columns
         else Listing(chosen, rows.style())
     )

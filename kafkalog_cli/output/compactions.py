@@ -28,7 +28,7 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import duration_text, file_cell, left_overs_text, size_text
-from kafkalog_cli.output.writer import print_lines
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,15 +223,16 @@ def compaction_view(style: Style) -> View[CompactedPartition]:
     )
 
 
-def print_candidate(candidate: Candidate) -> None:
-    lines = [
-        f"{final_path(candidate.partition.path)}: {marks_text(candidate.marks)}",
-        configs_text(candidate.configs),
-    ]
-    print_lines(lines)
+def candidate_lines(candidate: Candidate) -> list[str]:
+    """Return the offsets and the configs of a partition that counted; with -v also defaults."""
+    is_full = session().is_verbose
+    configs = [one for one in candidate.configs if is_full or one.set_as is not None]
+    marks = f"{final_path(candidate.partition.path)}: {marks_text(candidate.marks)}"
+    return [marks, configs_text(configs)] if configs else [marks]
 
 
-def print_compaction_summary(summary: CompactionSummary, style: Style, *, is_plan: bool) -> None:
+def compaction_lines(summary: CompactionSummary, style: Style, *, is_plan: bool) -> list[str]:
+    """Return what is dropped and how a broker does otherwise, and the total."""
     before = size_text(summary.before_bytes, style)
     after = size_text(summary.after_bytes, style)
     verb = "compacted" if summary.is_done else "would be compacted"
@@ -255,8 +256,7 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, is_pla
         lines.append(f"log.cleaner.io.max.bytes.per.second slows a broker to at least {duration}")
     if summary.clean_enough:
         lines.append(f"--all adds {summary.clean_enough} more that a broker would skip")
-    lines.append(with_next_step(line, is_plan=is_plan and summary.compacted > 0))
-    print_lines(lines)
+    return [*lines, with_next_step(line, is_plan=is_plan and summary.compacted > 0)]
 
 
 def _name(partition: PartitionDir) -> str:
@@ -330,7 +330,16 @@ def _is_void(audit: Audit) -> bool:
     return audit.bounds.cleaner_offset <= audit.bounds.first_dirty_offset
 
 
-def print_audit(audit: Audit) -> None:
+def audit_total(audits: Sequence[Audit]) -> str:
+    """Return the verdict on logs, with its reasons if it is about one."""
+    if len(audits) > 1:
+        wrong = sum(bool(audit.findings) for audit in audits)
+        line = f"{counted(len(audits), 'partition')} judged, "
+        line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"
+        if not wrong and any(audit.original is None for audit in audits):
+            line += "; only --original shows whether a record is missing"
+        return line
+    [audit] = audits
     bounds, name = audit.bounds, audit.partition.path
     judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
     if audit.original is not None:
@@ -343,13 +352,4 @@ def print_audit(audit: Audit) -> None:
         verdict = "not judged: no part of it counts as compacted"
     elif audit.original is None:
         verdict += "; only --original shows whether a record is missing"
-    print_lines([judged, verdict])
-
-
-def print_audits(audits: Sequence[Audit]) -> None:
-    wrong = sum(bool(audit.findings) for audit in audits)
-    line = f"{counted(len(audits), 'partition')} judged, "
-    line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"
-    if not wrong and any(audit.original is None for audit in audits):
-        line += "; only --original shows whether a record is missing"
-    print_lines([line])
+    return f"{judged}: {verdict}"

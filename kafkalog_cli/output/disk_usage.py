@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.io.wording import counted
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
-from kafkalog_cli.output.text import size_text, time_text
-from kafkalog_cli.output.writer import print_lines
+from kafkalog_cli.output.text import size_text, zoned_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +106,7 @@ def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View
     nameless = "(undated)" if by == "day" else "(log directory)"
     columns.append(Column(by.upper(), lambda one: one.name or nameless, least=12))
     if by == "topic":
-        columns.append(Column("REPLICAS", lambda one: one.usage.copies or "-", right=True))
+        columns.append(Column("COPIES", lambda one: one.usage.copies or "-", right=True))
     columns += [
         Column("ON DISK", "disk_bytes"),
         Column("SIZE", "size_bytes"),
@@ -133,23 +132,22 @@ def _ahead_text(usage: Usage, style: Style) -> str:
     return ", ".join(words) or "-"
 
 
-def print_report(report: Report, style: Style, until_ms: int | None) -> None:
+def report_lines(report: Report, by: str, style: Style, until_ms: int | None) -> list[str]:
+    """Return what is above its limits, what could be reclaimed, the disks, and the total."""
     size = partial(size_text, style=style)
-    time = partial(time_text, style=style)
     total = report.total
-    lines = [f"total: {size(total.disk_bytes)} on disk, {size(total.size_bytes)} apparent"]
-    if until_ms is not None:
-        lines.append(
-            f"retention frees {size(total.freed_now_bytes)} at its next check, "
-            f"{size(total.freed_later_bytes)} more by {time(until_ms)}"
-        )
-    lines += [
+    lines = [
         f"{one.path}: {size(one.over_bytes)} above its limit: {one.reason}"
         for one in report.over[:_OVER_SHOWN]
     ]
     if len(report.over) > _OVER_SHOWN:
         others = counted(len(report.over) - _OVER_SHOWN, "other partition")
-        lines.append(f"{others} above the limit: --format ndjson lists all")
+        lines.append(f"{others} above the limit: -o ndjson lists all")
+    if until_ms is not None:
+        lines.append(
+            f"retention frees {size(total.freed_now_bytes)} at its next check, "
+            f"{size(total.freed_later_bytes)} more by {zoned_time(until_ms // 1000 * 1000, style)}"
+        )
     won = []
     if total.leftover_bytes:
         won.append(f"{size(total.leftover_bytes)} of leftovers")
@@ -157,7 +155,10 @@ def print_report(report: Report, style: Style, until_ms: int | None) -> None:
         won.append(f"up to {size(total.dirty_bytes)} by compaction")
     if won:
         lines.append(f"could be reclaimed: {', '.join(won)}")
-    print_lines(lines + [_disk_line(disk, style) for disk in report.disks])
+    lines += [_disk_line(disk, style) for disk in report.disks]
+    parts = counted(sum(share.name is not None for share in report.shares), by)
+    on_disk, apparent = size(total.disk_bytes), size(total.size_bytes)
+    return [*lines, f"{parts}, {on_disk} on disk, {apparent} apparent"]
 
 
 def _disk_line(disk: Disk, style: Style) -> str:
@@ -172,4 +173,4 @@ def _disk_line(disk: Disk, style: Style) -> str:
         return f"{line}it does not fill at this rate"
     if disk.free_bytes <= 0:
         return f"{line}it is full"
-    return f"{line}full at {time_text(disk.full_timestamp, style)}"
+    return f"{line}full at {zoned_time(disk.full_timestamp // 1000 * 1000, style)}"

@@ -7,14 +7,22 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.files.log_dir import PartitionDir
+from kafkalog.io.paths import file_system
+from kafkalog.io.paths.uris import is_object
 from kafkalog.io.wording import printable
 from kafkalog.model import Defect, Severity
+from kafkalog.node.recovery.model import Verdict
 from kafkalog_cli.output.findings import Report, RunFacts, next_start_lines, summary_lines
+from kafkalog_cli.output.next_steps import put_command, words_of
 from kafkalog_cli.output.table import terminal_width
-from kafkalog_cli.output.text import Tone, painted, tone_of, wrapped
+from kafkalog_cli.output.text import cell_width, painted, tone_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from kafkalog.node.targets import Target
+    from kafkalog_cli.options import PartitionNames
 
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one file are shown; the others are counted."""
@@ -26,23 +34,31 @@ _NAMES_MAX: Final = 3  # files that share a note
 class FindingTable(Report):
     """A report as text: damage as it is found, then other findings, most severe first.
 
-    Findings are grouped by file. The same note on several files of a directory is shown once, after
-    the others. Memory is bounded: at most `ALIKE_MAX` findings of each kind and file are kept, and
-    as many notes per directory; of what is held until the end, `_HELD_MAX` of each kind.
+    Findings are grouped by file: a line each where there is room, else with the sentence below. The
+    same note on several files of a directory is shown once, after the others. Memory is bounded: at
+    most `ALIKE_MAX` findings of each kind and file are kept, and as many notes per directory; of
+    what is held until the end, `_HELD_MAX` of each kind.
+
+    Args:
+        paths: the command line's, for the command that comes next.
+        partitions: which of them were chosen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Iterable[str], partitions: PartitionNames) -> None:
+        self._paths = {file_system.normalize(path) for path in paths}
+        self._partitions = partitions
+        self._worst: dict[Severity, Defect] = {}  # the first of each
         self._segment = ""
         self._damage = _Kept()
         self._held = {severity: _Kept() for severity in (Severity.INDEX, Severity.WARNING)}
         self._notes: dict[str, _Notes] = {}  # by directory
-        self._has_heading = False
 
     def __exit__(self, *raised: Any) -> None:
         if raised[0] is not BrokenPipeError:  # nobody reads on
             self._flush()
 
     def finding(self, defect: Defect) -> None:
+        self._worst.setdefault(defect.severity, defect)
         directory, name = os.path.split(defect.path)
         if defect.severity == Severity.NOTE:
             self._notes.setdefault(directory, _Notes()).take(defect)
@@ -60,8 +76,37 @@ class FindingTable(Report):
         if not facts.run.schedule.targets:
             return
         width = terminal_width()
-        texts = [*next_start_lines(facts.run.next_starts), *summary_lines(facts)]
-        _put(line for text in texts for line in wrapped(text, first="", width=width))
+        lines = []
+        for text in next_start_lines(facts.run.next_starts):
+            lines += wrapped(text, first="next start  ", width=width)
+        for text in summary_lines(facts):
+            lines += wrapped(text, first="", width=width, hanging=2)
+        _put(lines)
+        self._put_commands(facts)
+
+    def _put_commands(self, facts: RunFacts) -> None:
+        """Name what helps against the most severe finding, and what explains it."""
+        worst = next((self._worst[one] for one in Severity if one in self._worst), None)
+        starts = [one.path for one in facts.run.next_starts if one.verdict != Verdict.NOTHING]
+        command, about = "recover", starts[0] if starts else ""
+        if worst is not None and worst.severity == Severity.DAMAGE:
+            command, about = "salvage", worst.path
+        elif worst is not None and worst.severity == Severity.INDEX and not starts:
+            command, about = "rebuild-index", os.path.dirname(worst.path) or "."
+        if about and not is_object(about):
+            words = words_of([self._place(about, facts.run.targets)], self._partitions)
+            put_command("next", command, *words, *(["--to", "NEW"] * (command == "salvage")))
+        if worst is not None:
+            put_command("why", "explain", worst.reference)
+
+    def _place(self, path: str, targets: Sequence[Target]) -> str:
+        """Return the PATH that something is in: the log directory, unless less was named."""
+        for target in targets:
+            place = target.path
+            if f"{path}/".startswith(f"{place.rstrip('/')}/"):
+                is_chosen = isinstance(target, PartitionDir) and place not in self._paths
+                return os.path.dirname(place) or "." if is_chosen else place
+        return path
 
     def _flush(self) -> None:
         self._flush_damage()
@@ -89,10 +134,7 @@ class FindingTable(Report):
     def _print(self, lines: list[str]) -> None:
         if not lines:
             return
-        title = painted("  SEVERITY    POSITION  FINDING", Tone.TITLE, sys.stdout)
-        heading = [] if self._has_heading else [title]
-        self._has_heading = True
-        _put([*heading, *lines])
+        _put(lines)
         sys.stdout.flush()
 
 
@@ -182,22 +224,26 @@ class _Notes:
 
 def _file_lines(path: str, defects: Sequence[Defect]) -> list[str]:
     lines = wrapped(printable(path), first="", width=terminal_width())
+    has_positions = any(defect.position is not None for defect in defects)
     for defect in defects:
-        lines += _line(defect, defect.detail)
+        lines += _line(defect, defect.detail, has_position=has_positions)
     return lines
 
 
-def _line(defect: Defect, words: str) -> list[str]:
-    position = "-" if defect.position is None else str(defect.position)
-    text = printable(f"{defect.reference}: {words}")
-    severity = f"{defect.severity:<8}"
-    first, *more = wrapped(text, first=f"  {severity}  {position:>10}  ", width=terminal_width())
-    return [f"  {painted(severity, tone_of(defect.severity), sys.stdout)}{first[10:]}", *more]
+def _line(defect: Defect, words: str, *, has_position: bool = False) -> list[str]:
+    position = "" if defect.position is None else f"at {defect.position}"
+    place = f"{position:<8}  " if has_position else ""
+    severity, width = f"{defect.severity:<7}", terminal_width()
+    head, words = f" {place}{printable(defect.reference)}", printable(words)
+    whole = f"{head}  {words}"
+    has_room = width is None or 2 + len(severity) + cell_width(whole) <= width
+    toned = painted(severity, tone_of(defect.severity), sys.stdout)
+    first = f"  {toned}{whole if has_room else head}"
+    return [first] if has_room else [first, *wrapped(words, first=" " * 10, width=width)]
 
 
 def _more(what: str) -> list[str]:
-    text = f"{what}: --format ndjson lists them all"
-    return wrapped(text, first=" " * 24, width=terminal_width())
+    return wrapped(f"{what}: -o ndjson lists them all", first=" " * 10, width=terminal_width())
 
 
 def _put(lines: Iterable[str]) -> None:

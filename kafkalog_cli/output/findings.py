@@ -6,6 +6,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
@@ -17,6 +18,7 @@ from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import DEFECT, Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,36 +174,33 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     """Return what a broker's next start would do, if anything, for people.
 
     Assumptions, and problems that the start would not notice, are reported once for all partitions
-    that they concern.
+    that they concern. Without -v only the assumption is shown that may prove wrong.
     """
     from kafkalog.node.recovery import Verdict
+    from kafkalog.node.recovery.start import UNCHECKED
 
     said: dict[str, list[str]] = {}
     lines = []
     for start in starts:
         name = os.path.basename(file_system.absolute(start.path))
         if start.verdict != Verdict.NOTHING:
-            lines.append(f"next start: {name}: {start.detail}")
+            lines.append(f"{name}: {start.detail}")
             for assumption in start.assumptions:
-                said.setdefault(f"assumed: {assumption}", []).append(name)
+                if session().is_verbose or assumption == UNCHECKED:
+                    said.setdefault(f"assumed: {assumption}", []).append(name)
         for note in start.notes:
             said.setdefault(f"note: {note}", []).append(name)
     for words, names in said.items():
         which = names[0] if len(names) == 1 else f"{len(names)} partitions"
-        lines.append(f"next start: {which}: {words}")
+        lines.append(f"{which}: {words}")
     return [printable(line) for line in lines]
 
 
 def summary_lines(facts: RunFacts) -> list[str]:
+    """Return what was left out, and the total."""
     summary, schedule = facts.run.summary, facts.run.schedule
-    level = " and ".join(facts.levels)
-    checked = (
-        f"{counted(summary.files, 'file')}, {counted(summary.batches, 'batch')}, "
-        f"{counted(summary.records, 'record')}, "
-        f"{size_cell(summary.checked_bytes, exact=False)} checked at level {level}"
-    )
-    is_whole = not facts.errors and not facts.run.verification.put_off
-    lines = [f"{checked}: {verdict(summary.looked, summary.defects, is_whole=is_whole)}"]
+    size = partial(size_cell, exact=session().exact)
+    lines = []
     if schedule.sample is not None:
         lines.append(
             f"sample: {schedule.segments_chosen} of {schedule.segments_in_all} segments at level "
@@ -209,9 +208,12 @@ def summary_lines(facts: RunFacts) -> list[str]:
         )
     if facts.run.verification.put_off:
         lines.append(
-            f"deferred when time ran out: {size_cell(summary.deferred_bytes, exact=False)} in "
+            f"deferred when time ran out: {size(summary.deferred_bytes)} in "
             f"{counted(summary.deferred_segments, 'segment')}"
         )
-    if summary.defects.total():
-        lines.append("`kafkalog explain REFERENCE` explains a finding and what to do.")
+    is_whole = not facts.errors and not facts.run.verification.put_off
+    found = verdict(summary.looked, summary.defects, is_whole=is_whole)
+    where = f"{' in' if summary.defects.total() else ':'} {counted(summary.files, 'file')}"
+    checked = f"{counted(summary.records, 'record')}, {size(summary.checked_bytes)}"
+    lines.append(f"{found}{where} ({checked}, level {' and '.join(facts.levels)})")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
@@ -12,6 +13,7 @@ from kafkalog.node.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.text import Tone, file_cell, size_text
+from kafkalog_cli.output.writer import limited
 
 if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
@@ -108,21 +110,22 @@ FILE: Final[ObjectType[FileRow]] = ObjectType(
 )
 
 
-def log_dir_heading(log_dir: LogDirRow) -> list[str]:
+def log_dir_heading(log_dir: LogDirRow, *, is_full: bool) -> list[str]:
+    """Return a line about a log directory; if it is full, also ids and entries of checkpoints."""
     meta = log_dir.meta
-    facts = []
+    facts = [log_dir.last_stop]
     if meta is not None:
         # Version 0 of the file has `broker.id`.
-        facts.append(f"{'node' if meta.version else 'broker'} {_dash(meta.node_id)}")
+        facts.insert(0, f"{'node' if meta.version else 'broker'} {_dash(meta.node_id)}")
         facts.append(f"cluster {_dash(meta.cluster_id)}")
-        if meta.directory_id:
+        if meta.directory_id and is_full:
             facts.append(f"directory {meta.directory_id}")
-    facts.append(log_dir.last_stop)
     if log_dir.next_new_partition:
         facts.append("next for a new partition")
     checkpoints = [
         f"{name.removesuffix('-checkpoint')} {'unreadable' if count is None else count}"
         for name, count in log_dir.checkpoints.items()
+        if is_full or count is None
     ]
     lines = [f"{log_dir.path}: {', '.join(facts)}"]
     if checkpoints:
@@ -170,27 +173,55 @@ def partition_view(style: Style) -> View[PartitionRow]:
 
 
 @dataclass
-class Unflushed:
-    """What a power failure may cost, of all partitions that were listed."""
+class Tally:
+    """What the rows of a listing come to.
 
+    Attributes:
+        unflushed: partitions with what a power failure may cost.
+    """
+
+    topics: set[str | None] = field(default_factory=set)
     partitions: int = 0
-    records: int = 0
+    segments: int = 0
+    files: int = 0
     size_bytes: int = 0
-    is_least: bool = False
+    unflushed: list[PartitionRow] = field(default_factory=list)
 
-    def add(self, row: PartitionRow) -> None:
-        if row.unflushed_bytes:
-            self.partitions += 1
-            self.records += row.unflushed_records or 0
-            self.size_bytes += row.unflushed_bytes
-            self.is_least |= row.unflushed_records is None
+    def add(self, row: PartitionRow | SegmentRow | FileRow) -> None:
+        self.size_bytes += row.size_bytes
+        match row:
+            case PartitionRow():
+                self.partitions += 1
+                self.topics.add(row.topic)
+                self.segments += row.segments
+                if row.unflushed_bytes:
+                    self.unflushed.append(row)
+            case SegmentRow():
+                self.segments += 1
+            case FileRow():
+                self.files += 1
 
-    def lines(self, style: Style) -> list[str]:
-        if not self.partitions:
-            return []
-        records = f"{'at least ' if self.is_least else ''}{counted(self.records, 'record')}"
-        cost = f"a power failure may cost {records} ({size_text(self.size_bytes, style)})"
-        return [f"{cost} above the recovery points of {counted(self.partitions, 'partition')}"]
+    @property
+    def rows(self) -> int:
+        """The number of rows, which are of one kind."""
+        return self.partitions or self.segments or self.files
+
+    def lines(self, kind: str, limit: int | None, style: Style) -> list[str]:
+        """Return what a power failure may cost, and the total of rows of a kind."""
+        size = size_text(self.size_bytes, style)
+        if kind != "partition":
+            return [limited(f"{counted(self.rows, kind)}, {size}", self.rows, limit)]
+        what = f"{counted(self.partitions, kind)} of {counted(len(self.topics), 'topic')}"
+        total = f"{what}, {size} in {counted(self.segments, 'segment')}"
+        total = limited(total, self.partitions, limit)
+        if not self.unflushed:
+            return [total]
+        is_least = any(row.unflushed_records is None for row in self.unflushed)
+        records = counted(sum(row.unflushed_records or 0 for row in self.unflushed), "record")
+        lost = size_text(sum(row.unflushed_bytes or 0 for row in self.unflushed), style)
+        cost = f"a power failure may cost {'at least ' * is_least}{records} ({lost})"
+        where = f"above the recovery points of {counted(len(self.unflushed), 'partition')}"
+        return [f"{cost} {where}", total]
 
 
 def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
-from kafkalog_cli.output.text import time_text
+from kafkalog_cli.output.text import time_column, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def partition_view(style: Style) -> View[PartitionState]:
         Column("REPLICAS", lambda one: _nodes(one.state.replicas)),
         Column("ISR", lambda one: _nodes(one.state.isr)),
         Column("EPOCH", "leader_epoch"),
-        Column("CHANGED", lambda one: _changed(one.origin, style)),
+        _changed("CHANGED", style),
         Column("NOTES", _partition_notes, below=True),
     )
 
@@ -129,7 +129,7 @@ def config_view(style: Style) -> View[ConfigValue]:
         Column("RESOURCE", "resource", least=12),
         Column("CONFIG", "name", least=12),
         Column("VALUE", "value", least=12),
-        Column("CHANGED", lambda one: _changed(one.origin, style)),
+        _changed("CHANGED", style),
     )
 
 
@@ -146,7 +146,7 @@ def change_view(style: Style) -> View[MetadataChange]:
         style,
         Column("CHANGE", "change"),
         Column("OFFSET", "offset"),
-        Column("TIME", lambda one: _changed(one.origin, style)),
+        _changed("TIME", style),
         Column("PATH", "path", least=12, keeps_end=True),
         Column("WHAT", what_changed, below=True),
     )  # fmt: skip
@@ -196,12 +196,17 @@ def _nodes(nodes: tuple[int, ...]) -> str:
     return ",".join(map(str, nodes)) or "-"
 
 
-def _changed(origin: Origin, style: Style) -> str | None:
-    """Return when something was changed, and whether that may not be committed."""
-    if origin.timestamp is None:
-        return None
-    text = time_text(origin.timestamp, style)
-    return text if origin.is_committed else f"{text} uncommitted"
+def _changed(title: str, style: Style) -> Column[Any]:
+    """Return the column that says when something was changed, and if that may not be committed."""
+
+    def cell(one: Any) -> str | None:
+        origin: Origin = one.origin
+        if origin.timestamp is None:
+            return None
+        text = time_column(origin.timestamp, style)
+        return text if origin.is_committed else f"{text} uncommitted"
+
+    return Column(title, cell, zone="" if style.exact else zone_name(style.zone))
 
 
 def _partition_notes(one: PartitionState) -> str:

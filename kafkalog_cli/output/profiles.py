@@ -9,9 +9,19 @@ from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
-from kafkalog_cli.output.text import bytes_cell, bytes_value, odd_mark, size_text, time_cell
+from kafkalog_cli.output.text import (
+    bytes_cell,
+    bytes_value,
+    odd_mark,
+    short_time,
+    size_text,
+    zoned_time,
+)
+from kafkalog_cli.output.writer import limited
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.tables.profiles.model import Profile
     from kafkalog_cli.output.objects import Style, View
 
@@ -73,8 +83,11 @@ def profile_view(style: Style) -> View[Profile]:
     def times(one: Profile) -> str:
         if one.min_timestamp is None or one.max_timestamp is None:
             return "-"
-        ends = (one.min_timestamp, one.max_timestamp)
-        return " to ".join(time_cell(at, style.zone) + odd_mark(at) for at in ends)
+        first, last = one.min_timestamp, one.max_timestamp
+        return (
+            f"{short_time(first, style)}{odd_mark(first)} to "
+            f"{zoned_time(last, style)}{odd_mark(last)}"
+        )
 
     def hot(one: Profile) -> str:
         keys = [
@@ -125,3 +138,12 @@ def _codecs(profile: Profile) -> str:
 
 def _between(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
+
+
+def profile_total(profiles: Sequence[Profile], limit: int | None, style: Style) -> str:
+    """Return what the partitions come to; sums of topics do not count again."""
+    partitions = [one for one in profiles if one.partition is not None]
+    records = counted(sum(one.records for one in partitions), "record")
+    size = size_text(sum(one.size_bytes for one in partitions), style)
+    total = f"{counted(len(partitions), 'partition')}, {records}, {size}"
+    return limited(total, len(profiles), limit)

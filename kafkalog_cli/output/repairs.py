@@ -29,10 +29,11 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import Tone, duration_text, file_cell, size_text
-from kafkalog_cli.output.writer import Format, print_lines, write_all
+from kafkalog_cli.output.writer import Format, write_all
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.change.repair.rebuild import IndexedPartition
     from kafkalog.change.repair.run import RecoveredPartition
@@ -241,7 +242,8 @@ def note_recovery(nodes: Sequence[NodeStart], plans: list[RecoveryPlan]) -> None
     for plan in plans:
         marked = plan.while_marked
         said = () if marked is None else (_marked_line(marked),)
-        for words in (*plan.predicted.notes, *plan.predicted.assumptions, *said):
+        assumed = plan.predicted.assumptions if session().is_verbose else ()
+        for words in (*plan.predicted.notes, *assumed, *said):
             places.setdefault(words, []).append(plan.partition.path)
     for words, paths in places.items():
         others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
@@ -268,45 +270,50 @@ class _Going:
         return os.path.join(os.path.basename(self.plan.partition.path), self.change.name)
 
 
-def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
-    scan = size_text(summary.scan_bytes, style)
-    rate = size_text(summary.scan_rate, style)
-    total = f"{counted(len(summary.plans), 'partition')}, {summary.to_change} to change"
-    if summary.untouched:
-        total += f", {summary.untouched} left to the broker"
-    if summary.refused:
-        total += f", {summary.refused} must not be recovered"
-    if summary.unloadable:
-        total += f"; a start fails on {summary.unloadable}"
-    if summary.lost_records:
-        total += f"; {counted(summary.lost_records, 'record')} lost"
-    if summary.hidden_records:
-        total += f"; {counted(summary.hidden_records, 'record')} hidden: new ones get their offsets"
-    gone = summary.lost_records + summary.hidden_records
-    if not (gone or summary.unloadable or summary.strays or summary.refused or summary.absent):
-        total += "; no record is lost"
-    if summary.strays:
-        total += f"; a start turns {summary.strays} into strays"
-    if summary.absent:
-        total += f"; a start creates {summary.absent} empty"
-    if any(node.is_refused for node in summary.nodes):
-        total += "; the node does not start"
-    seconds = summary.scan_ms // 1000
-    time = duration_text(seconds * 1000) if seconds else "less than a second"
-    lines = [total]
+def recovery_lines(summary: RecoverySummary, style: Style) -> list[str]:
+    """Return what goes, how long a broker scans if that is long, and the total."""
+    lines = []
     if summary.removed:
         size = size_text(sum(one.removed_bytes for one in summary.removed), style)
         records = counted(sum(one.removed_records for one in summary.removed), "record")
         lines.append(f"files to remove: {len(summary.removed)}, {size}, with {records}")
-    is_marked = any(plan.while_marked is not None for plan in summary.plans)
-    when = "at an unclean start" if is_marked else "when it starts"
-    lines.append(f"a broker scans {scan} {when}: {time} at an assumed {rate} per second")
-    if not summary.is_plan:
-        rest = summary.to_change - summary.changed
-        lines.append(f"{summary.changed} recovered" + (f", {rest} not" if rest else ""))
-    elif summary.to_change:
-        lines.append("Plan only: --apply would refuse it" if summary.refused else PLAN_ONLY)
-    print_lines(lines)
+    seconds = summary.scan_ms // 1000
+    if seconds or session().is_verbose:
+        is_marked = any(plan.while_marked is not None for plan in summary.plans)
+        when = "at an unclean start" if is_marked else "when it starts"
+        time = duration_text(seconds * 1000) if seconds else "less than a second"
+        scan, rate = (size_text(one, style) for one in (summary.scan_bytes, summary.scan_rate))
+        lines.append(f"a broker scans {scan} {when}: {time} at an assumed {rate} per second")
+    total = f"{counted(len(summary.plans), 'partition')}: {', '.join(_what_changes(summary))}"
+    if summary.is_plan and summary.to_change:
+        total += f". {'Plan only: --apply would refuse it' if summary.refused else PLAN_ONLY}"
+    return [*lines, total]
+
+
+def _what_changes(summary: RecoverySummary) -> Iterator[str]:
+    rest = summary.to_change - summary.changed
+    yield f"{rest} would change" if summary.is_plan else f"{summary.changed} recovered"
+    if rest and not summary.is_plan:
+        yield f"{rest} not"
+    if summary.untouched:
+        yield f"{summary.untouched} left to the broker"
+    if summary.refused:
+        yield f"{summary.refused} must not be recovered"
+    if summary.unloadable:
+        yield f"a start fails on {summary.unloadable}"
+    if summary.lost_records:
+        yield f"{counted(summary.lost_records, 'record')} lost"
+    if summary.hidden_records:
+        yield f"{counted(summary.hidden_records, 'record')} hidden (new ones get their offsets)"
+    gone = summary.lost_records + summary.hidden_records
+    if not (gone or summary.unloadable or summary.strays or summary.refused or summary.absent):
+        yield "no record is lost"
+    if summary.strays:
+        yield f"a start turns {summary.strays} into strays"
+    if summary.absent:
+        yield f"a start creates {summary.absent} empty"
+    if any(node.is_refused for node in summary.nodes):
+        yield "the node does not start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +370,8 @@ def index_view(style: Style) -> View[IndexComparison]:
     )
 
 
-def print_index_summary(summary: IndexSummary, *, is_plan: bool) -> None:
+def index_total(summary: IndexSummary, *, is_plan: bool) -> str:
     line = f"{counted(summary.indexes, 'index')}, {summary.to_write} missing or different"
     if not is_plan:
         line += f", {summary.written} written"
-    print_lines([with_next_step(line, is_plan=is_plan and summary.to_write > 0)])
+    return with_next_step(line, is_plan=is_plan and summary.to_write > 0)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.io.wording import counted, some_of
 from kafkalog.model import Defect
 from kafkalog.wire.producing.model import ReplayListener
-from kafkalog_cli.maintenance import WORK_DONE
+from kafkalog_cli.maintenance import WORK_DONE, with_next_step
 from kafkalog_cli.outcome import show_note, show_warning
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
-from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
+from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from kafkalog.errors import Event
@@ -117,10 +118,10 @@ def write_replay(shown: Shown, form: Format, style: Style) -> None:
         for one in summary.offsets:
             writer.write_object(TRANSLATED.row(one))
         writer.write_object(REPLAY_SUMMARY.row(shown))
-    if form.is_screen:
-        _print_totals(shown)
-        if summary.offsets:
+        if form.is_screen and summary.offsets:
+            writer.end_rows()
             _write_offsets(summary, style)
+        writer.total(_total(shown))
 
 
 def _write_offsets(summary: ReplaySummary, style: Style) -> None:
@@ -147,18 +148,14 @@ def _offsets(one: ShownLog) -> str:
     return "-" if done.first_offset is None else f"{done.first_offset}-{done.last_offset}"
 
 
-def _print_totals(shown: Shown) -> None:
-    summary, records = shown.summary, shown.total("records")
-    size = size_cell(shown.total("size_bytes"), exact=False)
-    what = "produced" if shown.performed else "would be produced"
-    line = f"{counted(records, 'record')}, {size}: {what}"
-    if not shown.performed and records:
-        line += ". Plan only: --apply does it"
-    if summary.was_complete:
-        line = "nothing to do: the run is complete"
-    elif before := shown.total("records_before"):
-        line += f"; {counted(before, 'record')} before"
-    print_lines([line])
+def _total(shown: Shown) -> str:
+    if shown.summary.was_complete:
+        return "nothing to do: the run is complete"
+    records, before = shown.total("records"), shown.total("records_before")
+    size = size_cell(shown.total("size_bytes"), exact=session().exact)
+    line = f"{counted(records, 'record')}, {size}, {'' if shown.performed else 'would be '}produced"
+    line += f"; {counted(before, 'record')} before" if before else ""
+    return with_next_step(line, is_plan=records > 0 and not shown.performed)
 
 
 class ShownReplay(ReplayListener):

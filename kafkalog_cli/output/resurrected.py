@@ -102,15 +102,16 @@ def print_totals(summary: ResurrectSummary, destination: str | None = None) -> N
     records = counted(summary.records, "record")
     is_new = bool(summary.start_command)
     if is_new and is_in_place:
-        _print(f"{what}: {records}, {size}; metadata {verb} in {summary.destination}")
+        total = f"{what}: {records}, {size}; metadata {verb} in {summary.destination}"
     else:
         where = os.path.join(summary.destination, "log") if is_new else summary.destination
-        _print(f"{what}: {records}, {size}, {verb} to {where}")
+        total = f"{what}: {records}, {size}, {verb} to {where}"
     if summary.missing_partitions:
         _print(f"without a directory: {counted(summary.missing_partitions, 'partition')}")
     if summary.dry_run and destination is not None:
         follows = f"; this then starts Kafka {summary.kafka} on it:" if is_new else ""
-        _print(f"Plan only: {destination} does it{follows}")
+        total += f". Plan only: {destination} does it{follows}"
+    _print(total)
     if is_new:
         _print(summary.start_command)
 

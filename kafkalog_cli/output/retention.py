@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from formats.late_classes import dataclass
+from kafkalog.files.offsets import OffsetSource
+from kafkalog.io.paths import file_system
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import CONFIGS, MARKS, WORK_DONE, configs_text, marks_text
+from kafkalog_cli.maintenance import (
+    CONFIGS,
+    MARKS,
+    WORK_DONE,
+    configs_text,
+    marks_text,
+    with_next_step,
+)
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import (
     MEANING_OF_CONFIGS,
@@ -22,13 +32,16 @@ from kafkalog_cli.output.text import (
     duration_text,
     size_text,
     time_column,
-    time_text,
     with_durations,
     zone_name,
+    zoned_time,
 )
-from kafkalog_cli.output.writer import Format, Writer, print_lines, write_all
+from kafkalog_cli.output.writer import Format, Writer, write_all
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from kafkalog.change.retention import (
         Deletion,
         ForecastDay,
@@ -36,7 +49,10 @@ if TYPE_CHECKING:
         RemoteRetention,
         Verdict,
     )
+    from kafkalog.change.retention.apply import TrimPlan
     from kafkalog.change.retention.simulation import Check, Schedule
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.node.configs import ConfigValue
     from kafkalog_cli.output.objects import Style, View
 
 
@@ -250,6 +266,7 @@ class RetentionWriter(Writer[Judged]):
 
     Args:
         summary: counts what is written.
+        names_paths: whether partitions are of several log directories.
         checks: whether to write at which checks of a broker the segments go, too.
     """
 
@@ -259,10 +276,12 @@ class RetentionWriter(Writer[Judged]):
         form: Format,
         style: Style,
         *,
+        names_paths: bool = False,
         checks: bool = False,
         limit: int | None = None,
     ) -> None:
         super().__init__(verdict_view(style), form)
+        self._names_paths = names_paths
         self._summary = summary
         self._style = style
         self._checks = checks
@@ -270,8 +289,7 @@ class RetentionWriter(Writer[Judged]):
 
     def write_partition(self, found: PartitionRetention) -> None:
         self._summary.add(found)
-        marks = f"{found.partition.path}: {marks_text(found.marks)}"
-        self.write_lines([marks, configs_text(found.configs)])
+        self.write_lines(heading(found, self.name(found.partition), self._style))
         self.write_object(RETENTION_PARTITION.row(found))
         for verdict in found.verdicts:
             self._judge(Judged(found, verdict))
@@ -281,6 +299,11 @@ class RetentionWriter(Writer[Judged]):
                 self._judge(Judged(found, verdict, "remote"))
         if self._checks and self.form != Format.CSV:
             self._write_checks(found)
+
+    def name(self, partition: PartitionDir) -> str:
+        """Return what words call a partition."""
+        path = partition.path
+        return path if self._names_paths else os.path.basename(file_system.absolute(path))
 
     def _judge(self, one: Judged) -> None:
         if self._left is None or self._left > 0:
@@ -296,7 +319,7 @@ class RetentionWriter(Writer[Judged]):
             for check in checks
             for deletion in check.deleted
         ]
-        start = time_text(schedule.first_ms, self._style)
+        start = zoned_time(schedule.first_ms // 1000 * 1000, self._style)
         who = "retention task" if schedule.runner == "retention" else schedule.runner
         what = f"checks of the {who} from {start} on: {configs_text(schedule.configs)}"
         self.write_lines([what if rows else f"{what}; none deletes anything"])
@@ -371,21 +394,86 @@ def remote_heading(remote: RemoteRetention, style: Style) -> str:
     return f"{whole}; {gone}{runs}, the log then starts at {remote.log_start_offset}"
 
 
-def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
+def heading(found: PartitionRetention, name: str, style: Style) -> list[str]:
+    """Return the policies of a partition in one line; with -v also each config and offset."""
+    marks = [
+        f"{mark.name} {'-' if mark.value is None else mark.value}{_source(mark.source)}"
+        for mark in found.marks
+        if mark.value or mark.name != "log start offset"
+    ]
+    lines = [f"{name}: {', '.join(_policies(found, style))}; {', '.join(marks)}"]
+    if session().is_verbose:
+        lines += [f"  {marks_text(found.marks)}", f"  {configs_text(found.configs)}"]
+    return lines
+
+
+def _source(source: str) -> str:
+    return "" if source == OffsetSource.CHECKPOINT else f" ({source})"
+
+
+def _policies(found: PartitionRetention, style: Style) -> Iterator[str]:
+    """Say what is deleted or compacted, by the configs in force."""
+    by_name = {config.name: config for config in found.configs}
+
+    def in_force(name: str) -> ConfigValue:
+        local = by_name.get(f"local.{name}")
+        return by_name[name] if local is None or local.value == -2 else local
+
+    cleanup = by_name["cleanup.policy"]
+    is_compacted = "compact" in found.topic_configs.words("cleanup.policy")
+    if is_compacted:
+        yield f"compact ({cleanup.source})"
+    cleaner = by_name.get("log.cleaner.enable")
+    if cleaner is not None and not cleaner.value:
+        yield f"log.cleaner.enable is false ({cleaner.source})"
+    if not found.policy.deletes:
+        if not is_compacted:
+            yield f"no cleanup policy ({cleanup.source})"
+        return
+    time, size = in_force("retention.ms"), in_force("retention.bytes")
+    age, length = found.policy.retention_ms, found.policy.retention_bytes
+    limit = f"{age} ms" if style.exact else duration_text(age)
+    yield f"delete{f' after {limit}' if age >= 0 else ', no limit of age'} ({time.source})"
+    if length >= 0:
+        yield f"above {size_text(length, style)} ({size.source})"
+    else:
+        yield "no limit of size"
+
+
+def retention_lines(
+    summary: RetentionSummary, trims: Sequence[TrimPlan] | None, style: Style
+) -> list[str]:
+    """Return what goes later and elsewhere, and the total of a plan.
+
+    Args:
+        trims: what `--apply` deletes; None for a simulation, which has no `--apply`.
+    """
     size = partial(size_text, style=style)
-    time = partial(time_text, style=style)
-    total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
-    freed = f"{size(summary.freed_bytes)} and {size(summary.freed_side_bytes)} of indexes"
-    gone = counted(summary.deleted_segments, "segment")
-    going = f"at {time(summary.now_ms)} retention deletes {gone}, {freed}"
-    lines = [f"{total}, {size(summary.bytes_total)}; {going}"]
-    lines += [
-        f"by {time(min(day.to_ms, summary.until_ms))}: {day.segments} more, {size(day.freed_bytes)}"
+    time = partial(zoned_time, style=style)
+    lines = [
+        f"by {time(min(day.to_ms, summary.until_ms) // 1000 * 1000)}: "
+        f"{counted(day.segments, 'segment')} more, {size(day.freed_bytes)}"
         for _, day in sorted(summary.days.items())
     ]
     if not summary.days:
-        lines.append(f"by {time(summary.until_ms)}: nothing more")
+        lines.append(f"by {time(summary.until_ms // 1000 * 1000)}: nothing more")
     if summary.remote_segments:
         there = f"{summary.deleted_remote_segments} of {summary.remote_segments} segments"
         lines.append(f"in remote storage: {there}, {size(summary.freed_remote_bytes)}")
-    print_lines(lines)
+    gone = summary.deleted_segments
+    total = f"{counted(gone, 'segment')}, {size(summary.freed_bytes)} would be deleted now"
+    if not gone:
+        kept = f"{counted(summary.segments, 'segment')}, {size(summary.bytes_total)}"
+        total = f"{kept}, of which none would be deleted now"
+    wanted = [one for one in trims or () if not one.is_empty]
+    deleted = sum(len(one.segments) for one in wanted)
+    if gone and deleted == gone:
+        total = with_next_step(total, is_plan=True)
+    elif deleted:
+        freed = size(sum(one.freed_bytes for one in wanted))
+        total += f". Plan only: --apply deletes {deleted} of them, {freed}"
+    elif wanted:
+        total += f". Plan only: --apply changes {counted(len(wanted), 'partition')}"
+    elif gone and trims is not None:
+        total += ", but none by --apply"
+    return [*lines, total]

@@ -11,7 +11,8 @@ from kafkalog.io.wording import counted
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.text import file_cell, size_cell
-from kafkalog_cli.output.writer import Format, Writer, print_lines
+from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -85,21 +86,17 @@ def note_unfinished(rows: Iterable[dict[str, Any]]) -> None:
         )
 
 
-def print_totals(summary: SalvageSummary) -> None:
-    verb = "would be copied" if summary.dry_run else "copied"
-    size = size_cell(summary.copied_bytes + summary.from_copies_bytes, exact=False)
-    what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
-    where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
-    place = "" if summary.destination is None else f" to {os.path.join(summary.destination, 'log')}"
-    lines = [f"{where}: {what}, {verb}{place}"]
+def salvage_lines(summary: SalvageSummary) -> list[str]:
+    """Return what is lost, corrected and left out, and the total."""
     if not summary.partitions:
-        lines = ["nothing to do: no log found"]
+        return ["nothing to do: no log found"]
+    lines = []
     if summary.lost_ranges:
         lines.append(
             f"{counted(summary.lost_ranges, 'range')} of bytes lost, with "
             f"{counted(summary.lost_offsets, 'offset')}"
         )
-    elif summary.partitions and not summary.has_losses:
+    elif not summary.has_losses:
         lines.append("no record is lost")
     if corrected := summary.corrected_batches:
         what = counted(corrected, "batch")
@@ -110,9 +107,13 @@ def print_totals(summary: SalvageSummary) -> None:
         records = counted(summary.skipped_records, "record")
         what = "file or directory" if skipped == 1 else "files or directories"
         lines.append(f"left out: {skipped} {what}, with {records}")
-    if summary.dry_run and summary.partitions:
-        lines.append("Plan only: --to NEW does it")
-    print_lines(lines)
+    size = size_cell(summary.copied_bytes + summary.from_copies_bytes, exact=session().exact)
+    what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
+    where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
+    if summary.dry_run:
+        return [*lines, f"{where}: {what}, would be copied. Plan only: --to NEW does it"]
+    place = "" if summary.destination is None else f" to {os.path.join(summary.destination, 'log')}"
+    return [*lines, f"{where}: {what}, copied{place}"]
 
 
 def _offsets(row: dict[str, Any]) -> str | None:

@@ -297,16 +297,22 @@ def _second_cell(second: int, zone: tzinfo) -> tuple[str, str]:
     return text[:_SECOND_WIDTH], text[_SECOND_WIDTH:] if is_twice else ""
 
 
+def short_time(timestamp_ms: int, style: Style) -> str:
+    """Return a time in words that do not name its zone."""
+    return time_column(timestamp_ms, style).replace(".000", "")
+
+
+def zoned_time(timestamp_ms: int, style: Style) -> str:
+    """Return a time with its zone."""
+    cell = short_time(timestamp_ms, style)
+    is_plain = style.exact or "-" not in cell[1:]  # none, or outside the calendar
+    return cell if is_plain else f"{cell} {zone_name(style.zone)}"
+
+
 def full_time(timestamp_ms: int, style: Style) -> str:
     """Return a time with its zone and how long ago it is."""
-    if style.exact:
-        return str(timestamp_ms)
-    if timestamp_ms == -1:
-        return "-"
-    cell = time_column(timestamp_ms, style).replace(".000", "")
-    if "-" not in cell[1:]:
-        return cell  # outside the calendar
-    return f"{cell} {zone_name(style.zone)} ({age_text(timestamp_ms, style)})"
+    text = zoned_time(timestamp_ms, style)
+    return f"{text} ({age_text(timestamp_ms, style)})" if " " in text else text
 
 
 def age_text(timestamp_ms: int, style: Style) -> str:

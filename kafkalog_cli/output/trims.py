@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import with_next_step
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Field, ObjectType, topic_and_partition
 from kafkalog_cli.output.text import left_overs_text, size_text
-from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog.change.retention.run import TrimmedPartition
+    from kafkalog.files.log_dir import PartitionDir
     from kafkalog_cli.output.objects import Style
 
 RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
@@ -44,27 +43,34 @@ RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
 )  # fmt: skip
 
 
-def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, is_plan: bool) -> None:
+def trim_lines(
+    trimmed: Sequence[TrimmedPartition], name: Callable[[PartitionDir], str], style: Style
+) -> list[str]:
+    """Return what is deleted from each partition, and why less than a broker deletes."""
     lines = []
     for one in trimmed:
-        plan, name = one.plan, one.plan.partition.path
+        plan, called = one.plan, name(one.plan.partition)
         if plan.active_stays:
-            lines.append(f"{name}: the active segment stays: only a broker rolls it")
+            lines.append(f"{called}: the active segment stays: only a broker rolls it")
         if plan.is_empty:
             continue
         verb = "removed" if one.is_done else "would be removed"
         files = sum(map(len, plan.files))
         freed = size_text(plan.freed_bytes + plan.freed_side_bytes, style)
         what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
-        lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
+        lines.append(f"{called}: {what}, {verb}; the log starts at {plan.log_start_offset}")
         if plan.left_overs:
-            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=one.is_done)}")
-    wanted = sum(not one.plan.is_empty for one in trimmed)
+            lines.append(f"{called}: {left_overs_text(len(plan.left_overs), is_done=one.is_done)}")
+    return lines
+
+
+def trimmed_total(trimmed: Sequence[TrimmedPartition], style: Style) -> str:
+    """Return what was deleted in all."""
+    wanted = [one for one in trimmed if not one.plan.is_empty]
     if not wanted:
-        lines.append("nothing to do")
-    elif is_plan:
-        lines.append(with_next_step(f"{counted(wanted, 'partition')} to change", is_plan=True))
-    else:
-        done = sum(one.is_done for one in trimmed)
-        lines.append(f"{done} of {counted(wanted, 'partition')} changed")
-    print_lines(lines)
+        return "nothing to do"
+    done = [one.plan for one in wanted if one.is_done]
+    segments = counted(sum(len(one.segments) for one in done), "segment")
+    freed = size_text(sum(one.freed_bytes for one in done), style)
+    changed = f"{len(done)} of {counted(len(wanted), 'partition')} changed"
+    return f"{changed}, {segments}, {freed} deleted"

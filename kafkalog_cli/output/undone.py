@@ -6,10 +6,9 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.io.wording import counted
-from kafkalog_cli.maintenance import PLAN_ONLY, STATUS
+from kafkalog_cli.maintenance import STATUS, with_next_step
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, topic_and_partition
-from kafkalog_cli.output.writer import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,13 +120,12 @@ def undo_view(style: Style) -> View[Restored]:
     )
 
 
-def print_totals(undone: Sequence[Undo], *, is_done: bool, is_plan: bool) -> None:
+def undo_total(undone: Sequence[Undo], *, is_done: bool, is_plan: bool) -> str:
     if all(one.is_empty for one in undone):
-        print_lines(["nothing to undo: everything is already restored"])
-        return
+        return "nothing to undo: everything is already restored"
     verb = "restored" if is_done else "would be restored"
     total = f"{what_of(undone)} {verb} to the state before `{commands_of(undone)}`"
-    print_lines([total, PLAN_ONLY] if is_plan else [total])
+    return with_next_step(total, is_plan=is_plan)
 
 
 def what_of(undone: Sequence[Undo]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 from kafkalog.errors import KafkaLogError
 from kafkalog_cli.outcome import show_defect
 from kafkalog_cli.output.layout import Format
+from kafkalog_cli.output.next_steps import put_command
 from kafkalog_cli.output.objects import DEFECT, Row, View
 from kafkalog_cli.output.table import Table, print_lines, print_toned, put
 from kafkalog_cli.output.text import csv_line, csv_pieces, json_pieces, tone_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.model import Defect
 
-__all__ = ["Block", "Format", "Writer", "print_lines", "row_pieces", "write_all"]
+__all__ = ["Block", "Format", "Writer", "limited", "print_lines", "row_pieces", "write_all"]
 
 T = TypeVar("T")
 
@@ -117,11 +118,17 @@ class Writer(Generic[T]):
             shown = [*lines]
             self._table.add_words(lambda: print_lines(shown, self.view.style.layout.width))
 
-    def total(self, text: str) -> None:
-        """Print the line that ends a listing on a screen: what the rows come to."""
+    def total(self, *lines: str) -> None:
+        """Print the lines that end a listing on a screen; the last one says what it comes to."""
         if self.form.is_screen:
             self.end_rows()
-            print_lines([text], self.view.style.layout.width)
+            print_lines(lines, self.view.style.layout.width)
+
+    def next(self, *words: str) -> None:
+        """Print the command that comes next on a screen, below the total."""
+        if self.form.is_screen:
+            self.end_rows()
+            put_command("next", *words)
 
     def write_text(self, block: Block) -> None:
         text = block.view
@@ -154,11 +161,19 @@ class Writer(Generic[T]):
         self._table.flush()
 
 
-def write_all(values: Iterable[T], view: View[T], form: Format) -> None:
-    """Write a listing of values alone."""
+def write_all(values: Iterable[T], view: View[T], form: Format) -> int:
+    """Write a listing of values alone; return how many there were."""
+    number = 0
     with Writer(view, form) as writer:
         for value in values:
             writer.write(value)
+            number += 1
+    return number
+
+
+def limited(total: str, number: int, limit: int | None) -> str:
+    """Return the total of a listing, with `(-n 3)` where that may have left out rows."""
+    return total if number != limit else f"{total} (-n {limit})"
 
 
 def row_pieces(row: Row, form: Format) -> Iterator[bytes]:

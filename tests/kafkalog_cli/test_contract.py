@@ -26,7 +26,7 @@ COMMANDS: Final = [name for name in all_commands() if name != KAFKAS]
 LETTERS: Final = {
     "-t": "--topic", "-p": "--partition", "-k": "--key", "-r": "--registry", "-o": "--format",
     "-x": None, "-f": "--template", "-n": "--limit", "-w": "--wrap", "-y": "--yes",
-    "-c": "--command", "-q": "--quiet", "-h": None,
+    "-c": "--command", "-q": "--quiet", "-v": "--verbose", "-h": None,
 }  # fmt: skip
 OPTIONS_MAX: Final = {"dump-segment": 42, "export": 40, "verify": 30}
 USES_MAX: Final = 650

@@ -42,13 +42,17 @@ def test_what_differs_is_shown_and_the_rest_is_counted(
     result = kafkalog("diff", *sides)
     assert result.status == 1
     lines = result.stdout.decode().splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [
+    assert [line.split()[:2] for line in lines[1:-2]] == [
         ["changed-0", "different"], ["longer-0", "behind"], ["only-a-0", "missing"],
         ["only-b-0", "missing"],
     ]  # fmt: skip
     assert 'record value 1 | "null"' in lines[1]
     assert "1 record only left" in lines[2]
-    assert result.stderr == "note: 1 partition of 5 identical (--all shows them)\n"
+    assert lines[-2:] == [
+        "5 partitions: 1 different, 1 behind, 2 missing, 1 identical (--all shows them)",
+        f"next  kafkalog diff {sides[0]} {sides[1]} --records",
+    ]
+    assert result.stderr == ""
     every = kafkalog("diff", *sides, "--all", "--format", "csv").stdout.decode().splitlines()
     assert len(every) == 6
 
@@ -56,7 +60,7 @@ def test_what_differs_is_shown_and_the_rest_is_counted(
 def test_two_topics_are_not_compared(kafkalog: Run) -> None:
     """Their offsets mean different records, however many they have in common."""
     found = kafkalog("diff", f"{LOG_DIR}/orders-0", f"{LOG_DIR}/customers-0")
-    [line] = found.stdout.decode().splitlines()[1:]
+    line = found.stdout.decode().splitlines()[1]
     assert (found.status, line.split()[1]) == (1, "other-topic")
     ids = [
         (Path(LOG_DIR) / name / "partition.metadata").read_text().split()[-1]
@@ -90,14 +94,18 @@ def test_tables_fit_the_terminal(
     monkeypatch.setattr(table, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     text = kafkalog("diff", *sides, "--records").stdout.decode()
-    assert max(map(cell_len, text.splitlines())) <= columns
+    *lines, command = text.splitlines()
+    assert max(map(cell_len, lines)) <= columns
+    assert command == f"next  kafkalog verify {sides[0]} {sides[1]}"
 
 
 def test_a_backup_is_the_same_as_its_original(kafkalog: Run, tmp_path: Path) -> None:
     shutil.copytree(LOG_DIR, tmp_path / "backup")
     result = kafkalog("diff", LOG_DIR, tmp_path / "backup")
-    assert (result.status, result.stdout) == (0, b"")
-    assert result.stderr == "note: 7 partitions of 7 identical (--all shows them)\n"
+    said = b"7 partitions: 7 identical (--all shows them)\n"
+    assert (result.status, result.stdout, result.stderr) == (0, said, "")
+    rows = kafkalog("diff", LOG_DIR, tmp_path / "backup", "-o", "csv")
+    assert rows.stderr == "note: 7 partitions of 7 identical (--all shows them)\n"
 
 
 def test_what_cannot_be_opened_or_compared(kafkalog: Run, tmp_path: Path) -> None:

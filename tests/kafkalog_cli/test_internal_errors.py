@@ -108,7 +108,7 @@ def test_no_report_of_verify_claims_success(kafkalog: Run, corpus_dir: Path, tmp
     assert not any("Traceback" in result.stderr for result in results.values())
     for form, result in results.items():
         assert form == "prometheus" or b"check-failed" in result.stdout, (form, result)
-    assert b": nothing wrong\n" not in results["table"].stdout
+    assert b"\nnothing wrong" not in results["table"].stdout
     assert b"kafkalog_verify_exit_status 70\n" in results["prometheus"].stdout
     assert b"kafkalog_verify_errors 1\n" in results["prometheus"].stdout
 

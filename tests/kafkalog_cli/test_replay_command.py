@@ -47,7 +47,7 @@ def test_a_plan_says_what_would_be_produced(kafkalog: Callable[..., Any], done: 
     """Its status is 0, with --check 1 if there is something; a named cluster is asked."""
     plan = kafkalog("replay", EXAMPLE)
     assert (plan.status, done) == (0, [])
-    assert b"1096 records, 74.2K: would be produced. Plan only: --apply does it" in plan.stdout
+    assert b"1096 records, 74.2K, would be produced. Plan only: --apply does it" in plan.stdout
     assert kafkalog("replay", EXAMPLE, *TARGET, "--dry-run", "--apply").status == 0
     assert done == ["checked"]
     assert kafkalog("replay", EXAMPLE, "--check").status == 1

@@ -70,9 +70,9 @@ def test_an_open_transaction_has_its_owner(log_dir: Path, kafkalog: Run) -> None
     for row in rows(result, "open_transaction"):
         assert (row["transactional_id"], row["hanging"]) == ("events-open", None)
         assert row["producer_id"] == ids["events-open"]["producer_id"]
-    for option in ("--hanging", "--commands"):
+    for option, said in (("--hanging", b"0 open transactions\n"), ("--commands", b"")):
         result = kafkalog("transactions", log_dir, option)
-        assert (result.status, result.stdout) == (0, b""), option
+        assert (result.status, result.stdout) == (0, said), option
 
 
 def test_one_hangs_that_its_coordinator_takes_for_over(log_dir: Path, kafkalog: Run) -> None:
@@ -83,6 +83,9 @@ def test_one_hangs_that_its_coordinator_takes_for_over(log_dir: Path, kafkalog: 
     assert {row["hanging"] for row in rows(result, "open_transaction")} == {
         "its coordinator says Empty"
     }
+    *_, total, then = kafkalog("transactions", log_dir, "--hanging").stdout.decode().splitlines()
+    assert total == f"{len(OPEN)} open transactions"
+    assert then == f"next  kafkalog transactions {log_dir} --commands"
     result = kafkalog("transactions", log_dir, "--commands")
     assert result.stdout.decode().splitlines()[::2] == [
         f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic} "

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 
 CHECKPOINTS = (file_names.RECOVERY_POINTS, file_names.LOG_STARTS)
+UNCHECKED = "all checksums are correct (not checked)"
 NO_TOPIC_ID = (
     f"{file_names.PARTITION_METADATA} is missing: a KRaft broker treats the partition as a stray"
 )
@@ -305,7 +306,7 @@ class StartInProgress:
         if self._config is None and is_rebuilt:
             assumptions.append("index.interval.bytes and segment.index.bytes are Kafka's defaults")
         if self._has_scanned and not self._check_crc:
-            assumptions.append("all checksums are correct (not checked)")
+            assumptions.append(UNCHECKED)
         return PredictedStart(
             self.partition.path,
             self._around.mode,

@@ -88,7 +88,7 @@ def test_the_command_shows_them(kafkalog: Any) -> None:
     ]  # fmt: skip
     assert checks[0]["timestamp"] - 330_000 == START + 300_000
     text = kafkalog(*words).stdout.decode()
-    assert "checks of the retention task from 2024-01-01T00:05:30.000Z on" in text
+    assert "checks of the retention task from 2024-01-01 00:05:30 UTC on" in text
     assert "log.retention.check.interval.ms=300000 (5 minutes, default)" in text
     assert "  2 minutes and 20 seconds  " in text
     assert "  140999  " in kafkalog(*words, "--exact").stdout.decode()
