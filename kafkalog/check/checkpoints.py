@@ -132,10 +132,14 @@ def checkpoints_fit_logs(
 
 
 def _log(partition: CheckedPartition) -> _Log | None:
-    """Return a partition's offsets; None without segments, or if its batches were not judged."""
+    """Return a partition's offsets; None if its batches were not judged."""
     segments = partition.directory.segments
-    if not segments or not partition.is_judged:
+    if not partition.is_judged:
         return None
+    if not segments:
+        # A start creates an empty log there (LogLoader.recoverLog).
+        start = partition.log.log_start_offset
+        return _Log(start, start, start, start, was_closed=False)
     return _Log(
         segments[0].base_offset,
         partition.log.log_start_offset,

@@ -282,7 +282,8 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f"; {counted(summary.lost_records, 'record')} lost"
     if summary.hidden_records:
         total += f"; {counted(summary.hidden_records, 'record')} hidden: new ones get their offsets"
-    gone = summary.lost_records + summary.hidden_records
+    committed = any(plan.committed_lost is not None for plan in summary.plans)
+    gone = summary.lost_records + summary.hidden_records + committed
     if not (gone or summary.unloadable or summary.strays or summary.refused or summary.absent):
         total += "; no record is lost"
     if summary.strays:

@@ -123,7 +123,10 @@ class RecoveryPlan:
     @property
     def committed_lost(self) -> tuple[int, int] | None:
         """The first and last offset below the high watermark that may be lost; None if none is."""
-        start, watermark = self.lost_from, self.high_watermark
+        start, watermark, loaded = self.lost_from, self.high_watermark, self.predicted.loaded
+        if start is None and self.changes and loaded is not None:
+            # The log is too short already, or gone: replicas would be cut to it if it led.
+            start = loaded.log_end_offset
         if start is None or watermark is None or start >= watermark:
             return None
         return start, watermark - 1
@@ -250,10 +253,12 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
         raise RefusedError(words, path=partition.path, hint=plan.untouched.hint)
     if plan.committed_lost is not None and not forced:
         first, last = plan.committed_lost
-        fate = "lost" if plan.predicted.cuts else "hidden"
+        fate = "would be hidden" if plan.predicted.behind is not None else "are missing"
+        if plan.predicted.cuts:
+            fate = "would be lost"
         raise RefusedError(
             f"Offsets {first} to {last}, which are below the high watermark "
-            f"{plan.high_watermark}, would be {fate}.",
+            f"{plan.high_watermark}, {fate}.",
             path=partition.path,
             note="Other replicas may have them, and lose them if this one becomes the leader.",
             hint="Move the partition directory away and let the broker replicate it again; or "
