@@ -38,7 +38,7 @@ def groups(
     since: opt.SinceOption = None,
     lag: Annotated[bool, opt.option(
         SHOW, "--lag/--no-lag",
-        help="Compare with the high watermarks of the partitions in PATH.",
+        help="Compare with the ends of the partitions in PATH, now or at the time.",
     )] = True,
     *,
     partitions: opt.PartitionNames,
@@ -86,20 +86,28 @@ def groups(
     _report_unknown(meant.topics, chosen, outcome)
     if then is not None:
         names = {one.name for one in chosen}
-        changes = (
+        changes = [
             one
             for one in changed_offsets(then, found)
             if one.group in names and meant(one.topic, one.partition)
-        )
+        ]
         _write([(view.change_view(show.style()), changes)], show)
+        if not changes:
+            show_note(f"No committed offset has changed since {since}.")
         return outcome.status
-    ends = EndOffsets(targets if lag else ())
+    # Kafka's tool compares what it resets with the logs as they are now.
+    then_ms = None if resets or moment is None else moment.time_ms
+    if moment is not None and moment.time_ms is None and not resets:
+        lag = False  # an offset of __consumer_offsets is no moment of another log
+    ends = EndOffsets(targets if lag else (), then_ms)
     if resets:
         _write_reset_offsets(chosen, meant, ends, show.limit)
     else:
         shares = _share_coordinators(group or (), known, meant, targets)
         listing = _Listing(chosen, meant, ends, show, is_named=group is not None)
         listing.write([*coordinators, *shares])
+        if then_ms is not None and lag:
+            show_note(f"END and LAG are those at {at}, by the timestamps of the records.")
     _report_ends(ends, outcome)
     return outcome.status
 
