@@ -111,6 +111,9 @@ def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog:
     partition = damaged("crc_active_mid")
     before = files(partition)
     watermark = partition.parent / "replication-offset-checkpoint"
+    watermark.write_text("0\n1\norders")
+    unknown = kafkalog("recover", partition, *IN_PLACE)
+    assert (unknown.status, "no high watermark is known" in unknown.stderr) == (4, True)
     watermark.write_text("0\n1\norders 0 60\n")
     refused = kafkalog("recover", partition, *IN_PLACE)
     assert refused.status == 4
