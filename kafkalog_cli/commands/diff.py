@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -82,7 +84,7 @@ def _show(
 
     form, style = shown.format, shown.style()
     different: list[tuple[Pair, Comparison]] = []
-    alike = 0
+    alike, left = 0, sys.maxsize if shown.limit is None else shown.limit
     with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
@@ -90,16 +92,18 @@ def _show(
             if found.verdict == Verdict.IDENTICAL and not every:
                 alike += 1
                 continue
-            if len(different) == shown.limit:
+            if not left:
                 continue
+            left -= 1
             writer.write(found)
             different.append((pair, found))
             if records and form in (Format.NDJSON, Format.JSON):
-                for one in comparer.records(pair, found):
+                for one in islice(comparer.records(pair, found), left):
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
-    if records and form.is_screen and different:
+                    left -= 1
+    if records and form.is_screen and different and left:
         typer.echo()
         rows = (one for pair, found in different for one in comparer.records(pair, found))
-        write_all(rows, show.record_view(style), form)
+        write_all(islice(rows, left), show.record_view(style), form)
     if alike:
         show_note(f"{counted(alike, 'partition')} of {len(pairs)} identical (--all shows them)")
