@@ -163,15 +163,16 @@ def read_groups(
 class EndOffsets:
     """The offsets of partitions, from the best replica of each; read when asked for.
 
-    No log says when its records were appended: its end at an earlier time, `at_ms`, is the offset
-    of the first record with a later timestamp.
+    No log says when its records were appended: its end at an earlier time is the offset of the
+    first record with a later timestamp.
 
     Attributes:
+        at_ms: the time of the ends; None for now.
         errors: why the offsets of some partitions, which are here, are not known.
     """
 
     def __init__(self, targets: Sequence[Target], at_ms: int | None = None) -> None:
-        self._at_ms = at_ms
+        self.at_ms = at_ms
         self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
         for partition in live_partitions(targets):
             self._replicas[partition.topic, partition.partition].append(partition)
@@ -210,7 +211,7 @@ class EndOffsets:
             replicas, error = self._replicas.get(key), self._unlisted.get(key)
             if replicas:
                 try:
-                    found, end = _offsets_of(best_replica(replicas), self._at_ms)
+                    found, end = _offsets_of(best_replica(replicas), self.at_ms)
                     self._known[key], self._ends[key] = found, end
                 except DataError as why:
                     error = why
