@@ -92,7 +92,7 @@ def full_help(context: Any) -> str:
     prose, examples = _parts(command)
     if len(prose) > _PROSE_MAX:
         ends = (n for n in range(1, _PROSE_MAX + 1) if not prose[n])
-        prose = prose[: max(ends, default=_PROSE_MAX)]
+        prose = _sentences(prose[: max(ends, default=_PROSE_MAX)])
     lines = [_usage(context), "", *(f"  {line}".rstrip() for line in prose), ""]
     lines += [f"  {line}" for line in examples[:_EXAMPLES_MAX]]
     lines.append("")
@@ -104,6 +104,15 @@ def full_help(context: Any) -> str:
     lines += _common(command, context)
     lines += _statuses(command.name)
     return "\n".join(lines) + "\n"
+
+
+def _sentences(lines: list[str]) -> list[str]:
+    """Return lines up to the last end of a sentence."""
+    *before, last = lines
+    if last.endswith("."):
+        return lines
+    sentence, stop, _ = last.rpartition(". ")
+    return [*before, f"{sentence}."] if stop else _sentences(before)
 
 
 def panel_of(name: str) -> str:

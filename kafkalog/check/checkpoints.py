@@ -20,7 +20,7 @@ from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_chec
 from kafkalog.check.segments import has_compact_policy, has_stated_policy, is_cleaned
 from kafkalog.errors import DataError
 from kafkalog.files.text_files import read_offset_checkpoint
-from kafkalog.io.wording import counted
+from kafkalog.io.wording import counted, utc_text
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.defects import make_defect
 
@@ -132,10 +132,14 @@ def checkpoints_fit_logs(
 
 
 def _log(partition: CheckedPartition) -> _Log | None:
-    """Return a partition's offsets; None without segments, or if its batches were not judged."""
+    """Return a partition's offsets; None if its batches were not judged."""
     segments = partition.directory.segments
-    if not segments or not partition.is_judged:
+    if not partition.is_judged:
         return None
+    if not segments:
+        # A start creates an empty log there (LogLoader.recoverLog).
+        start = partition.log.log_start_offset
+        return _Log(start, start, start, start, was_closed=False)
     return _Log(
         segments[0].base_offset,
         partition.log.log_start_offset,
@@ -333,6 +337,7 @@ def leftovers_of_partitions(
         for segment in partition.directory.segments:
             late = segment.log.modified_timestamp - mark.modified_timestamp
             if late > _LATE_MS:
-                detail = f"The file was changed {late // 1000} s after the clean shutdown."
+                when = utc_text(segment.log.modified_timestamp)
+                detail = f"The file was changed at {when}, after the clean shutdown."
                 yield make_defect("changed-after-shutdown", segment.log.path, detail)
                 return

@@ -27,7 +27,7 @@ from kafkalog.check.batches import PartitionCheck, partition_check, unread_range
 from kafkalog.check.producer_rows import Believed, ProducerWindow, Timeline
 from kafkalog.check.producer_states import History, ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
-from kafkalog.io.wording import counted
+from kafkalog.io.wording import counted, utc_text
 from kafkalog.log.columns import header_table as h
 from kafkalog.log.columns.header_table import MARKER_TYPE
 from kafkalog.log.defects import make_defect
@@ -172,9 +172,9 @@ class OpenTransactions:
             detail = (
                 f"Producer {state[p.PRODUCER_ID]} of epoch {state[p.PRODUCER_EPOCH]} has a "
                 f"transaction open since offset {first}; its last batch, at offset {last}, has "
-                f"timestamp {state[p.TIMESTAMP]}"
+                f"timestamp {utc_text(int(state[p.TIMESTAMP]))}"
             )
-            if idle_ms > 0:
+            if idle_ms >= 1000:
                 detail += f", at least {idle_ms // 1000} seconds before the newest"
             name = "transaction-hanging" if idle_ms > HANGING_MS else "transaction-open"
             defect = make_defect(name, path, f"{detail}.", offset=first)

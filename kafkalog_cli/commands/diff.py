@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,20 +94,22 @@ def _show(
 
     form, style = shown.format, shown.style()
     different: list[tuple[Pair, Comparison]] = []
-    verdicts: Counter[Verdict] = Counter()
+    verdicts: Counter[Verdict], left = Counter(), sys.maxsize if shown.limit is None else shown.limit
     with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
             outcome.answers_no(show.is_difference(found))
             verdicts[found.verdict] += 1
             is_hidden = found.verdict == Verdict.IDENTICAL and not every
-            if is_hidden or len(different) == shown.limit:
+            if is_hidden or not left:
                 continue
+            left -= 1
             writer.write(found)
             different.append((pair, found))
             if records and form in (Format.NDJSON, Format.JSON):
-                for one in comparer.records(pair, found):
+                for one in islice(comparer.records(pair, found), left):
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
+                    left -= 1
         same = verdicts[Verdict.IDENTICAL]
         hidden = "" if every or not same else " (--all shows them)"
         counts = [f"{count} {one}" for one, count in verdicts.items() if one != Verdict.IDENTICAL]
@@ -113,10 +117,10 @@ def _show(
         if pairs:
             total = f"{counted(len(pairs), 'partition')}: {total}"
             writer.total(limited(total, len(different), shown.limit))
-    if records and form.is_screen and different:
+    if records and form.is_screen and different and left:
         typer.echo()
         rows = (one for pair, found in different for one in comparer.records(pair, found))
-        number = write_all(rows, show.record_view(style), form)
+        number = write_all(islice(rows, left), show.record_view(style), form)
         print_lines([f"{counted(number, 'record')} not the same"])
     if hidden and not form.is_screen:
         show_note(f"{counted(same, 'partition')} of {len(pairs)} identical{hidden}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.node.state.coordinators import Coordinator
     from kafkalog.node.state.groups import EndOffsets
-    from kafkalog.node.state.model import Group, OffsetLag
+    from kafkalog.node.state.model import Group, Groups, Moment, OffsetLag
     from kafkalog_cli.output.sections import Section
 
 
@@ -39,7 +39,7 @@ def groups(
     since: opt.SinceOption = None,
     lag: Annotated[bool, opt.option(
         SHOW, "--lag/--no-lag",
-        help="Compare with the high watermarks of the partitions in PATH.",
+        help="Compare with the ends of the partitions in PATH, now or at the time.",
     )] = True,
     *,
     partitions: opt.PartitionNames,
@@ -58,8 +58,7 @@ def groups(
     kafkalog groups /var/lib/kafka --at 2026-11-22T00:00:00Z -o reset-offsets
     kafkalog groups /var/lib/kafka --since -2h
     """
-    from kafkalog.node.state.groups import EndOffsets, read_groups
-    from kafkalog.node.state.model import changed_offsets
+    from kafkalog.node.state.groups import read_groups
 
     moment, before = moment_of(at), moment_of(since)
     meant = _Meant(partitions.topics, partitions.numbers)
@@ -87,15 +86,11 @@ def groups(
     chosen = _chosen(known, group, outcome)
     _report_unknown(meant.topics, chosen, outcome)
     if then is not None:
-        names = {one.name for one in chosen}
-        changes = (
-            one
-            for one in changed_offsets(then, found)
-            if one.group in names and meant(one.topic, one.partition)
-        )
-        _write([(view.change_view(show.style()), changes, "change")], show)
+        if not _write_changes(then, found, {one.name for one in chosen}, meant, show):
+            show_note(f"No committed offset has changed since {since}.")
         return outcome.status
-    ends = EndOffsets(targets if lag else ())
+    # Kafka's tool compares what it resets with the logs as they are now.
+    ends = _ends(targets if lag else (), None if resets else moment)
     if resets:
         _write_reset_offsets(chosen, meant, ends, show.limit)
     else:
@@ -104,8 +99,31 @@ def groups(
         listing.write([*coordinators, *shares])
         if show.format.is_screen and listing.has_pending:
             put_command("next", "transactions", *words_of(paths))
+        if lag and ends.at_ms is not None:
+            show_note(f"END and LAG are those at {at}, by the timestamps of the records.")
     _report_ends(ends, outcome)
     return outcome.status
+
+
+def _write_changes(
+    then: Groups, found: Groups, names: set[str], meant: _Meant, show: opt.ShowOffsets
+) -> bool:
+    """Write which offsets of groups have changed; return whether any has."""
+    from kafkalog.node.state.model import changed_offsets
+
+    every = changed_offsets(then, found)
+    changes = [one for one in every if one.group in names and meant(one.topic, one.partition)]
+    _write([(view.change_view(show.style()), changes, "change")], show)
+    return bool(changes)
+
+
+def _ends(targets: Sequence[Target], at: Moment | None) -> EndOffsets:
+    """Return the ends of logs, now or at a time; an offset of another log is no time of theirs."""
+    from kafkalog.node.state.groups import EndOffsets
+
+    if at is None:
+        return EndOffsets(targets)
+    return EndOffsets(() if at.time_ms is None else targets, at.time_ms)
 
 
 def _write(sections: Sequence[Section], show: opt.ShowOffsets) -> None:

@@ -123,8 +123,12 @@ def _show_plan(run: Recovery, style: Style) -> None:
     from kafkalog_cli.output import repairs as out
 
     out.print_going(run.plans, style)
+    hint = None
     for name, stop in run.refused.items() if run.is_plan else ():
         show_note(f"{name} would be refused: {stop.message}")
+        hint = stop.hint
+    if hint is not None:  # one is enough: they differ in the path
+        show_note(hint)
     out.note_recovery(run.asked, run.plans)
 
 

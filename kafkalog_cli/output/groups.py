@@ -76,9 +76,10 @@ OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
     Field("offset", k.INT | None, "null if compaction may have removed the commit that counted; a "
                                 "share group's start",
           "commit.offset"),
-    Field("log_end_offset", k.INT | None, "high watermark; null if the partition is not in PATH"),
-    Field("lag", k.INT | None, "records from `offset` to `log_end_offset`, less those that a share "
-                             "group is done with"),
+    Field("log_end_offset", k.INT | None, "high watermark, with `--at TIME` the first offset with "
+                                        "a later timestamp; null if the partition is not in PATH"),
+    Field("lag", k.INT | None, "offsets from `offset` to `log_end_offset`, with markers and gaps, "
+                             "less those that a share group is done with"),
     Field("outside", k.TEXT | None, "of its log, how"),
     Field("leader_epoch", k.INT, "of the last record consumed, −1 if unknown",
           "commit.leader_epoch"),

@@ -215,7 +215,7 @@ def test_records_in_compressed_messages_are_counted(
         ("intact", StartMode.FULL, "nothing"),
         ("crc_active_mid", StartMode.CLEAN, "nothing"),
         ("crc_active_mid", StartMode.UNCLEAN, "truncate to offset 56, losing 10 records (547 byte"),
-        ("torn_keep_1", StartMode.UNCLEAN, "truncate to offset 65, losing 0 records (1 byte)"),
+        ("torn_keep_1", StartMode.UNCLEAN, "truncate to offset 65, dropping an incomplete batch"),
         ("index_missing_old", StartMode.CLEAN, "rebuild the indexes of 1 segment"),
         ("swap_c_swap_sources_intact", StartMode.CLEAN, "clean up: remove "),
         ("zeros_100", StartMode.CLEAN, "refuse: CorruptRecordException: Found record size 0 "),

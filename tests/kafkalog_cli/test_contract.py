@@ -109,6 +109,8 @@ def test_the_whole_help_stays_short(kafkalog: Run) -> None:
     texts = {name: kafkalog(name, "--help").stdout.decode().splitlines() for name in COMMANDS}
     assert max(len(line) for lines in texts.values() for line in lines) <= WIDTH
     assert sum(map(len, texts.values())) <= HELP_LINES_MAX
+    prose = {name: lines[2 : lines.index("", 2)] for name, lines in texts.items()}
+    assert [name for name, lines in prose.items() if not lines[-1].endswith(".")] == []
 
 
 def test_the_first_screen_names_commands_that_exist(kafkalog: Run) -> None:

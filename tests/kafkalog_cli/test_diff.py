@@ -83,6 +83,9 @@ def test_records_that_differ_follow_their_partition(
     table = kafkalog("diff", *sides, "--topic", "changed", "--records").stdout.decode()
     assert "differs" in table
     assert "right" in table
+    words = ("diff", *sides, "--topic", "changed", "--records", "-n", "2")
+    assert kafkalog(*words, "-o", "ndjson").stdout.splitlines() == result.stdout.splitlines()[:2]
+    assert len(kafkalog(*words).stdout.splitlines()) == len(table.splitlines()) - 1
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

@@ -13,7 +13,7 @@ from formats.message_schema import schema
 from kafkalog.errors import UnreadableError
 from kafkalog.files import log_dir as listings
 from kafkalog.node.state import groups
-from tests.builders import batch, record, write_log
+from tests.builders import BASE_TIME, batch, record, write_log
 from tests.metadata_logs import value_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,23 @@ def test_a_commit_outside_its_log_says_so(log_dir: Path, kafkalog: Run) -> None:
     assert objects(found, "group")[0]["lag"] == 8
     shown = kafkalog("groups", log_dir, "--group", "g").stdout.decode().splitlines()
     assert ["out of range" in line for line in shown[-4:]] == [True, False, True, False]
+
+
+def test_the_lag_at_a_time_counts_to_the_end_at_that_time(log_dir: Path, kafkalog: Run) -> None:
+    """Not to the end of the log as it is now; the file for Kafka's tool is about now."""
+    times = [BASE_TIME + 1000 * at for at in range(10)]
+    log = (batch(at, [record()], base_time=time, max_time=time) for at, time in enumerate(times))
+    write_log(log_dir / "orders-1", *log)
+    for moment, end in ((times[7], 8), (times[9], 10), (times[9] + 1, 10)):
+        found = kafkalog("groups", log_dir, "-p", "1", "--at", f"{moment}", "--format", "ndjson")
+        [one] = objects(found, "group_offset")
+        assert (one["log_end_offset"], one["lag"]) == (end, end - 7)
+        assert [group["lag"] for group in objects(found, "group")] == [end - 7]
+        assert "by the timestamps of the records" in found.stderr
+    [one] = objects(
+        kafkalog("groups", log_dir, "-p", "1", "--at", "0@3", "-o", "ndjson"), "group_offset"
+    )
+    assert (one["offset"], one["lag"]) == (7, None)
 
 
 def test_a_commit_between_high_watermark_and_log_end_is_in_range(

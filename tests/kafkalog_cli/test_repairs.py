@@ -111,6 +111,9 @@ def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog:
     partition = damaged("crc_active_mid")
     before = files(partition)
     watermark = partition.parent / "replication-offset-checkpoint"
+    watermark.write_text("0\n1\norders")
+    unknown = kafkalog("recover", partition, *IN_PLACE)
+    assert (unknown.status, "no high watermark is known" in unknown.stderr) == (4, True)
     watermark.write_text("0\n1\norders 0 60\n")
     refused = kafkalog("recover", partition, *IN_PLACE)
     assert refused.status == 4
@@ -120,6 +123,22 @@ def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog:
     assert kafkalog("recover", partition, *IN_PLACE, "--allow-loss").status == 0
     again = kafkalog("recover", partition, *SETTINGS)
     assert (again.status, b"nothing" in again.stdout) == (0, True)
+
+
+def test_no_empty_log_takes_the_place_of_committed_records(damaged: Any, kafkalog: Any) -> None:
+    """Somebody removed the logs: nothing is cut off, but a start would lead with nothing."""
+    partition = damaged("intact")
+    (partition.parent / "replication-offset-checkpoint").write_text("0\n1\norders 0 60\n")
+    for log in partition.glob("*.log"):
+        log.unlink()
+    refused = kafkalog("recover", partition, *IN_PLACE)
+    assert (refused.status, b"1 must not be recovered" in refused.stdout) == (4, True)
+    assert "Offsets 0 to 59, which are below the high watermark 60, are missing." in " ".join(
+        refused.stderr.split()
+    )
+    done = kafkalog("recover", partition, *IN_PLACE, "--allow-loss")
+    assert (done.status, b"no record is lost" in done.stdout) == (0, False)
+    assert kafkalog("recover", partition, *IN_PLACE).status == 0, "there is nothing left to change"
 
 
 def test_checkpoints_say_nothing_beyond_the_log(damaged: Any, kafkalog: Any) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import is_staged
 from formats.late_classes import dataclass
 from kafkalog.change.journal.requirements import require_own_files
 from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.files.text_files import read_offset_checkpoint
+from kafkalog.io.paths import file_system
 from kafkalog.io.storage import require_writable
 from kafkalog.io.wording import counted
 from kafkalog.model import Level
@@ -123,7 +126,10 @@ class RecoveryPlan:
     @property
     def committed_lost(self) -> tuple[int, int] | None:
         """The first and last offset below the high watermark that may be lost; None if none is."""
-        start, watermark = self.lost_from, self.high_watermark
+        start, watermark, loaded = self.lost_from, self.high_watermark, self.predicted.loaded
+        if start is None and self.changes and loaded is not None:
+            # The log is too short already, or gone: replicas would be cut to it if it led.
+            start = loaded.log_end_offset
         if start is None or watermark is None or start >= watermark:
             return None
         return start, watermark - 1
@@ -250,18 +256,44 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
         raise RefusedError(words, path=partition.path, hint=plan.untouched.hint)
     if plan.committed_lost is not None and not forced:
         first, last = plan.committed_lost
-        fate = "lost" if plan.predicted.cuts else "hidden"
+        fate = "would be hidden" if plan.predicted.behind is not None else "are missing"
+        if plan.predicted.cuts:
+            fate = "would be lost"
         raise RefusedError(
             f"Offsets {first} to {last}, which are below the high watermark "
-            f"{plan.high_watermark}, would be {fate}.",
+            f"{plan.high_watermark}, {fate}.",
             path=partition.path,
             note="Other replicas may have them, and lose them if this one becomes the leader.",
-            hint="Move the partition directory away and let the broker replicate it again; or "
-            f"`kafkalog salvage {partition.path} --to NEW`; or --allow-loss.",
+            hint=_INSTEAD.format(partition.path),
         )
+    if plan.lost_from is not None and plan.high_watermark is None and not forced:
+        _require_watermarks(plan)
     if plan.changes:
         require_own_files(partition)
         require_writable(partition.path)
+
+
+_INSTEAD: Final = (
+    "Move the partition directory away and let the broker replicate it again; or `kafkalog salvage "
+    "{} --to NEW`; or --allow-loss."
+)
+
+
+def _require_watermarks(plan: RecoveryPlan) -> None:
+    """Raise `RefusedError` if the checkpoint that had the high watermark is malformed."""
+    log_dir = os.path.dirname(os.path.abspath(plan.partition.path))
+    path = os.path.join(log_dir, file_names.HIGH_WATERMARKS)
+    if not file_system.is_there(path):
+        return
+    try:
+        read_offset_checkpoint(path)
+    except CorruptDataError as error:
+        raise RefusedError(
+            f"Offsets from {plan.lost_from} on would be lost, and no high watermark is known: "
+            f"{file_names.HIGH_WATERMARKS} is malformed: {error.message}",
+            path=plan.partition.path,
+            hint=_INSTEAD.format(plan.partition.path),
+        ) from error
 
 
 def index_data(

@@ -256,12 +256,17 @@ class PartitionCopy:
         elif state != FileState.LIVE or kind == FileKind.LOG:
             records = 0
             if kind == FileKind.LOG:
-                with Source(entry.path) as source:
-                    records = count_records(source, 0, source.size_bytes)
+                records = records_in(entry.path)
             detail = "The file is a leftover: it was replaced."
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail, records))
         else:
             self._tell(keep_file(entry, self._directory, self._place.log, self._place.lost))
+
+
+def records_in(path: str) -> int:
+    """Count the records in a log, by the headers of its batches."""
+    with Source(path) as source:
+        return count_records(source, 0, source.size_bytes)
 
 
 def _lineage(log: UnifiedLog) -> Lineage | None:

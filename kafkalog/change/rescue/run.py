@@ -40,6 +40,7 @@ from kafkalog.change.rescue.partition import (
     PartitionCopy,
     keep_file,
     lose_file,
+    records_in,
 )
 from kafkalog.check.verify import Verification
 from kafkalog.errors import (
@@ -81,10 +82,19 @@ def copy_top_files(
 ) -> None:
     """Copy the files that identify the log directory; checkpoints are written by `Checkpoints`."""
     for name in log_dir.others:
-        path = f"{log_dir.path}/{name}"
-        tell(SalvagedFile(path, None, Fate.SKIPPED, "This is a directory, but not a partition."))
+        tell(_other_directory(f"{log_dir.path}/{name}"))
     for entry in log_dir.files:
         tell(_top_file(entry, directory))
+
+
+def _other_directory(path: str) -> SalvagedFile:
+    detail, records = "This is a directory, but not a partition.", 0
+    # Somebody may have moved a partition out of the broker's way: `orders-0.bak`.
+    with suppress(DataError):
+        found = open_path(path)
+        if isinstance(found, PartitionDir):
+            records = sum(records_in(log.path) for log in logs_of(found))
+    return SalvagedFile(path, None, Fate.SKIPPED, detail, records)
 
 
 def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:

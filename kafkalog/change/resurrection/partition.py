@@ -72,6 +72,7 @@ class Judged:
         damage: what is wrong; None if nothing is.
         how: how it was copied, or `there`.
         remote_from: where the old log started, if offsets from there on are in remote storage only.
+        log_dir: the log directory of the copy.
     """
 
     log_start_offset: int = 0
@@ -88,6 +89,7 @@ class Judged:
     damage: CorruptDataError | None = None
     how: str = "copied"
     remote_from: int | None = None
+    log_dir: str = ""
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -199,7 +200,7 @@ class Resurrection:
     def _partition(self, topic: TopicChoice, choice: PartitionChoice) -> Judged:
         """Copy the best copy of a partition that is not damaged."""
         name = f"{topic.name}-{choice.number}"
-        taken, judged = choice.copies[0], None
+        taken, judged, damage = choice.copies[0], None, dict[str, str]()
         # Only copies that are as complete: a damaged best one is not replaced by an older one in
         # silence.
         for one in choice.copies[: choice.ties]:
@@ -208,6 +209,7 @@ class Resurrection:
             if judged.damage is None:
                 taken = one
                 break
+            damage[one.path] = judged.damage.message
         assert judged is not None, "there is a copy"
         if judged.damage is not None:
             if not self._options.salvage:
@@ -219,7 +221,11 @@ class Resurrection:
         )
         losers = choice.losers
         if taken is not choice.copies[0]:
-            losers = losers_of(choice.copies, taken)
+            losers = tuple(
+                replace(one, reason=damage.get(one.path, one.reason))
+                for one in losers_of(choice.copies, taken)
+            )
+        judged.log_dir = taken.directory.log_dir
         self.row(
             ResurrectedPartition(
                 path=taken.path,
@@ -298,11 +304,7 @@ class Resurrection:
                 sum(one.size_bytes for one in judged.values()),
                 min((one.log_start_offset for one in judged.values()), default=0),
                 max((one.log_end_offset for one in judged.values()), default=0),
-                tuple(
-                    dict.fromkeys(
-                        one.copies[0].directory.log_dir for one in topic.partitions.values()
-                    )
-                ),
+                tuple(dict.fromkeys(one.log_dir for one in judged.values())),
                 configs,
                 replaced,
                 tuple(self._notes(topic, judged)),

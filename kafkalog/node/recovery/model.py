@@ -379,6 +379,7 @@ class StartRefusedError(Exception):
 
 
 _NOTHING: Final = "nothing"
+INCOMPLETE: Final = "the last batch is not complete"  # why a log is cut
 
 
 def start_line(predicted: PredictedStart) -> str:
@@ -439,4 +440,7 @@ def _truncation_line(predicted: PredictedStart) -> str:
     size = counted(predicted.lost_bytes, "byte")
     if segments:
         size += f", with {counted(segments, 'whole segment')}"
+    if not predicted.lost_records and all(cut.why == INCOMPLETE for cut in predicted.cuts):
+        # "Losing 0 records" reads as no loss: consumers may have read what the batch had.
+        return f"truncate to offset {end}, dropping an incomplete batch ({size})"
     return f"truncate to offset {end}, losing {counted(predicted.lost_records, 'record')} ({size})"

@@ -11,7 +11,7 @@ from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.io.paths.source import Source
 from kafkalog.model import Level
 from kafkalog.node.recovery.indexes import AbortedList, IndexBuild
-from kafkalog.node.recovery.model import StartRefusedError
+from kafkalog.node.recovery.model import INCOMPLETE, StartRefusedError
 from kafkalog.node.recovery.producer_replay import AppendsOneByOne, StoppedError, readable_markers
 from kafkalog.node.recovery.walk import CorruptRecordError, Frame, Walker, walk
 
@@ -220,7 +220,7 @@ class SegmentRecovery(Walker):
             StartRefusedError: any error that Kafka does not catch, including `InvalidOffsetError`.
         """
         segment = self.segment
-        reason = "the last batch is not complete"
+        reason = INCOMPLETE
         try:
             self._scan(segment.log.end)
         except CorruptRecordError as error:

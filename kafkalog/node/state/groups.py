@@ -21,6 +21,7 @@ from kafkalog.log.living import listed_now, listing_again
 from kafkalog.model import Isolation
 from kafkalog.node.choice import live_partitions
 from kafkalog.node.identity import topic_id_of
+from kafkalog.node.lookup import lookup_timestamp
 from kafkalog.node.state.coordinators import internal_topic
 from kafkalog.node.state.latest import (
     Latest,
@@ -162,16 +163,22 @@ def read_groups(
 class EndOffsets:
     """The offsets of partitions, from the best replica of each; read when asked for.
 
+    No log says when its records were appended: its end at an earlier time is the offset of the
+    first record with a later timestamp.
+
     Attributes:
+        at_ms: the time of the ends; None for now.
         errors: why the offsets of some partitions, which are here, are not known.
     """
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Sequence[Target], at_ms: int | None = None) -> None:
+        self.at_ms = at_ms
         self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
         for partition in live_partitions(targets):
             self._replicas[partition.topic, partition.partition].append(partition)
         self._unlisted = unlisted(targets)
         self._known: dict[tuple[str, int], PartitionOffsets | None] = {}
+        self._ends: dict[tuple[str, int], int] = {}
         self.errors: list[KafkaLogError] = []
 
     @property
@@ -181,20 +188,21 @@ class EndOffsets:
 
     def of(self, topic: str, partition: int) -> int | None:
         """Return the high watermark; None if the partition is not here or cannot be read."""
-        found = self._offsets(topic, partition)
-        return None if found is None else found.high_watermark.known
+        self._offsets(topic, partition)
+        return self._ends.get((topic, partition))
 
     def lag(self, commit: GroupOffset) -> OffsetLag:
         """Return a committed offset with the end of its partition, and whether it is outside."""
         found, offset = self._offsets(commit.topic, commit.partition), commit.offset
+        end = self._ends.get((commit.topic, commit.partition))
         if found is None or offset is None or commit.is_share:  # a share partition moves on
-            return OffsetLag(commit, None if found is None else found.high_watermark.known)
+            return OffsetLag(commit, end)
         outside = None
         if offset > found.end.known:
             outside = f"above the log end {found.end.value}: the next fetch is out of range"
         elif offset < found.start.known:
             outside = f"below the log start {found.start.value}: the next fetch is out of range"
-        return OffsetLag(commit, found.high_watermark.known, outside)
+        return OffsetLag(commit, end, outside)
 
     def _offsets(self, topic: str, partition: int) -> PartitionOffsets | None:
         key = topic, partition
@@ -203,7 +211,8 @@ class EndOffsets:
             replicas, error = self._replicas.get(key), self._unlisted.get(key)
             if replicas:
                 try:
-                    self._known[key] = _offsets_of(best_replica(replicas))
+                    found, end = _offsets_of(best_replica(replicas), self.at_ms)
+                    self._known[key], self._ends[key] = found, end
                 except DataError as why:
                     error = why
             if error is not None and self._known[key] is None:
@@ -212,9 +221,12 @@ class EndOffsets:
 
 
 @listing_again
-def _offsets_of(partition: PartitionDir) -> PartitionOffsets:
+def _offsets_of(partition: PartitionDir, at_ms: int | None) -> tuple[PartitionOffsets, int]:
+    """Return the offsets of a log, and its end: now the high watermark."""
     log = UnifiedLog(show(listed_now(partition)).partition)
-    return log.offsets.of_partition(Isolation.READ_UNCOMMITTED)
+    found = log.offsets.of_partition(Isolation.READ_UNCOMMITTED)
+    later = None if at_ms is None else lookup_timestamp(log, at_ms + 1).offset
+    return found, found.high_watermark.known if later is None else later
 
 
 class _TopicNames:

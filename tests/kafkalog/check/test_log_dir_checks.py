@@ -236,6 +236,14 @@ def test_each_contradiction_has_its_name(closed: Path, reference: str, number: i
             assert str(closed) in defect.path
 
 
+def test_a_log_that_is_gone_ends_below_its_high_watermark(closed: Path):
+    """A start makes an empty log of it, and a leader with that has its followers cut theirs."""
+    for log in closed.glob("txn-0/*.log"):
+        log.unlink()
+    said = {defect.detail for defect in verify(closed) if HIGH_WATERMARKS in defect.path}
+    assert "The high watermark of txn-0 is 540, the log ends at 0." in said
+
+
 def test_what_brokers_of_all_times_wrote_is_as_written(closed: Path):
     """A cluster id may be any text; before KRaft the file has `broker.id`."""
     before = names(closed)

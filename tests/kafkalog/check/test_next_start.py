@@ -247,7 +247,7 @@ def test_a_loss_that_is_explained_is_not_told_twice(
     text, more = (kafkalog("verify", tmp_path / "t-0", *v).stdout.decode() for v in ([], ["-v"]))
     assert "torn-tail" in text
     assert "start-loses-records" not in text
-    assert f"next start  t-0: truncate to offset 4, losing 0 records ({lost})" in text
+    assert f"next start  t-0: truncate to offset 4, dropping an incomplete batch ({lost})" in text
     assert "next start  t-0: assumed: no entry in recovery-point-offset-checkpoint" in more
     assert "assumed" not in text
 

@@ -206,14 +206,18 @@ def test_what_is_left_out_is_said_and_counted(tmp_path: Path, kafkalog: Any) -> 
     (log_dir / "orders-0" / "mine").mkdir()
     (log_dir / "no partition").mkdir()
     (log_dir / "empty-0").mkdir()
+    (log_dir / "orders-0.bak").mkdir()
+    shutil.copy(first, log_dir / "orders-0.bak")
     result = kafkalog("salvage", log_dir, "--to", tmp_path / "new")
-    assert f"left out: 4 files or directories, with {records} records" in result.stdout.decode()
+    said = f"left out: 5 files or directories, with {2 * records} records"
+    assert said in result.stdout.decode()
     skipped = [row for row in manifest_of(tmp_path / "new") if row.get("fate") == "skipped"]
     assert {os.path.relpath(row["path"], log_dir): row["records"] for row in skipped} == {
         f"orders-0/{first.name}.deleted": records,
         "orders-0/mine": 0,
         "no partition": 0,
         "empty-0": 0,
+        "orders-0.bak": records,
     }
     assert (tmp_path / "new" / "manifest.ndjson").exists()
     shutil.rmtree(log_dir / "orders-0")

@@ -297,6 +297,9 @@ def test_of_equal_copies_a_sound_one_is_taken(tmp_path: Path) -> None:
     run(tmp_path / "a", tmp_path / "b", to=tmp_path / "out")
     [row] = rows(tmp_path / "out", "resurrected_partition")
     assert row["path"] == str(tmp_path / "b" / "t-0")
+    assert row["losers"][0]["reason"].startswith("The partition is damaged: ")
+    [topic_row] = rows(tmp_path / "out", "resurrected_topic")
+    assert topic_row["sources"] == [str(tmp_path / "b")]
     [log] = (tmp_path / "out" / "log" / "t-0").glob("*.log")
     assert log.read_bytes() == b"".join(sound)
 
