@@ -106,7 +106,7 @@ def dump_segment(
     from kafkalog.files.log_dir import one_log
     from kafkalog_cli.output.dump import DumpStyle, labels_of
     from kafkalog_cli.output.new_file import COLUMNAR, form_of
-    from kafkalog_cli.schemas import decoders
+    from kafkalog_cli.schemas import decoders, decoding
 
     shown_form = rows.shown_as(form) if to is None else form_of(to, form)
     selection = records.selection(
@@ -126,9 +126,9 @@ def dump_segment(
     )
     key, value = decode.payloads
     labels, titles = labels_of(targets, logs)
-    shown = rows.style(
-        key_form=key.form, value_form=value.form, decoded=decoders((key, value), logs)
-    )
+    decoded = decoders((key, value), logs)
+    selection = decoding(selection, records, decoded)
+    shown = rows.style(key_form=key.form, value_form=value.form, decoded=decoded)
     is_shown = not session().is_quiet
     if to is None and not follow and shown_form in ("table", "line"):
         start_pager()

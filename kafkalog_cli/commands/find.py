@@ -83,7 +83,7 @@ def find(
     from kafkalog.answers.search.run import Search
     from kafkalog_cli.output.found import found_view
     from kafkalog_cli.output.new_file import form_of
-    from kafkalog_cli.schemas import decoders, topics_in
+    from kafkalog_cli.schemas import decoders, decoding, topics_in
 
     form = show.format.value if to is None else form_of(to, show.form)
     selection = records.selection(
@@ -105,9 +105,11 @@ def find(
         )
     within = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
     logs = [*partitions_of(within)]
+    decoded = {} if undecodable else decoders((key, value), logs)
+    selection = decoding(selection, records, decoded)
     style = show.style(
         key_form=key.form, value_form=value.form, states=bounds.view == LogView.ALL,
-        decoded={} if undecodable else decoders((key, value), logs),
+        decoded=decoded,
     )  # fmt: skip
     shows_progress = not session().is_quiet and not follow
     with byte_progress(targets, enabled=shows_progress) as progress:

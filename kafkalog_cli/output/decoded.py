@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from kafkalog.errors import CorruptDataError
 from kafkalog.io.wording import counted
 from kafkalog.log.columns.json_values import json_values
 from kafkalog.log.typed.columns import one_value
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 class Decoded:
     """Keys or values as a schema decodes them; counts those that do not decode.
 
+    Attributes:
+        is_text: whether it is any JSON, without a schema.
+
     Raises:
         UsageError: the schema is malformed.
         UnsupportedError: a package is missing.
@@ -28,7 +34,7 @@ class Decoded:
     def __init__(self, column: TypedColumn) -> None:
         self._column = column
         self._decoder = column.decoder()
-        self._is_text = not (column.schema or column.writers)
+        self.is_text = not (column.schema or column.writers)
         self._failed = 0
 
     def value(self, data: bytes | None) -> Any:
@@ -36,7 +42,7 @@ class Decoded:
         array, reason = one_value(self._column, self._decoder, data)
         self._failed += reason is not None
         [value] = json_values(array, "base64")
-        return json.loads(value) if self._is_text and value is not None else value
+        return json.loads(value) if self.is_text and value is not None else value
 
     def cell(self, data: bytes | None, form: BytesFormat) -> str:
         """Return the cell of a table: that of the bytes where they do not decode."""
@@ -44,6 +50,22 @@ class Decoded:
         if value is None:
             return bytes_cell(data, form)
         return value if isinstance(value, str) else dumps(value)
+
+    def read(self, data: bytes) -> Any:
+        """Return the value in types of Python, for conditions; count nothing.
+
+        Raises:
+            CorruptDataError: it does not decode.
+        """
+        array, reason = one_value(self._column, self._decoder, data)
+        try:
+            found: list[Any] = array.to_pylist(maps_as_pydicts="lossy")
+        # A time beyond Python's calendar.
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            reason = str(error)
+        if reason is not None:
+            raise CorruptDataError(reason)
+        return found[0]
 
     def report(self, outcome: Outcome) -> None:
         """Warn of what did not decode: the answer lacks it."""
