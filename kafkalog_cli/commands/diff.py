@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -83,11 +84,13 @@ def _show(
     form, style = shown.format, shown.style()
     different: list[tuple[Pair, Comparison]] = []
     alike = 0
+    wanted = iter(count() if shown.limit is None else range(shown.limit))
     with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
             outcome.answers_no(show.is_difference(found))
-            if found.verdict == Verdict.IDENTICAL and not every:
+            is_same = found.verdict == Verdict.IDENTICAL and not show.starts_differ(found)
+            if is_same and not every:
                 alike += 1
                 continue
             if len(different) == shown.limit:
@@ -95,11 +98,12 @@ def _show(
             writer.write(found)
             different.append((pair, found))
             if records and form in (Format.NDJSON, Format.JSON):
-                for one in comparer.records(pair, found):
+                for _, one in zip(wanted, comparer.records(pair, found), strict=False):
                     writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
     if records and form.is_screen and different:
         typer.echo()
         rows = (one for pair, found in different for one in comparer.records(pair, found))
-        write_all(rows, show.record_view(style), form)
+        limited = (one for _, one in zip(wanted, rows, strict=False))
+        write_all(limited, show.record_view(style), form)
     if alike:
         show_note(f"{counted(alike, 'partition')} of {len(pairs)} identical (--all shows them)")

@@ -79,6 +79,9 @@ def test_records_that_differ_follow_their_partition(
     table = kafkalog("diff", *sides, "--topic", "changed", "--records").stdout.decode()
     assert "differs" in table
     assert "right" in table
+    for form, lines in (("ndjson", 2), ("table", 5)):  # the limit is one of the records, too
+        few = kafkalog("diff", *sides, "-t", "changed", "--records", "-n", "1", "-o", form)
+        assert len(few.stdout.splitlines()) == lines
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -98,6 +101,10 @@ def test_a_backup_is_the_same_as_its_original(kafkalog: Run, tmp_path: Path) -> 
     result = kafkalog("diff", LOG_DIR, tmp_path / "backup")
     assert (result.status, result.stdout) == (0, b"")
     assert result.stderr == "note: 7 partitions of 7 identical (--all shows them)\n"
+    (tmp_path / "backup/orders-0" / f"{0:020}.log").unlink()
+    later = kafkalog("diff", LOG_DIR, tmp_path / "backup")
+    assert (later.status, later.stdout.count(b"\n")) == (0, 2)
+    assert b"compared from offset 250 on" in later.stdout
 
 
 def test_what_cannot_be_opened_or_compared(kafkalog: Run, tmp_path: Path) -> None:
