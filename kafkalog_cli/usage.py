@@ -29,6 +29,7 @@ PEERS: Final = {
     "apply-retention": "retention --apply",
 }  # fmt: skip
 """What other tools call a command, to ours."""
+_FILTERS: Final = ("-k", "--key", "--key-regex", "--value-regex", "--header", "--where")
 _WRONG: Final = (
     (re.compile(r"(?P<value>.+) is not a valid int", re.DOTALL), "is not an integer"),
     (re.compile(r"(?P<value>.+) is not a valid float", re.DOTALL), "is not a number"),
@@ -48,6 +49,12 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
     help_ = f"`{context.command_path if context else 'kafkalog'} --help`"
     kind = type(raised).__name__
     if kind == "NoSuchOption":
+        if found.option_name in _FILTERS:
+            return UsageError(
+                f"There is no option {_brief(found.option_name)}.",
+                hint=f"`kafkalog find PATH {found.option_name} …` selects records; --to FILE.parquet "
+                "writes them.",
+            )
         names = (name for one in context.command.params for name in one.opts)
         alike = _did_you_mean(found.option_name, names)
         return UsageError(

@@ -89,7 +89,7 @@ def replay(
     from kafkalog.wire.producing.model import Request
     from kafkalog.wire.producing.run import Replay
     from kafkalog_cli.maintenance import asks, will_apply
-    from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.outcome import Outcome, show_note, show_undecodable
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.replayed import ShownReplay, report_losses, write_replay
@@ -137,10 +137,13 @@ def replay(
         is_applied = is_applied and _consents(summary, bootstrap)
     has_changed = False
     if is_applied:
+        if request.selection.where is not None:
+            request.selection.where.undecodable = 0  # the plan has counted the same values
         with counts() as listener.bar:
             summary = _performed(planned, cluster, progress)
         write_replay(summary, form, style, performed=True)
         has_changed = any(one.records for one in summary.logs)
+    show_undecodable(request.selection.where)
     report_losses(summary, outcome)
     is_concerned = any(one.records for one in summary.logs)
     return outcome.of_work(has_changed=has_changed, check=change.check, is_concerned=is_concerned)
