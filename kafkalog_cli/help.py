@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli import panels
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 _WIDTH: Final = 80
 _NAMES_WIDTH: Final = 30
 _PROSE_MAX: Final = 6
-"""Lines of prose in the help; the manual has all of it."""
+"""Lines of prose in the help, in whole sentences; the manual has all of it."""
+_SENTENCE_END: Final = re.compile(r"\.(?=\s|$)")
 _PANEL_WIDTH: Final = 9
 _EXAMPLES_MAX: Final = 3
 
@@ -91,8 +93,9 @@ def full_help(context: Any) -> str:
         return _all_commands(context)
     prose, examples = _parts(command)
     if len(prose) > _PROSE_MAX:
-        ends = (n for n in range(1, _PROSE_MAX + 1) if not prose[n])
-        prose = prose[: max(ends, default=_PROSE_MAX)]
+        text = "\n".join(prose[:_PROSE_MAX])
+        ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+        prose = text[: ends[-1] if ends else None].splitlines()
     lines = [_usage(context), "", *(f"  {line}".rstrip() for line in prose), ""]
     lines += [f"  {line}" for line in examples[:_EXAMPLES_MAX]]
     lines.append("")

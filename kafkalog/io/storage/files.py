@@ -234,7 +234,9 @@ def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | Shor
         return short
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
-    return UnwritableError(f"The path cannot be written: {reason}.", path=path)
+    is_full = number in (errno.ENOSPC, errno.EDQUOT)
+    hint = "Make room, and repeat the command." if is_full else None
+    return UnwritableError(f"The path cannot be written: {reason}.", path=path, hint=hint)
 
 
 # What a directory's mode says about files: no execute bit; the owner always reads and writes.
