@@ -11,6 +11,7 @@ import re
 from contextlib import nullcontext
 from datetime import UTC, tzinfo
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -34,12 +35,14 @@ from kafkalog_cli.option_sets import (
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.log.batches.condition import Condition
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
+    from kafkalog_cli.output.decoded import Decoded
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.schemas import Payload
 
@@ -334,8 +337,13 @@ class Records(OptionSet):
     producer_id: ProducerIdOption = None
     leader_epoch: LeaderEpochOption = None
 
-    def selection(self, **more: Any) -> Selection:
-        """Return what is selected, with other facts of `Selection`. Raises `UsageError`."""
+    def selection(
+        self, decoded: Mapping[str, Decoded] = MappingProxyType({}), **more: Any
+    ) -> Selection:
+        """Return what is selected, with other facts of `Selection`. Raises `UsageError`.
+
+        `decoded` has what decodes keys and values for a condition, by `key` and `value`.
+        """
         from kafkalog.log.batches.selection import Selection
         from kafkalog_cli.session import time_of
 
@@ -348,7 +356,7 @@ class Records(OptionSet):
             key_regex=parse_regex(self.key_regex),
             value_regex=parse_regex(self.value_regex),
             header=parse_header(self.header),
-            where=parse_where(self.where),
+            where=parse_where(self.where, decoded),
             producer_id=self.producer_id,
             leader_epoch=self.leader_epoch,
             **more,
@@ -667,13 +675,13 @@ def parse_header(text: str | None) -> tuple[bytes, bytes | None] | None:
     return parse_bytes(name), parse_bytes(value) if equals else None
 
 
-def parse_where(expression: str | None) -> Condition | None:
+def parse_where(expression: str | None, decoded: Mapping[str, Decoded]) -> Condition | None:
     """Compile a condition. Raises `UsageError` if it is malformed."""
     if expression is None:
         return None
     from kafkalog.log.batches.condition import Condition
 
-    return Condition(expression)
+    return Condition(expression, **{f"read_{name}": one.reader for name, one in decoded.items()})
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:

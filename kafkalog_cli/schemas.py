@@ -11,12 +11,10 @@ from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.files.log_dir import FileEntry, PartitionDir
-    from kafkalog.log.batches.selection import Selection
     from kafkalog.tables.schema_registry import Registered, SchemaRegistry
-    from kafkalog_cli.options import Records
     from kafkalog_cli.output.decoded import Decoded
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
@@ -107,24 +105,6 @@ def decoders(
 
     topics = topics_in(logs)
     return {column.source: Decoded(column) for one in typed for column in one.columns(topics)}
-
-
-def decoding(
-    selection: Selection, records: Records, decoded: Mapping[str, Decoded]
-) -> Selection:
-    """Return a selection whose condition sees what schemas decode."""
-    readers = {name: one.read for name, one in decoded.items() if not one.is_text}
-    if records.where is None or not readers:
-        return selection
-    from kafkalog.log.batches.condition import Condition
-    from kafkalog_cli.options import parse_bytes
-
-    where = Condition(
-        records.where, read_key=readers.get("key"), read_value=readers.get("value")
-    )
-    # The condition without readers may have taken the bytes of a key for what is compared.
-    key = None if records.key is None else parse_bytes(records.key)
-    return replace(selection, key=key, where=where)
 
 
 def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:

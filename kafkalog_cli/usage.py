@@ -50,10 +50,10 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
     kind = type(raised).__name__
     if kind == "NoSuchOption":
         if found.option_name in _FILTERS:
+            ours = f"`kafkalog find PATH {found.option_name} …`"
             return UsageError(
                 f"There is no option {_brief(found.option_name)}.",
-                hint=f"`kafkalog find PATH {found.option_name} …` selects records; --to FILE.parquet "
-                "writes them.",
+                hint=f"{ours} selects records; --to FILE.parquet writes them.",
             )
         names = (name for one in context.command.params for name in one.opts)
         alike = _did_you_mean(found.option_name, names)

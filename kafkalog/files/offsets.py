@@ -174,4 +174,5 @@ class LeftOut:
             yield f"records below the log start offset left out: {some_of(names)}"
         if self.below_watermark:
             names = [f"{name} up to {offset}" for name, offset in self.below_watermark.items()]
-            yield f"the log ends before its high watermark, so records are missing: {some_of(names)}"
+            what = "the log ends before its high watermark, so records are missing"
+            yield f"{what}: {some_of(names)}"

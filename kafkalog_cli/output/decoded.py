@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from kafkalog.errors import CorruptDataError
 from kafkalog.io.wording import counted
 from kafkalog.log.columns.json_values import json_values
-from kafkalog.log.typed.columns import one_value
+from kafkalog.log.typed.columns import one_value, plain_value
 from kafkalog_cli.outcome import show_warning
 from kafkalog_cli.output.text import bytes_cell, dumps
 
 if TYPE_CHECKING:
+    from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.text import BytesFormat
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 class Decoded:
     """Keys or values as a schema decodes them; counts those that do not decode.
-
-    Attributes:
-        is_text: whether it is any JSON, without a schema.
 
     Raises:
         UsageError: the schema is malformed.
@@ -34,7 +30,7 @@ class Decoded:
     def __init__(self, column: TypedColumn) -> None:
         self._column = column
         self._decoder = column.decoder()
-        self.is_text = not (column.schema or column.writers)
+        self._is_text = not (column.schema or column.writers)
         self._failed = 0
 
     def value(self, data: bytes | None) -> Any:
@@ -42,7 +38,7 @@ class Decoded:
         array, reason = one_value(self._column, self._decoder, data)
         self._failed += reason is not None
         [value] = json_values(array, "base64")
-        return json.loads(value) if self.is_text and value is not None else value
+        return json.loads(value) if self._is_text and value is not None else value
 
     def cell(self, data: bytes | None, form: BytesFormat) -> str:
         """Return the cell of a table: that of the bytes where they do not decode."""
@@ -51,21 +47,10 @@ class Decoded:
             return bytes_cell(data, form)
         return value if isinstance(value, str) else dumps(value)
 
-    def read(self, data: bytes) -> Any:
-        """Return the value in types of Python, for conditions; count nothing.
-
-        Raises:
-            CorruptDataError: it does not decode.
-        """
-        array, reason = one_value(self._column, self._decoder, data)
-        try:
-            found: list[Any] = array.to_pylist(maps_as_pydicts="lossy")
-        # A time beyond Python's calendar.
-        except (pa.ArrowException, ValueError, OverflowError) as error:
-            reason = str(error)
-        if reason is not None:
-            raise CorruptDataError(reason)
-        return found[0]
+    @property
+    def reader(self) -> Reader | None:
+        """What decodes for conditions, which know JSON without a schema themselves."""
+        return None if self._is_text else partial(plain_value, self._column, self._decoder)
 
     def report(self, outcome: Outcome) -> None:
         """Warn of what did not decode: the answer lacks it."""

@@ -58,8 +58,13 @@ def marker(offset: int, producer: int, kind: int) -> bytes:
 def log_dir(tmp_path: Path) -> Path:
     """A log that is compacted and compressed, with transactions and a torn end."""
     log = tmp_path / "broker" / "mix-0"
-    write_log(log, data(0, range(0, 6, 2)), data(6, range(6, 12), attributes=GZIP),
-              data(12, range(12, 18), attributes=TRANSACTIONAL, producer=1), marker(18, 1, 0))
+    write_log(
+        log,
+        data(0, range(0, 6, 2)),
+        data(6, range(6, 12), attributes=GZIP),
+        data(12, range(12, 18), attributes=TRANSACTIONAL, producer=1),
+        marker(18, 1, 0),
+    )
     later = [data(20, range(20, 26), attributes=GZIP | TRANSACTIONAL, producer=2),
              marker(26, 2, 1), data(27, range(27, 33)),
              data(33, range(33, 39), attributes=TRANSACTIONAL, producer=3)]  # fmt: skip
@@ -137,8 +142,8 @@ def test_a_table_that_grows_gets_each_match_once(
             plan = library.export(source, to=lake, request=request, append=True,
                                   on_event=lambda _: None)  # fmt: skip
             plan.apply()
-        got = [offset for file in lake.rglob("*.parquet")
-               for offset in pq.read_table(file, partitioning=None)["offset"].to_pylist()]  # fmt: skip
+        files = [pq.read_table(file, partitioning=None) for file in lake.rglob("*.parquet")]
+        got = [offset for file in files for offset in file["offset"].to_pylist()]
         log = library.open(whole / "mix-0")
         found = log.records(isolation=isolation, data=True, on_event=lambda _: None)
         wanted = [one.offset for one in found if Condition(where).matches(one)]
