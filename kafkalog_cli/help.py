@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 80
 _NAMES_WIDTH: Final = 30
 _PROSE_MAX: Final = 6
-"""Lines of prose in the help; the manual has all of it."""
+"""Lines of prose in the help, in whole sentences; the manual has all of it."""
 _PANEL_WIDTH: Final = 9
 _EXAMPLES_MAX: Final = 3
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,11 +47,13 @@ from kafkalog_cli.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from kafkalog.files.topics import PartitionNumbers, Topics
     from kafkalog.log.batches.selection import Selection
     from kafkalog.node.configs import ConfigSources
+    from kafkalog_cli.output.decoded import Decoded
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.schemas import Payload
 
@@ -345,8 +348,13 @@ class Records(OptionSet):
     producer_id: ProducerIdOption = None
     leader_epoch: LeaderEpochOption = None
 
-    def selection(self, **more: Any) -> Selection:
-        """Return what is selected, with other facts of `Selection`. Raises `UsageError`."""
+    def selection(
+        self, decoded: Mapping[str, Decoded] = MappingProxyType({}), **more: Any
+    ) -> Selection:
+        """Return what is selected, with other facts of `Selection`. Raises `UsageError`.
+
+        `decoded` has what decodes keys and values for a condition, by `key` and `value`.
+        """
         from kafkalog.log.batches.selection import Selection
         from kafkalog_cli.session import times_of
 
@@ -362,7 +370,7 @@ class Records(OptionSet):
             key_regex=parse_regex(self.key_regex),
             value_regex=parse_regex(self.value_regex),
             header=parse_header(self.header),
-            where=parse_where(self.where),
+            where=parse_where(self.where, decoded),
             producer_id=self.producer_id,
             leader_epoch=self.leader_epoch,
             **more,

@@ -45,6 +45,10 @@ OPTIONS_OF_PEERS: Final = {
     "export --apply": "--to NEW writes the files.",
     "salvage --apply": "PATH stays as it is: --to NEW makes a copy.",
     "salvage --in-place": "PATH stays as it is: --to NEW makes a copy.",
+    **{
+        one: f"`kafkalog find PATH {one} …` selects records; --to FILE.parquet writes them."
+        for one in ("-k", "--key", "--key-regex", "--value-regex", "--header", "--where")
+    },
 }
 """What stands here for an option of another tool, or of another command."""
 _WRONG: Final = (

@@ -11,7 +11,10 @@ from kafkalog.errors import UsageError
 from kafkalog.io.times import duration_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkalog.log.batches.condition import Condition
+    from kafkalog_cli.output.decoded import Decoded
 
 _SHARE = pattern(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = pattern(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
@@ -136,13 +139,13 @@ def parse_header(text: str | None) -> tuple[bytes, bytes | None] | None:
     return parse_bytes(name), parse_bytes(value) if equals else None
 
 
-def parse_where(expression: str | None) -> Condition | None:
+def parse_where(expression: str | None, decoded: Mapping[str, Decoded]) -> Condition | None:
     """Compile a condition. Raises `UsageError` if it is malformed."""
     if expression is None:
         return None
     from kafkalog.log.batches.condition import Condition
 
-    return Condition(expression)
+    return Condition(expression, **{f"read_{name}": one.reader for name, one in decoded.items()})
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir, Segment
     from kafkalog.log.columns.headers import PlainRun
     from kafkalog.model import LogView
+    from kafkalog.node.configs.sources import LogDirConfigs
 
     Table = NDArray[np.int64]
 
@@ -306,11 +307,36 @@ def missing_offsets(
     Cost:
         A few reads per segment; all headers only if there is a gap, and no sign of compaction.
     """
-    if next(gaps_between(segments, from_offset, to_offset), None) is None:
-        return
-    around = ConfigsAround(ConfigSources(), partition.log_dirs)
+    if next(gaps_between(segments, from_offset, to_offset), None) is not None:
+        yield from _gaps(partition, segments)
+
+
+def lacks_offsets(partition: PartitionDir, segments: Sequence[Segment]) -> bool:
+    """Return whether a log lacks offsets that no cleaner took, also inside segments.
+
+    Several gaps may be a cleaner's if nobody knows the topic's policy.
+
+    Raises:
+        KafkaLogError: a file cannot be read.
+
+    Cost:
+        All headers, unless there is a sign of compaction.
+    """
+    found = [one.reference for one in _gaps(partition, segments)]
+    if not found or found == ["offsets-missing"]:
+        return bool(found)
+    with suppress(DataError):
+        return _configs_of(partition).metadata is not None
+    return False
+
+
+def _configs_of(partition: PartitionDir) -> LogDirConfigs:
+    return ConfigsAround(ConfigSources(), partition.log_dirs).of_log_dir_of(partition.path)
+
+
+def _gaps(partition: PartitionDir, segments: Sequence[Segment]) -> Iterator[Defect]:
     with suppress(DataError):  # without configs, the log itself may show it
-        configs = around.of_log_dir_of(partition.path).of_topic(partition.topic)
+        configs = _configs_of(partition).of_topic(partition.topic)
         if has_compact_policy(CheckedPartition(partition, configs=configs)):
             return
     check = OffsetsAreComplete(CheckedPartition(partition))

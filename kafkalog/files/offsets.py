@@ -37,6 +37,7 @@ class LogOffset:
         source: by what it is known.
         above: how many records a reader that stops there leaves out, up to the log end.
         reason: why a high watermark that leaves records out is no better known.
+        missing: how many offsets below the high watermark that is noted the log does not reach.
     """
 
     name: str
@@ -44,6 +45,7 @@ class LogOffset:
     source: OffsetSource
     above: int = 0
     reason: str = ""
+    missing: int = 0
 
     @property
     def left_out(self) -> str:
@@ -114,6 +116,7 @@ class LeftOut:
         below_log_start: partitions that have records below the log start offset, with that offset.
         records_above_watermark: how many that are.
         watermark_reasons: why these high watermarks are no better known.
+        below_watermark: partitions whose log ends below the high watermark that is noted, with it.
     """
 
     without_watermark: tuple[str, ...] = ()
@@ -122,6 +125,7 @@ class LeftOut:
     below_log_start: Mapping[str, int] = field(default_factory=dict)
     records_above_watermark: Mapping[str, int] = field(default_factory=dict)
     watermark_reasons: Mapping[str, str] = field(default_factory=dict)
+    below_watermark: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def by(cls, found: Iterable[PartitionOffsets]) -> Self:
@@ -140,6 +144,11 @@ class LeftOut:
             },
             {name: mark.above for name, mark in cut},
             {name: mark.reason for name, mark in cut if mark.reason},
+            {
+                one.name: one.end.known + one.high_watermark.missing
+                for one in found
+                if one.high_watermark.missing
+            },
         )
 
     def lines(self, hint: str = "") -> Iterator[str]:
@@ -163,3 +172,7 @@ class LeftOut:
         if self.below_log_start:
             names = [f"{name} up to {offset}" for name, offset in self.below_log_start.items()]
             yield f"records below the log start offset left out: {some_of(names)}"
+        if self.below_watermark:
+            names = [f"{name} up to {offset}" for name, offset in self.below_watermark.items()]
+            what = "the log ends before its high watermark, so records are missing"
+            yield f"{what}: {some_of(names)}"

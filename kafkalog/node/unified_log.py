@@ -462,7 +462,10 @@ class LogOffsets:
             noted, source = end, OffsetSource.LOG
         value = max(self.log.log_start_offset, min(noted, end))
         above = max(0, end - value)
-        return LogOffset("high watermark", value, source, above, reason if above else "")
+        missing = max(0, noted - end)
+        if missing and (source == OffsetSource.GIVEN or self.log.may_grow):
+            missing = 0  # a broker may note it after the log was read
+        return LogOffset("high watermark", value, source, above, reason if above else "", missing)
 
     @property
     def _is_known_to_metadata(self) -> bool:

@@ -90,9 +90,10 @@ class SchemaRegistry:
         """
         found = [one for (name, _), one in self.by_version.items() if name == subject]
         if not found:
+            source = subject.rpartition("-")[2]
             raise UsageError(
                 f"There is no subject {subject} in {self.place}.",
-                hint="Name the schema that the column is to have with --value-schema FILE.",
+                hint=f"Name the schema with the fields that you want: --{source}-schema FILE",
             )
         return sorted(found, key=lambda one: one.version, reverse=True)
 

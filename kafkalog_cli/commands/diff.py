@@ -94,14 +94,15 @@ def _show(
 
     form, style = shown.format, shown.style()
     different: list[tuple[Pair, Comparison]] = []
-    verdicts: Counter[Verdict], left = Counter(), sys.maxsize if shown.limit is None else shown.limit
+    verdicts: Counter[Verdict] = Counter()
+    left = sys.maxsize if shown.limit is None else shown.limit
     with Writer(show.comparison_view(style), form) as writer:
         for pair in pairs:
             found = comparer.compare(pair)
             outcome.answers_no(show.is_difference(found))
             verdicts[found.verdict] += 1
-            is_hidden = found.verdict == Verdict.IDENTICAL and not every
-            if is_hidden or not left:
+            is_same = found.verdict == Verdict.IDENTICAL and not show.starts_differ(found)
+            if (is_same and not every) or not left:
                 continue
             left -= 1
             writer.write(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -109,10 +110,11 @@ def dump_segment(
     from kafkalog_cli.schemas import decoders
 
     shown_form = rows.shown_as(form) if to is None else form_of(to, form)
-    selection = records.selection(
-        from_position=from_position, limit=rows.limit, control=control, isolation=isolation,
-        view=view,
+    select = partial(
+        records.selection, from_position=from_position, limit=rows.limit, control=control,
+        isolation=isolation, view=view,
     )  # fmt: skip
+    selection = select()
     turn = Turn(last, by_time=sort is not None, follow=follow)
     _require_sense(selection, shown_form, turn, batches=batches)
     outcome = Outcome()
@@ -126,9 +128,9 @@ def dump_segment(
     )
     key, value = decode.payloads
     labels, titles = labels_of(targets, logs)
-    shown = rows.style(
-        key_form=key.form, value_form=value.form, decoded=decoders((key, value), logs)
-    )
+    decoded = decoders((key, value), logs)
+    selection = select(decoded) if decoded else selection
+    shown = rows.style(key_form=key.form, value_form=value.form, decoded=decoded)
     is_shown = not session().is_quiet
     if to is None and not follow and shown_form in ("table", "line"):
         start_pager()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from formats.late_classes import dataclass
@@ -86,12 +87,13 @@ def find(
     from kafkalog_cli.schemas import decoders, topics_in
 
     form = show.format.value if to is None else form_of(to, show.form)
-    selection = records.selection(
+    select = partial(
+        records.selection,
         data=records.producer_id is None or undecodable,  # markers have no value
         isolation=bounds.isolation,
         view=bounds.view,
     )
-    ways = Ways(last, undecodable, history, follow)
+    selection, ways = select(), Ways(last, undecodable, history, follow)
     _require_sense(selection, form, ways, to, show.limit)
     outcome = Outcome()
     targets = outcome.open_all(paths, topics=partitions.topics)
@@ -105,9 +107,11 @@ def find(
         )
     within = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
     logs = [*partitions_of(within)]
+    decoded = {} if undecodable else decoders((key, value), logs)
+    selection = select(decoded) if decoded else selection
     style = show.style(
         key_form=key.form, value_form=value.form, states=bounds.view == LogView.ALL,
-        decoded={} if undecodable else decoders((key, value), logs),
+        decoded=decoded,
     )  # fmt: skip
     shows_progress = not session().is_quiet and not follow
     with byte_progress(targets, enabled=shows_progress) as progress:

@@ -90,7 +90,7 @@ def replay(
     from kafkalog.wire.producing.model import Request
     from kafkalog.wire.producing.run import Replay
     from kafkalog_cli.maintenance import asks, will_apply
-    from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.outcome import Outcome, show_note, show_undecodable
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.replayed import Shown, ShownReplay, report_losses, write_replay
@@ -138,9 +138,12 @@ def replay(
             write_replay(Shown(summary, performed=False), form, style)
         is_applied = is_applied and _consents(summary, bootstrap)
     if is_applied:
+        if request.selection.where is not None:
+            request.selection.where.undecodable = 0  # the plan has counted the same values
         with counts() as listener.bar:
             summary = _performed(planned, cluster, progress)
         is_shown = False
+    show_undecodable(request.selection.where)
     outcome.lacks(summary.has_losses)
     is_concerned = any(one.records for one in summary.logs)
     status = outcome.of_work(

@@ -147,6 +147,9 @@ def _words(found: Comparison, style: Style) -> str:
         return f"{ids}: offsets of different topics are not compared"
     if found.left is not None and found.identical_up_to is None:
         words.append("no offset in common")
+    elif found.left is not None and found.right is not None and starts_differ(found):
+        start = max(found.left.log_start_offset, found.right.log_start_offset)
+        words.append(f"compared from offset {start} on")
     if found.verdict == Verdict.COMPACTED:
         words.append("the same latest record of every key")
     first = found.first
@@ -199,6 +202,12 @@ def record_view(style: Style) -> View[RecordDifference]:
         Column("LEFT VALUE", lambda one: value(one.left), least=16),
         Column("RIGHT VALUE", lambda one: value(one.right), least=16),
     )
+
+
+def starts_differ(found: Comparison) -> bool:
+    """Return whether one copy has offsets before the log start of the other."""
+    sides = found.left, found.right
+    return len({side.log_start_offset for side in sides if side is not None}) > 1
 
 
 def is_difference(found: Comparison) -> bool:

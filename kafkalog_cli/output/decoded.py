@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.io.wording import counted
 from kafkalog.log.columns.json_values import json_values
-from kafkalog.log.typed.columns import one_value
+from kafkalog.log.typed.columns import one_value, plain_value
 from kafkalog_cli.outcome import show_warning
 from kafkalog_cli.output.text import bytes_cell, dumps
 
 if TYPE_CHECKING:
+    from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.text import BytesFormat
@@ -44,6 +46,11 @@ class Decoded:
         if value is None:
             return bytes_cell(data, form)
         return value if isinstance(value, str) else dumps(value)
+
+    @property
+    def reader(self) -> Reader | None:
+        """What decodes for conditions, which know JSON without a schema themselves."""
+        return None if self._is_text else partial(plain_value, self._column, self._decoder)
 
     def report(self, outcome: Outcome) -> None:
         """Warn of what did not decode: the answer lacks it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted, some_of
+from kafkalog.tables.model import LossReason
 from kafkalog_cli.maintenance import STATUS
 from kafkalog_cli.outcome import END_HINT
 from kafkalog_cli.output import kinds as k
@@ -120,6 +121,9 @@ EXPORT_SUMMARY: Final[ObjectType[Reported]] = ObjectType(
     Field("below_log_start", k.OBJECT,
           "partitions with such records, which are left out, and the offset",
           "done.left_out.below_log_start"),
+    Field("below_watermark", k.OBJECT,
+          "partitions whose log ends below the high watermark in the checkpoint, and that offset",
+          "done.left_out.below_watermark"),
     Field("commit", k.INT | None, "of `--append`, from 0",
           lambda one: None if one.done.increment is None else one.done.increment.number),
     Field("gaps", k.INT, "`export_gap` objects precede", lambda one: len(one.done.gaps)),
@@ -246,7 +250,7 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     if summary.left_out.without_watermark:
         names = some_of(list(summary.left_out.without_watermark))
         notes.append(f"no high watermark is known, so records end at the log end: {names}")
-    notes += [f"gap: {name_of(one.topic, one.partition)}: {one.detail}" for one in summary.gaps]
+    notes += map(_gap_line, summary.gaps)
     if summary.was_complete:
         found = "nothing is new" if summary.increment else f"{what}: already complete"
         return [f"{summary.destination}: {found}; nothing was done", *notes]
@@ -267,6 +271,12 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
         found = counted(summary.defect_count, "defect")
         lines.append(f"{found}: batches that are damaged or were deleted meanwhile are left out")
     return lines
+
+
+def _gap_line(gap: Gap) -> str:
+    last = "" if gap.last_offset is None else f" to {gap.last_offset}"
+    line = f"gap: {name_of(gap.topic, gap.partition)} from {gap.first_offset}{last}: {gap.detail}"
+    return f"{line} No later run adds them." if gap.reason == LossReason.DAMAGED else line
 
 
 def _rejects_lines(summary: ExportSummary) -> list[str]:

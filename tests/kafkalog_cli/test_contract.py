@@ -107,6 +107,8 @@ def test_the_brief_help_is_one_screen(kafkalog: Run, name: str) -> None:
 def test_the_whole_help_stays_short(kafkalog: Run) -> None:
     """What a command does and why is in its manual page."""
     texts = {name: kafkalog(name, "--help").stdout.decode().splitlines() for name in COMMANDS}
+    for name, lines in texts.items():
+        assert lines[lines.index("", 2) - 1].endswith("."), f"{name} ends within a sentence"
     assert max(len(line) for lines in texts.values() for line in lines) <= WIDTH
     assert sum(map(len, texts.values())) <= HELP_LINES_MAX
     prose = {name: lines[2 : lines.index("", 2)] for name, lines in texts.items()}

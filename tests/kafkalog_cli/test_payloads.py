@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -120,3 +121,43 @@ def test_globs_and_numbers_select_what_is_exported(kafkalog: Run, tmp_path: Path
     found = {path.parts[-3] for path in (tmp_path / "lake").rglob("*.parquet")}
     assert found == {"topic=customers", "topic=payments"}
     assert kafkalog(*words, "!payments").status == 4
+
+
+def test_a_condition_sees_what_a_schema_decodes(kafkalog: Run, tmp_path: Path) -> None:
+    """Each expression against plain code over the same objects; what does not decode is counted."""
+    fastavro = pytest.importorskip("fastavro")
+    fields = [("n", "long"), ("s", ["null", "string"]), ("data", "bytes"),
+              ("tags", {"type": "map", "values": "int"}),
+              ("at", {"type": "long", "logicalType": "timestamp-millis"})]  # fmt: skip
+    schema = {"type": "record", "name": "R",
+              "fields": [{"name": name, "type": kind} for name, kind in fields]}  # fmt: skip
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "7.avsc").write_text(json.dumps(schema))
+    made = [{"n": i, "s": None if i % 3 else f"s{i}", "data": bytes([i]), "tags": {"a": i % 4},
+             "at": 1_700_000_000_000 + i} for i in range(40)]  # fmt: skip
+    values: list[bytes | None] = []
+    for one in made:
+        file = io.BytesIO()
+        fastavro.schemaless_writer(file, schema, one)
+        values.append(b"\0\0\0\0\7" + file.getvalue())
+    values += [None, b"", b'{"n":99}', b"\0\0\0\0\x08\x02", values[0] + b"x"]
+    records = [record(i, b"k", value) for i, value in enumerate(values)]
+    write_log(tmp_path / "t-0", batch(0, records))
+    decode = ("--value-format", "avro", "--registry", tmp_path / "schemas",
+              "--value-schema", tmp_path / "schemas" / "7.avsc")  # fmt: skip
+    for where, wanted in (
+        ("value.n > 30", [one["n"] for one in made if one["n"] > 30]),
+        ('value.s == "s3" || value.n == 7', [3, 7]),
+        ("value.s == null && value.n < 3", [1, 2]),
+        ('value.data == b"\\x05"', [5]),
+        ('value.tags["a"] == 2 && offset < 10', [2, 6]),
+        ('value.at > timestamp("2023-11-14T22:13:20.037Z")', [38, 39]),
+        ("value.missing == 1", []),
+    ):
+        for command in ("find", "dump-segment"):
+            result = kafkalog(command, tmp_path / "t-0", *decode, "--where", where, "-o", "ndjson")
+            assert [row["offset"] for row in rows(result)] == wanted, where
+            assert "Traceback" not in result.stderr
+            assert result.status == (command == "find" and not wanted)
+            if "offset" not in where:
+                assert "--where has no answer for 4 values that did not decode" in result.stderr

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.change.lake.model import Gap, Increment
-from kafkalog.errors import DataError, Listener
+from kafkalog.errors import DataError, Listener, Note
 from kafkalog.files.log_dir import list_partition
 from kafkalog.log.batches.segment import OpenSegment
 from kafkalog.model import Defect, Severity
@@ -65,7 +65,16 @@ def next_increment(
         for one in heard.losses.values()
         if gone.get(one.key, one) is one and _name(one.key) not in tail.lacking
     ]
-    return _increment(last, start, end, lost, tail.lacking), splits, tail.targets
+    found = _increment(last, start, end, lost, tail.lacking)
+    for key, position in end.items():
+        if position[0] < found.end[key][0]:
+            listener.hear(
+                Note(
+                    f"{_name(key)} can be read up to {position[0]}, and the table has it up to "
+                    f"{found.end[key][0]}: a replica that is behind, or a log that was cut"
+                )
+            )
+    return found, splits, tail.targets
 
 
 class _Losses(Listener):

@@ -38,7 +38,10 @@ def require_what_applies(asked: ExportRequest) -> None:
     if asked.typed and table != TableName.RECORDS:
         raise UsageError(f"Only records have keys and values, not {table}.")
     if asked.append and (has_times or has_offsets):
-        raise UsageError("--append exports everything that is new: it takes no offsets or times.")
+        raise UsageError(
+            "--append exports everything that is new: it takes no offsets or times.",
+            hint="Leave them out, or leave out --append and give each run a directory of its own.",
+        )
     if asked.append and request.replicas != Replicas.BEST:
         raise UsageError("--append exports each partition once: it needs --replicas best.")
     if has_offsets and table not in OF_LOGS:

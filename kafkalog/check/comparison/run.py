@@ -219,11 +219,20 @@ class Comparer:
         if None in (first.left_position, first.right_position):
             return Verdict.BEHIND
         end = min(side.log_end_offset for side in sides)
-        if fits_compaction(one, other, prefix.end_offset) and same_latest_records(
-            one, other, start, end, lambda _: None
+        if (
+            fits_compaction(one, other, prefix.end_offset)
+            and same_latest_records(one, other, start, end, lambda _: None)
+            and not (_lost(one) or _lost(other))
         ):
             return Verdict.COMPACTED
         return Verdict.DIFFERENT
+
+
+def _lost(view: View) -> bool:
+    """Return whether a log lacks offsets that no cleaner took, as `verify` judges it."""
+    from kafkalog.check.segments import lacks_offsets
+
+    return lacks_offsets(view.partition, view.segments)
 
 
 def _as_now(pair: Pair) -> Pair:

@@ -234,8 +234,11 @@ def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | Shor
         return short
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
-    hint = "Make the directory around it first." if number == errno.ENOENT else None
-    return UnwritableError(f"The path cannot be written: {reason}.", path=path, hint=hint)
+    hints = {errno.ENOENT: "Make the directory around it first."}
+    hints |= dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Make room, and repeat the command.")
+    return UnwritableError(
+        f"The path cannot be written: {reason}.", path=path, hint=hints.get(number)
+    )
 
 
 # What a directory's mode says about files: no execute bit; the owner always reads and writes.

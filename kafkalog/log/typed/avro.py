@@ -87,6 +87,8 @@ class AvroDecoder:
             value = fastavro.schemaless_reader(file, writer.schema, writer.reader)
         except fastavro.read.SchemaResolutionError as error:
             raise ValueError(f"the schema {schema_id} does not fit that of the column") from error
+        except (EOFError, IndexError) as error:
+            raise ValueError("the value ends early, or does not fit its schema") from error
         except _DAMAGE as error:
             # Fastavro also names its stream.
             raise ValueError(brief(error).partition(" from <")[0]) from error

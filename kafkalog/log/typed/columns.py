@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.errors import CorruptDataError
 from kafkalog.log.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size, split
 from kafkalog.log.typed.schema_size import brief
 
@@ -167,6 +168,22 @@ def one_value(column: TypedColumn, decoder: Decoder, data: bytes | None) -> tupl
         return pa.array([decoder.decode(*column.unframed(data))], decoder.type), None
     except _UNFIT as error:
         return pa.nulls(1, decoder.type), brief(error)
+
+
+def plain_value(column: TypedColumn, decoder: Decoder, data: bytes) -> Any:
+    """Return what bytes decode to, in types of Python.
+
+    Raises:
+        CorruptDataError: they do not decode.
+    """
+    array, reason = one_value(column, decoder, data)
+    try:
+        [value] = array.to_pylist(maps_as_pydicts="lossy")
+    except _UNFIT as error:  # a time beyond the calendar of Python
+        reason = brief(error)
+    if reason is not None:
+        raise CorruptDataError(reason)
+    return value
 
 
 def _slices(sizes: Any) -> Iterator[tuple[int, int]]:

@@ -62,6 +62,19 @@ def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..
     assert "watermark" not in lifted
 
 
+def test_a_log_that_lacks_its_end_is_named(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
+    """A checkpoint knows of more; and so does a table, until the log has caught up."""
+    make_logs(tmp_path / "logs")
+    words: list[Any] = ["export", tmp_path / "logs", "--to", tmp_path / "lake", "--append"]
+    kafkalog(*words)
+    log = tmp_path / "logs" / "orders-1" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[: len(log.read_bytes()) // 2])
+    result = kafkalog(*words)
+    missing = "the log ends before its high watermark, so records are missing: orders-1 up to 30"
+    assert missing in result.stdout.decode()
+    assert "orders-1 can be read up to 15, and the table has it up to 30" in result.stderr
+
+
 def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:

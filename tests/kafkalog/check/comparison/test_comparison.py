@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,10 +25,10 @@ from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 
 Row = tuple[int, bytes, bytes | None]  # time, key, value
+LOG_DIR = Path("examples/log-dir")
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,12 @@ def is_explained(left: dict[int, Row], right: dict[int, Row], ends: tuple[int, i
             if not (is_superseded or is_tombstone or any(o < min(ends) for o in later)):
                 return False
     return True
+
+
+def lost_once(log: Sequence[Made]) -> bool:
+    """Check for one gap between whole batches: a cleaner leaves more traces."""
+    gaps = sum(b.base > a.last + 1 for a, b in pairwise(log))
+    return gaps == 1 and all(len(one.rows) == one.last - one.base + 1 for one in log)
 
 
 def epoch_ends(log: Sequence[Made]) -> dict[int, int]:
@@ -235,6 +244,8 @@ def expected(
     )
     if found.differing or not fits or not is_explained(rows_of(left), rows_of(right), ends):
         return Verdict.DIFFERENT
+    if lost_once(left) or lost_once(right):
+        return Verdict.DIFFERENT
     return Verdict.COMPACTED
 
 
@@ -317,6 +328,16 @@ def test_a_compaction_of_a_broker_is_none_of_its_differences(corpus_dir: Path) -
     found = {f"{one.topic}-{one.partition}": one.verdict for one in library.diff(torn, whole)
              if not one.topic.startswith("__")}  # fmt: skip
     assert {*found.values()} == {Verdict.IDENTICAL}
+
+
+@pytest.mark.parametrize("lost", [(500,), (250, 500)])
+def test_lost_segments_are_no_compaction(tmp_path: Path, lost: tuple[int, ...]) -> None:
+    """Every key has a later record; but the metadata log says that no cleaner comes here."""
+    copy = shutil.copytree(LOG_DIR, tmp_path / "copy")
+    for base in lost:
+        (copy / "orders-0" / f"{base:020}.log").unlink()
+    [found] = library.diff(LOG_DIR, copy, topics=["orders"])
+    assert (found.verdict, found.left_only_records) == (Verdict.DIFFERENT, 250 * len(lost))
 
 
 def test_sides_are_matched_by_partition(tmp_path: Path) -> None:

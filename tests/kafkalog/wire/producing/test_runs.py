@@ -20,7 +20,8 @@ from kafkalog.errors import (
 )
 from kafkalog.files.log_dir import open_path
 from kafkalog.io.storage import AppendedFile
-from kafkalog.log.batches.selection import Selection
+from kafkalog.log.batches.condition import Condition
+from kafkalog.log.batches.selection import EVERYTHING, Selection
 from kafkalog.log.defects import Events
 from kafkalog.model import Isolation, present_ms
 from kafkalog.wire.producing import run
@@ -136,10 +137,10 @@ def part_of_a_run(
     cluster: Cluster,
     steps: int,
     wanted: dict[int, list[int]],
-    limit: int | None = None,
+    selection: Selection = EVERYTHING,
 ) -> OffsetMap:
     """Run until the end, or until `KilledError`."""
-    request = Request(Selection(limit=limit), keep_partitions=True)
+    request = Request(selection, keep_partitions=True)
     replay = run.Replay([open_path(str(logs))], request, ReplayListener())
     names = [(route.path, route.topic, route.partition) for route in replay.routes]
     with ProgressFile(str(progress), request.identity(), names) as file:
@@ -195,9 +196,26 @@ def test_a_limit_counts_the_records_of_all_logs(
     cluster = Cluster()
     for steps in (7, 30, 61, 1000):
         with suppress(KilledError):
-            part_of_a_run(logs, tmp_path / "run", cluster, steps, {}, limit)
+            part_of_a_run(logs, tmp_path / "run", cluster, steps, {}, Selection(limit=limit))
     counts = [len(cluster.records.get(f"orders-{log}", [])) for log in range(LOGS)]
     assert counts == [min(max(limit - RECORDS * log, 0), RECORDS) for log in range(LOGS)]
+
+
+def test_a_condition_holds_across_kills(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part of a run has the same one: another would skip records or repeat them."""
+    monkeypatch.setattr(run, "_COMMIT_RECORDS", 3)
+    cluster, wanted = Cluster(), Selection(where=Condition('key.contains("1") && offset < 5050'))
+    for steps in (7, 30, 61, 1000):
+        with suppress(KilledError):
+            part_of_a_run(logs, tmp_path / "run", cluster, steps, {}, wanted)
+    for log in range(LOGS):
+        got = [one[0] for _, one in cluster.records.get(f"orders-{log}", [])]
+        offsets = {1000 * log + 2 * at for at in range(RECORDS) if "1" in str(at)}
+        assert got == sorted(one for one in offsets if one < 5050)
+    with pytest.raises(RefusedError, match="another run"):
+        part_of_a_run(logs, tmp_path / "run", cluster, 9, {}, Selection(where=Condition("true")))
 
 
 @pytest.fixture
