@@ -41,7 +41,7 @@ def charts_of(report: Report) -> dict[str, dict[str, Any]]:
 
 
 def _sizes(report: Report) -> dict[str, Any] | None:
-    if not report.size_bytes:
+    if not report.size_bytes or len(report.partitions) < 2:
         return None
     nodes = list(_nodes(report))
     return {
