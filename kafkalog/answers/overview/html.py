@@ -219,6 +219,8 @@ _LABELS: Final = (
 """The longest span for which times are labelled like this."""
 ROW: Final = 22
 """Height of a row, in pixels."""
+LABEL_WIDTH: Final = {"expr": "min(260, width / 3)"}
+"""What names take of a chart's width at most."""
 CONFIG: Final[dict[str, Any]] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
