@@ -248,29 +248,47 @@ def _painted(text: str, style: str | Tone) -> str:
 
 _PAGE_COLORS: Final = 6
 _STYLE: Final = """
-:root { color-scheme: light dark; --edge: #8886; --quiet: #8888881a }
+:root { color-scheme: light; --ink: #1c2430; --paper: #fff; --soft: #5b6675; --bad: #b3261e;
+        --edge: #8886; --inner: #88888814 }
+@media screen and (prefers-color-scheme: dark) {
+  :root { color-scheme: dark; --ink: #e4e9f0; --paper: #12171e; --soft: #a3aebd; --bad: #ff9b92 }
+}
 body { font: 14px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 82rem;
-       padding: 0 1rem }
+       padding: 0 1rem; color: var(--ink); background: var(--paper) }
 h1 { font-size: 1.15rem; overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100% }
 th { text-align: left; font-weight: 600; border-bottom: 1px solid var(--edge) }
 td, th { padding: .2rem .6rem; vertical-align: top }
 td:first-child { text-align: right }
 td:first-child, .hex, .value { font-family: ui-monospace, monospace; white-space: pre }
-.value { white-space: pre-wrap; overflow-wrap: anywhere; max-width: 18rem }
+.value { white-space: pre-wrap; overflow-wrap: anywhere; max-width: 18rem; min-width: 8rem }
 .hex { border-left: 6px solid var(--edge) }
 tr.s td { font-weight: 600; padding-top: .8rem; text-align: left; font-family: inherit;
-          white-space: normal; border-bottom: 1px solid var(--edge) }
-tr.inner { background: var(--quiet) }
+          white-space: normal; overflow-wrap: anywhere; border-bottom: 1px solid var(--edge) }
+tr.inner { background: var(--inner) }
 tr:hover { background: #8883 }
-.d { display: block; color: #888; font-size: .85em }
-.bad { background: #c0202033; outline: 1px solid #c02020 }
-.bad b { color: #e04040 }
+.d { display: block; color: var(--soft); font-size: .85em }
+.bad { background: #c0202026; outline: 1px solid #c02020 }
+.bad b { color: var(--bad) }
 .c0 { border-color: #1f77b4; background: #1f77b422 } .c1 { border-color: #2ca02c;
 background: #2ca02c22 } .c2 { border-color: #d9a400; background: #d9a40022 }
 .c3 { border-color: #9467bd; background: #9467bd22 } .c4 { border-color: #e07b39;
 background: #e07b3922 } .c5 { border-color: #17a2a2; background: #17a2a222 }
-@media print { tr { break-inside: avoid } }
+@media screen and (max-width: 640px) {
+  thead { display: none }
+  table, tbody { display: block }
+  tr { display: grid; grid-template-columns: 4rem 1fr; padding: .3rem 0 }
+  td { grid-column: 2; padding: 0 .4rem; overflow-wrap: anywhere }
+  td:first-child { grid-column: 1 }
+  tr.s td { grid-column: 1 / 3 }
+}
+@media print {
+  @page { size: A4 landscape; margin: 12mm }
+  body { margin: 0; padding: 0; max-width: none; font-size: 10.5px }
+  tr { break-inside: avoid }
+  tr.s { break-after: avoid }
+  td { print-color-adjust: exact; -webkit-print-color-adjust: exact }
+}
 """
 _HEAD: Final = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -294,7 +312,7 @@ def write_page(path: str, what: str, items: Iterable[Item], outcome: Outcome) ->
             new.file.write(text.encode())
 
         put(f"{_HEAD}<title>{title}</title>\n<style>{_STYLE}</style></head><body>\n")
-        put(f"<h1>{title}</h1>\n<table><thead><tr>")
+        put(f"<main><h1>{title}</h1>\n<table><thead><tr>")
         put("".join(f"<th>{one}</th>" for one in _COLUMNS) + "</tr></thead><tbody>\n")
         structure = ""
         for number, item in enumerate(items):
@@ -304,7 +322,7 @@ def write_page(path: str, what: str, items: Iterable[Item], outcome: Outcome) ->
                 put(_structure_row(item))
             else:
                 put(_field_row(item, structure, number % _PAGE_COLORS))
-        put("</tbody></table>\n</body></html>\n")
+        put("</tbody></table></main>\n</body></html>\n")
 
 
 def _text(text: str) -> str:

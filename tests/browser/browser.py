@@ -54,9 +54,13 @@ class Page:
         """Open a file, and wait until the page says that it has been drawn."""
         self.resize(width, height)
         self.media(dark=dark)
-        self.call("Page.navigate", url=path.as_uri())
-        self.wait("document.readyState === 'complete' && document.body.dataset.drawn === 'true'")
+        self.navigate(path)
+        self.wait("document.body.dataset.drawn === 'true'")
         return self
+
+    def navigate(self, path: Path) -> None:
+        self.call("Page.navigate", url=path.as_uri())
+        self.wait("document.readyState === 'complete'")
 
     def resize(self, width: int, height: int) -> None:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
@@ -100,7 +104,9 @@ class Page:
         return path
 
     def pdf(self) -> bytes:
-        found = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+        """Print the page; the outline says where each heading is."""
+        found = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True,
+                          generateTaggedPDF=True, generateDocumentOutline=True)  # fmt: skip
         return base64.b64decode(found["data"])
 
     def take(self, method: str, said: dict[str, Any]) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,12 @@ NAMES = (
     "{{7*7}}-3",
     "long" * 50 + "-4",
 )
-PAIRS = {"light": (1280, False), "dark": (1280, True), "narrow": (640, False)}
+PAIRS = {"light": (1280, False), "dark": (1280, True), "phone": (390, True)}
+# A4 on its side without its margins of 12 mm, in CSS pixels and in points.
+PRINTED_WIDTH = 1031
+MARGIN = 34.0
+POINTS = 0.75
+AXE = "axe-core@4.14.1"
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +172,12 @@ def test_findings_and_next_starts_are_those_of_verify(
         for row in of_type(given, "next_start")
     )  # fmt: skip
     assert starts == sorted(
-        (row["Outcome"].split()[1], row["Truncates to"], row["Records lost"], row["Bytes lost"])
+        (
+            row["Outcome"].split()[1],
+            row.get("Truncates to", number(None)),
+            row["Records lost"],
+            row["Bytes lost"],
+        )
         for row in cells(page, "next-start-table")
     )
     assert len(expected) > 10
@@ -281,10 +293,13 @@ def test_tables_sort_by_keyboard_and_filter(page: chromium.Page) -> None:
 def test_it_fits_the_window_in_light_and_dark(
     browser: chromium.Browser, page_file: Path, name: str, tmp_path: Path
 ) -> None:
-    """Only wide tables scroll sideways; the colors follow the browser's setting."""
+    """On a phone, nothing scrolls sideways, tables neither; colors follow the browser's setting."""
     width, dark = PAIRS[name]
     page = browser.page().open(page_file, width=width, dark=dark)
     assert page.value("document.documentElement.scrollWidth") <= width
+    if width < 640:
+        assert page.value("[...document.querySelectorAll('.scroll')].filter("
+                          "(one) => one.scrollWidth > one.clientWidth).length") == 0  # fmt: skip
     red = page.value("parseInt(getComputedStyle(document.body).backgroundColor.slice(4))")
     assert (red < 60) if dark else (red > 240)
     assert page.screenshot(tmp_path / f"{name}.png").stat().st_size > 20_000
@@ -292,14 +307,91 @@ def test_it_fits_the_window_in_light_and_dark(
 
 def test_it_prints_light_and_whole(browser: chromium.Browser, page_file: Path) -> None:
     """Even from a dark screen; tables that the screen shows in parts are printed whole."""
-    page = browser.page().open(page_file, dark=True)
+    page = browser.page().open(page_file, width=PRINTED_WIDTH, dark=True)
     page.media(dark=True, media="print")
     red = page.value("parseInt(getComputedStyle(document.body).backgroundColor.slice(4))")
     assert red > 240
     assert len(shown(page, "partition-table")) == 25
     page.value("window.dispatchEvent(new Event('beforeprint'))")
     assert len(shown(page, "partition-table")) == len(cells(page, "partition-table")) > 40
-    assert page.pdf().startswith(b"%PDF-")
+    widest = page.value("Math.max(...[...document.querySelectorAll('table')].map("
+                        "(one) => one.getBoundingClientRect().right))")  # fmt: skip
+    assert widest <= PRINTED_WIDTH, "a table is cut"
+    # From the top of each heading to the end of the first row, drawing or text below it.
+    needed = page.value("""
+        Object.fromEntries([...document.querySelectorAll('h2, h3')].map((one) => {
+            const next = one.nextElementSibling;
+            const below = next.tagName === 'H3' ? next.nextElementSibling : next;
+            const end = (below.querySelector('tbody tr') ?? below).getBoundingClientRect().bottom;
+            return [one.textContent, end - one.getBoundingClientRect().top];
+        }))""")
+    tops = {
+        title.decode(): float(top)
+        for title, top in re.findall(
+            rb"/Title \((.*?)\)\n/Dest \[\d+ 0 R /XYZ [\d.]+ ([\d.]+) 0\]", page.pdf()
+        )
+    }
+    assert needed.keys() <= tops.keys()
+    # The outline points at the letters, which begin some points below the top of their line.
+    torn = [name for name, height in needed.items() if tops[name] - height * POINTS < MARGIN - 4]
+    assert torn == [], "a heading stands at the end of a page, what it is about on the next"
+
+
+def test_the_top_says_what_was_not_read(
+    browser: chromium.Browser, log_dir: Path, tmp_path: Path
+) -> None:
+    """Neither the depth of the checks nor what could not be read needs a look further down."""
+    one = log_dir / "torn-a-0"
+    facts = report(one, one / "no-such-file", level="quick", now=NOW_MS, on_event=lambda _: None)
+    path = tmp_path / "page.html"
+    path.write_text(facts.to_html(), encoding="utf-8")
+    page = browser.page().open(path)
+    said = page.value("document.querySelector('header .extent.odd').innerText")
+    assert "at level quick" in said
+    assert "checksums not read" in said
+    assert "no-such-file" in said
+    assert "__consumer_offsets" in said
+    command = page.value("document.querySelector('header .next code').textContent")
+    assert command == cells(page, "findings-table")[0]["Next step"]
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The checks of accessibility that axe-core makes; it is not kept here for its licence."""
+    if shutil.which("npm") is None:
+        assert not os.environ.get("CI"), "CI has npm"
+        pytest.skip("needs npm")
+    place = tmp_path_factory.mktemp("axe")
+    subprocess.run(["npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund",
+                    "--prefix", place, AXE], check=True, timeout=120)  # fmt: skip
+    return (place / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["report", "anatomy"])
+def test_axe_has_no_complaint(
+    browser: chromium.Browser, page_file: Path, log_dir: Path, axe: str, kafkalog: Any, name: str
+) -> None:
+    """A page can be read without good eyes, and worked without a mouse: wide, dark and narrow."""
+    path = page_file
+    page = browser.page()
+    if name == "anatomy":
+        path = page_file.with_name("anatomy.html")
+        kafkalog("anatomy", f"{log_dir / 'torn-a-0'}@0", "--to", path)
+        page.navigate(path)
+    else:
+        page.open(path)
+        # Rows are alike: three of each table are quicker to check than all.
+        page.value("document.querySelectorAll('table').forEach("
+                   "(one) => new DataTable(one).page.len(3).draw())")  # fmt: skip
+    page.call("Runtime.evaluate", expression=axe)
+    for width, dark in ((1280, False), (390, True)):
+        page.resize(width, 900)
+        page.media(dark=dark)
+        found = page.value(
+            "axe.run({resultTypes: ['violations']}).then((one) => one.violations.map("
+            "(each) => [each.impact, each.id, each.nodes[0].html]))"
+        )
+        assert found == [], (width, dark)
 
 
 def test_growth_is_that_of_du(page: chromium.Page, log_dir: Path, kafkalog: Any) -> None:

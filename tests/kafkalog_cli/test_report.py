@@ -96,7 +96,7 @@ def test_an_empty_directory_gives_a_page_that_says_so(
             shutil.rmtree(path)
     result = kafkalog("report", log_dir, "--to", tmp_path / "page.html")
     assert result.status == 0, result.stderr
-    assert "Partitions: none." in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "0 topics, 0 partitions" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_without_the_libraries_it_says_what_to_install(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.file_names import DirectoryState
 from kafkalog.answers.overview.html import (
     CONFIG,
+    LABEL_WIDTH,
     ROW,
     TOPIC_COLORS,
     VEGA,
@@ -41,7 +42,7 @@ def charts_of(report: Report) -> dict[str, dict[str, Any]]:
 
 
 def _sizes(report: Report) -> dict[str, Any] | None:
-    if not report.size_bytes:
+    if not report.size_bytes or len(report.partitions) < 2:
         return None
     nodes = list(_nodes(report))
     return {
@@ -201,12 +202,12 @@ def _codecs(report: Report) -> dict[str, Any] | None:
     return {
         "$schema": VEGA_LITE,
         "width": "container",
-        "height": ROW * len(sizes),
+        "height": ROW * len({topic for topic, _, _ in values}),
         "data": {"values": rows},
         "mark": "bar",
         "encoding": {
             "y": {"field": "topic", "type": "nominal", "sort": None, "title": None,
-                  "axis": {"labelLimit": 260}},
+                  "axis": {"labelLimit": LABEL_WIDTH}},
             "x": {"field": "shown", "type": "quantitative", "title": f"{unit} of batches",
                   "stack": True},
             "color": {"field": "codec", "type": "nominal", "title": "codec",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -28,6 +29,11 @@ def escaped(text: object) -> str:
     if len(shown) > _TEXT_MAX:
         shown = f"{shown[:_TEXT_MAX]}… ({len(shown)} characters)"
     return html.escape(printable(shown))
+
+
+def with_commands(text: str) -> str:
+    """Return a text as HTML, with what stands in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 
 def json_block(name: str, value: object) -> str:
@@ -63,10 +69,15 @@ def time_text(timestamp_ms: int | None) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    for name, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+    units = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000))
+    for name, unit_ms in units:
         if duration_ms >= unit_ms:
-            return f"{duration_ms / unit_ms:.3g} {name}"
+            number = f"{duration_ms / unit_ms:.3g}"
+            return f"{number} {name}{'' if number == '1' else 's'}"
     return f"{duration_ms} ms"
+
+
+_NO_VALUE: Final = ("", "–")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +99,15 @@ def text_cell(text: object, style: str = "") -> Cell:
     return Cell(escaped(text), None, style)
 
 
-def number_cell(number: int | None) -> Cell:
-    """Return a cell of an offset or a count; one that is unknown comes before all others."""
+def number_cell(number: int | None, form: str = ",") -> Cell:
+    """Return a cell of a count; one that is unknown comes before all others."""
     # -2 sorts below -1, which is a value: of timestamps, and of offsets that are not valid.
-    return Cell("–", -2, "n") if number is None else Cell(f"{number:,}", number, "n")
+    return Cell("–", -2, "n") if number is None else Cell(f"{number:{form}}", number, "n")
+
+
+def id_cell(number: int | None) -> Cell:
+    """Return a cell of an offset, a position or an id: what people copy has no separators."""
+    return number_cell(number, "d")
 
 
 def size_cell(size_bytes: int | None) -> Cell:
@@ -134,13 +150,21 @@ class Table:
 
     def html(self) -> str:
         if not self.rows:
-            return f'<p class="none" id="{self.name}">{escaped(self.caption)}: none.</p>'
+            return ""
+        # As the commands do, without the columns that no row has a value for.
+        used = [
+            i
+            for i in range(len(self.columns))
+            if any(row[i].shown not in _NO_VALUE for row in self.rows)
+        ]
         titles = "".join(
             f'<th scope="col" title="{escaped(meaning)}">{escaped(title)}</th>'
-            for title, meaning in self.columns
+            for title, meaning in (self.columns[i] for i in used)
         )
-        order = "" if self.order is None else f' data-sort="{self.order[0]},{self.order[1]}"'
-        rows = "\n".join(f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in self.rows)
+        order = ""
+        if self.order is not None and self.order[0] in used:
+            order = f' data-sort="{used.index(self.order[0])},{self.order[1]}"'
+        rows = "\n".join(f"<tr>{''.join(row[i].html() for i in used)}</tr>" for row in self.rows)
         return (
             f'<h3 id="{self.name}-title">{escaped(self.caption)}</h3>\n<div class="scroll">'
             f'<table id="{self.name}" aria-labelledby="{self.name}-title"{order}>'
@@ -175,21 +199,19 @@ def paragraph(text: str) -> str:
 
 def chart(name: str, label: str) -> str:
     """Return the place of a chart, with a text for those who do not see it."""
-    return (
-        f'<figure class="chart" id="{name}-chart" role="img" aria-label="{escaped(label)}">'
-        "</figure>"
-    )
+    return f'<figure class="chart" id="{name}-chart" aria-label="{escaped(label)}"></figure>'
 
 
 VEGA: Final = "https://vega.github.io/schema/vega/v6.json"
 VEGA_LITE: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 INK: Final = "currentColor"
 """Of the page: light or dark."""
-TOPIC_COLORS: Final = ("#3d6a9e", "#c4650c", "#3f8437", "#9a5f8a", "#875f48", "#c63f3e", "#2f8a85",
+TOPIC_COLORS: Final = ("#3d6a9e", "#b35a08", "#3f8437", "#9a5f8a", "#875f48", "#c63f3e", "#28807b",
                        "#b8527a", "#66605e")  # fmt: skip
 OTHERS: Final = "#767c86"
 _DAY_MS: Final = 86_400_000
 _LABELS: Final = (
+    (720_000, "%H:%M:%S"),  # with twelve ticks, minutes alone would repeat
     (_DAY_MS, "%H:%M"),
     (10 * _DAY_MS, "%b %-d, %H:%M"),
     (400 * _DAY_MS, "%b %-d"),
@@ -197,13 +219,16 @@ _LABELS: Final = (
 """The longest span for which times are labelled like this."""
 ROW: Final = 22
 """Height of a row, in pixels."""
+LABEL_WIDTH: Final = {"expr": "min(260, width / 3)"}
+"""What names take of a chart's width at most."""
 CONFIG: Final[dict[str, Any]] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
     "axis": {"labelColor": INK, "titleColor": INK, "gridColor": INK, "gridOpacity": 0.15,
              "domainColor": INK, "domainOpacity": 0.4, "tickColor": INK, "tickOpacity": 0.4,
              "titleFontWeight": "normal"},
-    "legend": {"labelColor": INK, "titleColor": INK, "orient": "top"},
+    "legend": {"labelColor": INK, "titleColor": INK, "orient": "top",
+               "columns": {"expr": "max(1, floor(width / 190))"}},
     "view": {"stroke": None},
 }  # fmt: skip
 

@@ -126,6 +126,9 @@ def licences() -> str:
     return f"<details><summary>Licences</summary><pre>{escaped(text)}</pre></details>"
 
 
+_GAPS_MAX: Final = 5
+"""At most this many gaps are named at the top; if there are more, they have a section."""
+
 _POLICY: Final = (
     # Scripts only by their hash: text of a log never runs, even if it were markup by some mistake.
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -140,7 +143,9 @@ def page_of(report: Report) -> str:
         UnsupportedError: a library that draws it is missing.
     """
     charts = charts_of(report)
-    sections = _sections(report, charts)
+    every = _sections(report, charts)
+    sections = [one for one in every if any(one[2])]
+    empty = [heading for _, heading, parts in every if not any(parts)]
     style, start = (_resource(name) for name in ("page.css", "page.js"))
     scripts = [vega(), datatables(), start]
     hashes = " ".join(_hash(script) for script in scripts)
@@ -160,13 +165,14 @@ def page_of(report: Report) -> str:
 </head>
 <body>
 <header>
-{_heading(report)}
+{_heading(report, {name for name, _, _ in sections})}
 </header>
 <nav aria-label="Sections">{links}</nav>
 <main>
 {body}
 </main>
 <footer>
+{paragraph(f"Left out, with nothing to show: {', '.join(empty)}.") if empty else ""}
 {paragraph(f"kafkalog {version('kafkalog')}. All times are UTC, all sizes in bytes of 1024.")}
 {licences()}
 </footer>
@@ -188,7 +194,7 @@ def _resource(name: str) -> str:
     return files("kafkalog.answers.overview").joinpath(name).read_text(encoding="utf-8")
 
 
-def _heading(report: Report) -> str:
+def _heading(report: Report, sections: Collection[str]) -> str:
     nodes = {
         f"node {one.meta.node_id}, cluster {one.meta.cluster_id}"
         for one in report.log_dirs
@@ -198,11 +204,42 @@ def _heading(report: Report) -> str:
     what = "; ".join([f"looked at {time_text(report.made_ms)} UTC", *sorted(nodes)])
     return (
         f"<h1>Kafka log report</h1>\n<p>{escaped(what)}</p>\n"
-        f'<ul class="paths">{places}</ul>\n{_tiles(report)}'
+        f'<ul class="paths">{places}</ul>\n{_tiles(report, sections)}\n'
+        f"{_next_step(report)}\n{_extent(report)}"
     )
 
 
-def _tiles(report: Report) -> str:
+def _next_step(report: Report) -> str:
+    if not report.findings or report.worst == Severity.NOTE:
+        return ""
+    first = report.findings[0]
+    return (
+        f'<p class="next">Next step for the most severe finding, {escaped(first.defect.reference)}:'
+        f" <code>{escaped(first.command)}</code></p>"
+    )
+
+
+def _extent(report: Report) -> str:
+    """Return how much was read, and what was not."""
+    checked, gaps = report.checked, report.gaps
+    words = (
+        f"Checked at level {report.level}: {counted(checked.files, 'file')}, "
+        f"{counted(checked.batches, 'batch')}, {size_text(checked.checked_bytes)}."
+    )
+    unread = [escaped(checked.looked.unread)] if checked.looked.unread else []
+    unread += [f"{escaped(one.about)}: {escaped(one.why)}" for one in gaps[:_GAPS_MAX]]
+    if len(gaps) > _GAPS_MAX:
+        unread.append(f'<a href="#gaps">{len(gaps) - _GAPS_MAX} more</a>')
+    items = "".join(f"<li>{one}</li>" for one in unread)
+    style = "" if report.is_whole else " odd"
+    return (
+        f'<div class="extent{style}"><p>{escaped(words)}'
+        f"{' Not everything was read:' if items else ' Everything was read.'}</p>"
+        f"{f'<ul>{items}</ul>' if items else ''}</div>"
+    )
+
+
+def _tiles(report: Report, sections: Collection[str]) -> str:
     partitions = report.partitions
     topics = {one.listed.topic for one in partitions}
     defects = report.checked.defects
@@ -225,10 +262,10 @@ def _tiles(report: Report) -> str:
     grave = defects.total() - defects[Severity.NOTE]
     opened = counted(len(report.open_transactions), "open transaction")
     tiles = (
-        ("sizes", size_text(report.size_bytes), count, ""),
-        ("findings", str(grave), f"findings: {report.verdict}", alarm if grave else ""),
+        ("findings", f"{grave:,}", f"findings: {report.verdict}", alarm if grave else ""),
         ("next-start", f"{lost:,}", f"records lost or hidden at the next start, which {start}",
          "bad" if lost or refused else ""),
+        ("sizes", size_text(report.size_bytes), count, ""),
         ("retention", size_text(freed), "retention deletes at its next check", ""),
         ("groups", f"{max(lags):,}" if lags else "–",
          f"largest lag of {counted(len(report.groups), 'group')}", ""),
@@ -238,28 +275,21 @@ def _tiles(report: Report) -> str:
     return '<div class="tiles">' + "".join(
         f'<a class="tile {style}" href="#{name}"><strong>{escaped(number)}</strong> '
         f"<span>{escaped(words)}</span></a>"
-        for name, number, words, style in tiles
+        for name, number, words, style in tiles if name in sections
     ) + "</div>"  # fmt: skip
 
 
 def _sections(report: Report, drawn: Collection[str]) -> list[tuple[str, str, tuple[str, ...]]]:
-    def place(name: str, label: str) -> str:
-        return chart(name, label) if name in drawn else ""
+    def place(name: str, label: str, explanation: str = "") -> str:
+        return chart(name, label) + explanation if name in drawn else ""
 
-    checked = report.checked
-    unread = checked.looked.unread
-    read = (
-        f"Checked at level {report.level}: {counted(checked.files, 'file')}, "
-        f"{counted(checked.batches, 'batch')}, {size_text(checked.checked_bytes)}"
-        f"{f'; {unread}' if unread else ''}."
-    )
     found = [
         ("findings", "Findings", (
-            paragraph(read), findings_table(report).html(),
-            meaning_table(report).html() if report.findings else "")),
-        ("next-start", "Next start",
-         (next_start_table(report).html(),
-          assumption_table(report).html() if report.next_starts else "")),
+            findings_table(report).html() or paragraph("No findings."),
+            meaning_table(report).html())),
+        ("next-start", "Next start", (
+            next_start_table(report).html() or paragraph("The next start loads everything."),
+            assumption_table(report).html())),
         ("sizes", "Sizes", (
             place("sizes", "Treemap of topics, partitions and segments by size"),
             topic_table(report).html(), partition_table(report).html(),
@@ -268,11 +298,10 @@ def _sections(report: Report, drawn: Collection[str]) -> list[tuple[str, str, tu
             place("growth", "Bytes appended over time, by topic"), disk_table(report).html())),
         ("time", "Segments over time", (
             place("lanes", "Segments of each partition over time, with log start, high watermark "
-                           "and findings"),
-            paragraph("A bar is a segment, from the timestamp of its first batch to the largest. "
-                      "Log start and high watermark stand in proportion to their offset."))),
-        ("retention", "Retention", (
-            retention_table(report).html(), over_table(report).html() if report.over else "")),
+                           "and findings", paragraph(
+                "A bar is a segment, from the timestamp of its first batch to the largest. "
+                "Log start and high watermark stand in proportion to their offset.")),)),
+        ("retention", "Retention", (retention_table(report).html(), over_table(report).html())),
         ("groups", "Groups", (group_table(report).html(), lag_table(report).html())),
         ("transactions", "Transactions", (
             open_table(report).html(), transactional_id_table(report).html())),
@@ -285,6 +314,6 @@ def _sections(report: Report, drawn: Collection[str]) -> list[tuple[str, str, tu
             ("records", "Records and keys",
              (profile_table(report).html(), hot_key_table(report).html()))
         )  # fmt: skip
-    if report.gaps:
+    if len(report.gaps) > _GAPS_MAX:
         found.append(("gaps", "Not answered", (gap_table(report).html(),)))
-    return [one for one in found if any(one[2])]
+    return found

@@ -13,6 +13,7 @@ from kafkalog.answers.overview.html import (
     badge,
     duration_text,
     escaped,
+    id_cell,
     number_cell,
     share_cell,
     size_cell,
@@ -21,6 +22,7 @@ from kafkalog.answers.overview.html import (
     text_cell,
     time_cell,
     topics_by_size,
+    with_commands,
 )
 from kafkalog.change.retention.model import Reason
 from kafkalog.io.paths import file_system
@@ -64,22 +66,22 @@ def findings_table(report: Report) -> Table:
         shown = _place(defect.path, has_several=len(report.log_dirs) > 1)
         more = f"<small>and {one.alike} more of this kind in this file</small>" * bool(one.alike)
         known = REFERENCES.get(defect.reference)
-        is_own = defect.hint and (known is None or defect.hint != known.hint)
-        hint = f"<small>{escaped(defect.hint)}</small>" if is_own else ""
+        is_own = known is None or defect.hint != known.hint
+        hint = f"<small>{with_commands(defect.hint)}</small>" if defect.hint and is_own else ""
         rows.append((
             _severity(one),
             text_cell(defect.reference, "k"),
             Cell(shown, defect.path, "p"),
-            number_cell(defect.offset),
-            number_cell(defect.position),
+            id_cell(defect.offset),
+            id_cell(defect.position),
             Cell(escaped(defect.detail) + more, None, "w"),
             Cell(f"<code>{escaped(one.command)}</code>{hint}", None, "w"),
         ))  # fmt: skip
     found = report.checked.defects.total()
     listed = sum(1 + one.alike for one in report.findings)
-    caption = "Findings"
+    caption = "All findings"
     if listed < found:
-        caption = f"Findings: {listed} of {found}, the most severe ones"
+        caption = f"The {listed:,} most severe of {found:,} findings"
     columns = (
         ("Severity", "How bad it is"), ("Finding", "kafkalog explain describes it"),
         ("Where", "The file or directory"), ("Offset", "Record offset"),
@@ -99,9 +101,10 @@ def meaning_table(report: Report) -> Table:
         rows.append((
             text_cell(name, "k"),
             number_cell(number),
-            text_cell(known.meaning, "w"),
-            text_cell(known.broker, "w"),
-            text_cell(known.hint or "", "w"),
+            *(
+                Cell(with_commands(text), None, "w")
+                for text in (known.meaning, known.broker, known.hint or "")
+            ),
         ))  # fmt: skip
     columns = (
         ("Finding", "kafkalog explain describes it"), ("Number", "Findings of this kind"),
@@ -130,7 +133,7 @@ def next_start_table(report: Report) -> Table:
         ("Outcome", "The most serious thing it does", outcome),
         ("Mode", "How the broker starts on it", lambda one: text_cell(one.mode)),
         ("Truncates to", "Log end offset after the log is cut",
-         lambda one: number_cell(one.truncate_to)),
+         lambda one: id_cell(one.truncate_to)),
         ("Records lost", "Records that are cut off",
          lambda one: number_cell(one.lost_records)),
         ("Records hidden", "Records behind a log end that is too early",
@@ -249,9 +252,9 @@ def partition_table(report: Report) -> Table:
             text_cell(listed.state),
             size_cell(listed.size_bytes),
             number_cell(listed.segments),
-            number_cell(listed.log_start_offset),
-            number_cell(listed.high_watermark),
-            number_cell(listed.log_end_offset),
+            id_cell(listed.log_start_offset),
+            id_cell(listed.high_watermark),
+            id_cell(listed.log_end_offset),
             time_cell(last),
             text_cell(os.path.dirname(listed.path), "k"),
         )[: 9 if has_several else 8])  # fmt: skip
@@ -342,8 +345,8 @@ def cleaning_table(report: Report) -> Table:
             share_cell(cleanable.ratio),
             size_cell(cleanable.cleanable_bytes),
             size_cell(cleanable.clean_bytes),
-            number_cell(cleanable.first_dirty_offset),
-            number_cell(cleanable.first_uncleanable_offset),
+            id_cell(cleanable.first_dirty_offset),
+            id_cell(cleanable.first_uncleanable_offset),
             text_cell(str(found.skip) if found.skip else why, "w"),
         ))  # fmt: skip
     columns = (

@@ -11,6 +11,7 @@ from formats.late_classes import dataclass
 from kafkalog.answers.overview.html import (
     CONFIG,
     INK,
+    LABEL_WIDTH,
     OTHERS,
     ROW,
     VEGA_LITE,
@@ -243,7 +244,8 @@ def growth_chart(report: Report) -> dict[str, Any] | None:
         "$schema": VEGA_LITE,
         "width": "container",
         "height": 200,
-        "autosize": {"type": "fit", "contains": "padding"},
+        # The legend, which is long on a narrow page, takes nothing of the height.
+        "autosize": {"type": "fit-x", "contains": "padding"},
         "data": {"values": list(_stacked(sums, names, step, factor))},
         "mark": {"type": "rect", "stroke": None},
         "encoding": {
@@ -306,7 +308,7 @@ def lanes_of(report: Report) -> dict[str, Any] | None:
     names = [{"i": i, "partition": printable(one.name)} for i, one in enumerate(report.partitions)]
     row = {"field": "partition", "type": "nominal", "title": None,
            "sort": {"field": "i", "op": "min"},
-           "axis": {"labelLimit": 260, "grid": True}}  # fmt: skip
+           "axis": {"labelLimit": LABEL_WIDTH, "grid": True}}  # fmt: skip
     time = time_axis(begin_ms, end_ms)
     tooltip = [{"field": name} for name in ("partition", "what", "offsets", "size", "time", "why")]
     fates, marks = list(_FATES), list(_MARKS)
