@@ -103,7 +103,7 @@ def test_mistakes_outside_the_options_of_typer(line: str, named: str, kafkalog: 
     ("verify x --level fast", "--level: 'fast' is not one of 'quick', 'standard', 'deep'.",
      "`kafkalog verify --help` shows the usage."),
     ("verify x --seed 3", "--seed requires --sample.", "For example --sample 5% --seed 3."),
-    ("undo x y z", "Too many arguments: y z.", "`kafkalog undo --help` shows the usage."),
+    ("metadata x y z", "Too many arguments: y z.", "`kafkalog metadata --help` shows the usage."),
 ])  # fmt: skip
 def test_the_words(line: str, message: str, hint: str, kafkalog: Run):
     """Typer's own messages name Python classes and have another style."""
@@ -117,7 +117,7 @@ def test_a_hostile_word_is_data(kafkalog: Run):
         ["ls", "x", "--\x1b[2J"],
         ["dump-segment", "x", "--limit", "9" * 5000],
         ["ls", "x", "--format", "\x1b]0;t\x07"],
-        ["undo", "x", "\x1b[1m\n"],
+        ["metadata", "x", "\x1b[1m\n"],
     )
     for words in lines:
         result = kafkalog(*words)
