@@ -63,12 +63,14 @@ def _starting(words: Iterable[str], incomplete: str) -> list[str]:
 
 def _paths_of_places() -> dict[str, list[str]]:
     from kafkalog.errors import UsageError
-    from kafkalog_cli.config import config
+    from kafkalog_cli.config_files import documents
 
-    with suppress(UsageError):
-        found = config().places.items()
-        return {name: place["paths"] for name, place in found if "paths" in place}
-    return {}
+    found: dict[str, list[str]] = {}
+    # A file that says something else fails in the command itself.
+    with suppress(UsageError, AttributeError, LookupError, TypeError):
+        for _, read in documents():
+            found |= {name: place["paths"] for name, place in read.get("place", {}).items()}
+    return found
 
 
 def _partitions(context: typer.Context) -> Iterator[DirectoryName]:

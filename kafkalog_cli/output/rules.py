@@ -78,7 +78,8 @@ def _options() -> Iterator[str]:
 
 
 def _config() -> Iterator[str]:
-    from kafkalog_cli.config import config, files
+    from kafkalog_cli.config import config
+    from kafkalog_cli.config_files import files
 
     for path in files():
         yield f"{path}{'' if os.path.exists(path) else ': does not exist'}"

@@ -77,7 +77,7 @@ def test_a_hostile_word_is_data(kafkalog: Run):
         ["ls", "x", "--\x1b[2J"],
         ["dump-segment", "x", "--limit", "9" * 5000],
         ["ls", "x", "--format", "\x1b]0;t\x07"],
-        ["undo", "x", "\x1b[1m\n"],
+        ["metadata", "x", "\x1b[1m\n"],
     )
     for words in lines:
         result = kafkalog(*words)
