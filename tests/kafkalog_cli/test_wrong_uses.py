@@ -74,7 +74,7 @@ COMMANDS = (
 )
 PATHS = (
     Wrong("dump-segment", 2, "PATH is missing.", "`kafkalog dump-segment --help`"),
-    Wrong("undo x y z", 2, "Too many arguments: y z.", "shows the usage."),
+    Wrong("metadata x y z", 2, "Too many arguments: y z.", "shows the usage."),
     Wrong("ls nowhere", 2, MISSING),
     Wrong("dump-segment log/orders-1", 2, MISSING, "Did you mean orders-0?"),
     Wrong("verify ''", 2, MISSING, "Is a variable of the shell empty?"),

@@ -234,7 +234,7 @@ def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | Shor
         return short
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
-    hints = {errno.ENOENT: "Make the directory around it first."}
+    hints: dict[int | None, str] = {errno.ENOENT: "Make the directory around it first."}
     hints |= dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Make room, and repeat the command.")
     return UnwritableError(
         f"The path cannot be written: {reason}.", path=path, hint=hints.get(number)
