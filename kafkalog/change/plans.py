@@ -94,13 +94,11 @@ def resurrect(
 
     With `to` it is a new one; with `into` the partitions go to the one of a cluster that exists,
     whose broker must be down; without both the one path becomes it, in place. The sources are only
-    read. After a crash there is nothing or the whole result, and `apply` can be repeated. With `to`
-    or `into` a partition that cannot be read is left out; without a copy of it, with `to`, so is
-    its topic, unless missing partitions are agreed to.
+    read; with `to` or `into`, what cannot be read is left out: with `to` whole topics, unless
+    missing partitions are agreed to. After a crash there is nothing or the whole result.
 
     Args:
-        paths: log directories, partition directories, and directories that hold log directories,
-            such as the result of a salvage.
+        paths: log directories, parents of several, partition directories, results of a salvage.
         to: the new directory: a free name, or an empty directory.
         into: a log directory of the cluster.
         options: what is taken, and under which names and ids.

@@ -187,11 +187,12 @@ def _require_sense(selection: Selection, form: str, turn: Turn, *, batches: bool
     if given and selection.view == LogView.ALL:
         raise UsageError("Leftovers have no place in a log.", hint=f"Leave out {given[0]}.")
     filters = ("key", "key_regex", "value_regex", "header", "where")
-    given += [
-        f"--{one.replace('_', '-')}" for one in filters if getattr(selection, one) is not None
+    of_records = [
+        *(one for one in given if one != "--sort time"),
+        *(f"--{one.replace('_', '-')}" for one in filters if getattr(selection, one) is not None),
     ]
-    if batches and given and not turn.by_time:
-        raise UsageError(f"{given[0]} is about records.", hint="Leave out --batches.")
+    if batches and of_records:
+        raise UsageError(f"{of_records[0]} is about records.", hint="Leave out --batches.")
     if turn.follow and selection.view != LogView.RECOVERED:
         raise UsageError("--follow reads what a broker serves.", hint="Leave out --view.")
     if turn.last is not None and selection.limit is not None:

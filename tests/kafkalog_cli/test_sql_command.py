@@ -186,7 +186,7 @@ def test_columns_are_there_where_a_query_names_them(kafkalog: Any, corpus_dir: P
         (("export database '{to}'", "LOG"), 2, "no other files"),
         (("set enable_external_access = true", "LOG"), 2, "locked"),
         (("select 1", "LOG", "--memory-limit", "x"), 2, "not a size"),
-        (("select key from records", "LOG", "-t", "ordres"), 2, "ordres"),
+        (("select key from records", "LOG", "-t", "ordres"), 1, "ordres"),
         (("select 1", "LOG", "--value-format", "avro"), 2, "needs a schema"),
         (("select 1", "LOG", "--spark", "local[1]", "-p", "0"), 2, "WHERE topic"),
         (("select 1", "LOG", "--spark", "local[1]", "--value-format", "json"), 2, "from_json"),
