@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from construct import Construct, GreedyBytes, Int16sb, Int32sb, Struct
-
+from formats.constructs import Construct, GreedyBytes, Int16sb, Int32sb, Struct
 from formats.message_schema import by_key, schema_with_rest
 from formats.primitives import UnsignedVarint
 

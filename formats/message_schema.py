@@ -23,8 +23,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from construct import (
+from formats.constructs import (
     Adapter,
+    BytesIOWithOffsets,
     Construct,
     ConstructError,
     Float64b,
@@ -37,9 +38,7 @@ from construct import (
     IntegerError,
     stream_write,
 )
-from construct import Struct as ConstructStruct
-from construct.core import BytesIOWithOffsets
-
+from formats.constructs import Struct as ConstructStruct
 from formats.message_table import Field, Message, Struct, messages, requests
 from formats.primitives import UnsignedVarint, Uuid
 

@@ -7,7 +7,6 @@ otherwise is in a table of its own, `messages-4.3.txt` say.
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from dataclasses import replace
 from functools import cache
@@ -15,6 +14,7 @@ from typing import Final
 
 from formats.late_classes import dataclass
 from formats.late_patterns import pattern
+from formats.packaged import packaged_text
 from formats.releases import newest
 
 _OPEN: Final = 1 << 15
@@ -114,10 +114,10 @@ def messages(release: str | None = None) -> dict[str, Message]:
 @cache  # which takes `messages()` and `messages(None)` for two calls
 def _messages(release: str | None) -> dict[str, Message]:
     if release is None:
-        return _by_name(_text("messages.txt"))
+        return _by_name(packaged_text("messages.txt"))
     if release == newest().name:
         return messages()
-    text = _text(f"messages-{release}.txt")
+    text = packaged_text(f"messages-{release}.txt")
     lacking = set(_LACKING.findall(text))
     found = messages() | _by_name(_LACKING.sub("", text))
     return {name: one for name, one in found.items() if name not in lacking}
@@ -126,11 +126,7 @@ def _messages(release: str | None) -> dict[str, Message]:
 @cache
 def requests() -> dict[str, Message]:
     """Return all requests and responses of `requests.txt` by name, e.g. `FetchRequest`."""
-    return _by_name(_text("requests.txt"))
-
-
-def _text(name: str) -> str:
-    return importlib.resources.files("formats").joinpath(name).read_text("utf-8")
+    return _by_name(packaged_text("requests.txt"))
 
 
 def _by_name(text: str) -> dict[str, Message]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final
 
-from construct import (
+from formats.constructs import (
     Adapter,
     Bytes,
     Construct,

@@ -12,10 +12,19 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any, Final
 
-from construct import (
+from formats.constants import (
+    BATCH_LENGTH_MIN,
+    MESSAGE_FIELD,
+    MESSAGE_HEADER,
+    MESSAGE_V0_LENGTH_MIN,
+    MESSAGE_V1_LENGTH_MIN,
+    RECORD_BATCH_HEADER,
+)
+from formats.constructs import (
     BitsInteger,
     BitStruct,
     Bytes,
+    BytesIOWithOffsets,
     Construct,
     ConstructError,
     Container,
@@ -31,16 +40,6 @@ from construct import (
     Struct,
     stream_read,
     stream_write,
-)
-from construct.core import BytesIOWithOffsets
-
-from formats.constants import (
-    BATCH_LENGTH_MIN,
-    MESSAGE_FIELD,
-    MESSAGE_HEADER,
-    MESSAGE_V0_LENGTH_MIN,
-    MESSAGE_V1_LENGTH_MIN,
-    RECORD_BATCH_HEADER,
 )
 from formats.primitives import NullableBytes, PlainStruct, Varint, Varlong, fixed
 

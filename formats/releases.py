@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final
 
 from formats.late_classes import dataclass
+from formats.packaged import packaged_text
 
 METADATA_VERSION: Final = "metadata.version"
 
@@ -120,8 +121,5 @@ def release_of(level: int) -> Release:
 
 
 def _lines() -> list[list[str]]:
-    # Not importlib.resources, which loads much: a small dump needs the names of releases.
-    from pkgutil import get_data
-
-    text = (get_data("formats", "features.txt") or b"").decode()
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    lines = packaged_text("features.txt").splitlines()
+    return [line.split() for line in lines if line and not line.startswith("#")]

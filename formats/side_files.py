@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from construct import (
+from formats.constants import (
+    ABORTED_TRANSACTION,
+    OFFSET_INDEX_ENTRY,
+    PRODUCER_SNAPSHOT_ENTRY,
+    PRODUCER_SNAPSHOT_HEADER,
+    TIME_INDEX_ENTRY,
+)
+from formats.constructs import (
     GreedyBytes,
     GreedyRange,
     Int16sb,
@@ -19,14 +26,6 @@ from construct import (
     Prefixed,
     PrefixedArray,
     Struct,
-)
-
-from formats.constants import (
-    ABORTED_TRANSACTION,
-    OFFSET_INDEX_ENTRY,
-    PRODUCER_SNAPSHOT_ENTRY,
-    PRODUCER_SNAPSHOT_HEADER,
-    TIME_INDEX_ENTRY,
 )
 from formats.primitives import fixed
 

@@ -20,8 +20,14 @@ import json
 import re
 from typing import Any, Final
 
-from construct import Adapter, Container, FormatFieldError, GreedyBytes, ListContainer, StringError
-
+from formats.constructs import (
+    Adapter,
+    Container,
+    FormatFieldError,
+    GreedyBytes,
+    ListContainer,
+    StringError,
+)
 from formats.file_names import FileKind
 from formats.late_patterns import pattern
 from formats.text_lines import checkpoint_fields, key_and_value, split_lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from construct import (
+from formats.constructs import (
     Adapter,
     Array,
     Construct,
@@ -22,7 +22,6 @@ from construct import (
     Subconstruct,
     Transformed,
 )
-
 from formats.late_classes import dataclass
 
 Path = tuple[str | int, ...]

@@ -193,7 +193,7 @@ def _run_command(argv: list[str]) -> int:
 
         show_words(SHORT)
         return UsageError.exit_code
-    from kafkalog_cli.late_modules import imported_late
+    from formats.late_modules import imported_late
 
     with imported_late("ipaddress", "subprocess"):
         import typer

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from formats.late_classes import one_line
-from kafkalog.errors import UsageError
+from kafkalog.errors import UsageError, raised
 from kafkalog.io.rows import Rows
 from kafkalog.io.wording import counted
+from kafkalog.log.events import reporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from kafkalog.errors import OnEvent
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -68,23 +72,41 @@ class Plan(Rows[T], Generic[T, R]):
         return one_line("Plan", self._command, counted(len(self), "row"), *first)
 
 
+def _plan_or_apply(run: Any, advance: Callable[[int], None] | None) -> Iterable[Any]:
+    answer: Iterable[Any] = (run.plan if run.is_plan else run.apply)(advance)
+    return answer
+
+
 def plan_of(
     command: str,
     kind: type[T],
-    work: Callable[..., Rows[T]],
+    opened: Callable[..., AbstractContextManager[Any]],
+    answers: Callable[[Any, Callable[[int], None] | None], Iterable[T]] = _plan_or_apply,
     *,
     to: str | None = None,
+    on_event: OnEvent | None = None,
+    progress: bool = False,
 ) -> Plan[T, Rows[T]]:
     """Return the plan of a run over a log directory, which is the same work without a destination.
 
     Args:
-        work: does it, with `in_place` or `to`, and `backup`.
+        opened: opens the run, with a `listener`; to change something also with `in_place` or `to`,
+            and `backup`.
+        answers: returns what a run plans, or has done; it gets what counts the bytes that are read.
         to: the new directory for a changed copy; None to change the logs themselves.
+        on_event: is passed everything reported besides the results; without it the first failure is
+            raised.
+        progress: whether to draw a bar.
     """
 
-    def apply(backup: str | None) -> Rows[T]:
-        place = {"in_place": True} if to is None else {"to": to}
-        return work(backup=backup, **place)
+    def work(**place: Any) -> Rows[T]:
+        with (
+            reporting(on_event or raised, progress=progress) as report,
+            opened(listener=report, **place) as run,
+        ):
+            return Rows(answers(run, report.advance), kind)
 
-    rows = work()
-    return Plan(command, rows, kind, apply=apply)
+    def apply(backup: str | None) -> Rows[T]:
+        return work(backup=backup, **({"in_place": True} if to is None else {"to": to}))
+
+    return Plan(command, work(), kind, apply=apply)

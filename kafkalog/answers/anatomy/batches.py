@@ -180,7 +180,7 @@ def _opened(space: Bytes, batch: Batch, data: bytes) -> Bytes | KafkaLogError:
 
 
 def _messages_within(space: Bytes, batch: Batch, shown: Shown) -> Iterator[Item]:
-    from construct import ConstructError
+    from formats.constructs import ConstructError
 
     stream = Stream(space.source, batch.position, batch.end_position)
     try:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from construct import Construct, FormatField
-
 from formats.constants import ABORT, COMMIT, CONTROL_TYPE_NAMES
+from formats.constructs import Construct, FormatField
 from formats.internal_topics import (
     ControlRecordKey,
     CoordinatorKey,

@@ -105,7 +105,7 @@ def _end_of(trace: Trace, start: int, end: int) -> tuple[int, bool]:
 
 def _first_record(space: Bytes, batch: Batch, start: int, end: int, offset: int) -> tuple[int, int]:
     """Return ordinal and position of the first record at or above an offset, or of the first."""
-    from construct import ConstructError
+    from formats.constructs import ConstructError
 
     stream = Stream(space.source, start, end)
     for ordinal in range(batch.records):

@@ -12,8 +12,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from construct import ConstructError
-
+from formats.constructs import ConstructError
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.late_classes import dataclass
 from formats.side_files import (

@@ -21,11 +21,9 @@ from kafkalog.change.journal import Run
 from kafkalog.change.journal.run import Maintenance
 from kafkalog.change.journal.runs import Runs
 from kafkalog.change.plan import plan_of
-from kafkalog.errors import KafkaLogError, Note, UsageError, contained, raised
+from kafkalog.errors import KafkaLogError, Note, UsageError, contained
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
-from kafkalog.io.rows import Rows
 from kafkalog.io.times import clock_ms
-from kafkalog.log.events import reporting
 from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.change.plan import Plan
     from kafkalog.errors import OnEvent
     from kafkalog.io.engine import Engine
+    from kafkalog.io.rows import Rows
     from kafkalog.io.times import Time
 
 
@@ -375,29 +374,21 @@ def compact(
     """
     asked = CompactionRequest(clock_ms(now), **request)
 
-    def work(
-        *, in_place: bool = False, to: str | None = None, backup: str | None = None
-    ) -> Rows[CompactedPartition]:
-        with (
-            reporting(on_event or raised, progress=progress) as report,
-            Compactions(
-                paths,
-                asked,
-                ConfigSources.of(configs),
-                in_place=in_place,
-                to=to,
-                backup=backup,
-                take_all=take_all,
-                engine=None if engine is None else lambda: engine,
-                task_memory=task_memory,
-                keeps_clock=now is None,
-                listener=report,
-            ) as run,
-        ):
-            results = run.plan if run.is_plan else run.apply
-            return Rows(results(report.advance), CompactedPartition)
+    def opened(**options: Any) -> Compactions:
+        return Compactions(
+            paths,
+            asked,
+            ConfigSources.of(configs),
+            take_all=take_all,
+            engine=None if engine is None else lambda: engine,
+            task_memory=task_memory,
+            keeps_clock=now is None,
+            **options,
+        )
 
-    return plan_of("compact", CompactedPartition, work, to=to)
+    return plan_of(
+        "compact", CompactedPartition, opened, to=to, on_event=on_event, progress=progress
+    )
 
 
 def _require_one_partition(

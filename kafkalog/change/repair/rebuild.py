@@ -22,13 +22,11 @@ from kafkalog.change.repair.model import contents_of, is_left_over
 from kafkalog.change.repair.plan import is_same, with_clock
 from kafkalog.change.repair.recover import Settlement
 from kafkalog.change.repair.staging import Staging, remove_left_over
-from kafkalog.errors import CorruptDataError, contained, raised
+from kafkalog.errors import CorruptDataError, contained
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
-from kafkalog.io.rows import Rows
 from kafkalog.io.storage import require_writable
 from kafkalog.io.times import clock_ms
-from kafkalog.log.events import reporting
 from kafkalog.node.configs import ConfigSources
 from kafkalog.node.recovery import StartInProgress, StartMode, start_config, usual_config
 from kafkalog.node.recovery.directory import offset_from_name
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.change.plan import Plan
     from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.io.rows import Rows
     from kafkalog.io.times import Time
     from kafkalog.node.recovery import PredictedStart, StartConfig
 
@@ -400,19 +399,7 @@ def rebuild_index(
     """
     now_ms = clock_ms(now)
 
-    def work(*, in_place: bool = False, backup: str | None = None) -> Rows[IndexedPartition]:
-        with (
-            reporting(on_event or raised, progress=progress) as report,
-            index_runs(
-                paths,
-                sources=ConfigSources.of(configs),
-                now_ms=now_ms,
-                in_place=in_place,
-                backup=backup,
-                listener=report,
-            ) as run,
-        ):
-            results = run.plan if run.is_plan else run.apply
-            return Rows(results(report.advance), IndexedPartition)
+    def opened(**options: Any) -> Runs[IndexRun]:
+        return index_runs(paths, sources=ConfigSources.of(configs), now_ms=now_ms, **options)
 
-    return plan_of("rebuild-index", IndexedPartition, work)
+    return plan_of("rebuild-index", IndexedPartition, opened, on_event=on_event, progress=progress)

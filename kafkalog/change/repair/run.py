@@ -20,12 +20,9 @@ from kafkalog.errors import (
     ShortageError,
     UnreadableError,
     contained,
-    raised,
 )
 from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_path
-from kafkalog.io.rows import Rows
 from kafkalog.io.times import clock_ms
-from kafkalog.log.events import reporting
 from kafkalog.model import named_member
 from kafkalog.node.configs import ConfigSources, ConfigValue
 from kafkalog.node.recovery import (
@@ -47,6 +44,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.plan import Plan
     from kafkalog.errors import OnEvent
+    from kafkalog.io.rows import Rows
     from kafkalog.io.times import Time
     from kafkalog.node.targets import Target
 
@@ -359,23 +357,21 @@ def recover(
     start = None if mode is None else named_member(StartMode, mode)
     now_ms = clock_ms(now)
 
-    def work(*, in_place: bool = False, backup: str | None = None) -> Rows[RecoveredPartition]:
-        with (
-            reporting(on_event or raised, progress=progress) as report,
-            Recovery(
-                paths,
-                start,
-                ConfigSources.of(configs),
-                now_ms=now_ms,
-                in_place=in_place,
-                backup=backup,
-                forced=allow_loss,
-                metadata_dir=metadata_dir,
-                listener=report,
-            ) as run,
-        ):
-            run.plan(report.advance)
-            found = run.results if run.is_plan else run.apply(report.advance)
-            return Rows(found, RecoveredPartition)
+    def opened(**options: Any) -> Recovery:
+        return Recovery(
+            paths,
+            start,
+            ConfigSources.of(configs),
+            now_ms=now_ms,
+            forced=allow_loss,
+            metadata_dir=metadata_dir,
+            **options,
+        )
 
-    return plan_of("recover", RecoveredPartition, work)
+    def answers(run: Recovery, advance: Callable[[int], None] | None) -> list[RecoveredPartition]:
+        planned = run.plan(advance)
+        return planned if run.is_plan else run.apply(advance)
+
+    return plan_of(
+        "recover", RecoveredPartition, opened, answers, on_event=on_event, progress=progress
+    )

@@ -12,11 +12,9 @@ from kafkalog.change.journal.run import Maintenance
 from kafkalog.change.journal.runs import Runs
 from kafkalog.change.plan import plan_of
 from kafkalog.change.retention.apply import TrimPlan, perform_trim, plan_trim
-from kafkalog.errors import Note, RefusedError, UsageError, contained, raised
+from kafkalog.errors import Note, RefusedError, UsageError, contained
 from kafkalog.files.log_dir import LogDirListing
-from kafkalog.io.rows import Rows
 from kafkalog.io.times import clock_ms
-from kafkalog.log.events import Reporter
 from kafkalog.node.configs import ConfigSources
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.plan import Plan
     from kafkalog.errors import OnEvent
+    from kafkalog.io.rows import Rows
     from kafkalog.io.times import Time
 
 
@@ -173,19 +172,19 @@ def retention(
     """
     now_ms = clock_ms(now)
 
-    def work(*, in_place: bool = False, backup: str | None = None) -> Rows[TrimmedPartition]:
-        with retention_runs(
+    def opened(**options: Any) -> Runs[RetentionRun]:
+        return retention_runs(
             paths,
             sources=ConfigSources.of(configs),
             now_ms=now_ms,
             high_watermark=high_watermark,
             log_start_offset=log_start_offset,
             keep_deleted=keep_deleted,
-            in_place=in_place,
-            backup=backup,
-            listener=Reporter(on_event or raised),
-        ) as run:
-            run.plan()
-            return Rows(run.results if run.is_plan else run.apply(), TrimmedPartition)
+            **options,
+        )
 
-    return plan_of("retention", TrimmedPartition, work)
+    def answers(run: Runs[RetentionRun], _: object) -> Iterable[TrimmedPartition]:
+        planned = run.plan()
+        return planned if run.is_plan else run.apply()
+
+    return plan_of("retention", TrimmedPartition, opened, answers, on_event=on_event)

@@ -97,7 +97,7 @@ def _parse(codec: Any, record: Record, part: str) -> Any:
     data = record.key if part == "key" else record.value
     if data is None:
         _fail(record, f"the {part} is null")
-    from construct import ConstructError
+    from formats.constructs import ConstructError
 
     try:
         return codec.parse(data)

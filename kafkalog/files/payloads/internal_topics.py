@@ -10,8 +10,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-from construct import ConstructError
-
+from formats.constructs import ConstructError
 from formats.internal_topics import FRAME_VERSION, CoordinatorKey, CoordinatorValue
 from formats.late_classes import dataclass
 from formats.message_schema import AS_KAFKA, MessageError, by_key, schema_with_rest

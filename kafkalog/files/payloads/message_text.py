@@ -14,8 +14,7 @@ import base64
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from construct import ConstructError
-
+from formats.constructs import ConstructError
 from formats.internal_topics import CoordinatorValue
 from formats.message_schema import UNKNOWN_TAGS, message, schema_with_rest
 from kafkalog.files.payloads.java_text import java_double, java_text

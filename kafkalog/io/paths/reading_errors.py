@@ -15,7 +15,7 @@ from kafkalog.io.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from construct import ConstructError
+    from formats.constructs import ConstructError
 
 on_unreadable: list[Callable[[UnreadableError], None]] = []
 """Called, in any thread, with each read failure, even if the caller continues."""
@@ -101,7 +101,7 @@ def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malform
     Raises:
         CorruptDataError: the bytes do not follow the schema.
     """
-    from construct import ConstructError
+    from formats.constructs import ConstructError
 
     try:
         return schema.parse(data)

@@ -329,8 +329,7 @@ def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
 
 
 def _parse(schema: Any, stream: io.BytesIO | _FileRange, batch: Batch, what: str) -> Any:
-    from construct import ConstructError
-
+    from formats.constructs import ConstructError
     from formats.record_batch import TooManyHeadersError
 
     try:

@@ -6,7 +6,6 @@ Follows `LogConfig`, `ServerTopicConfigSynonyms`, `ServerLogConfigs`, `ConfigDef
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 import sys
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import INT32_MAX, INT64_MAX
 from formats.late_classes import dataclass
 from formats.late_patterns import pattern
+from formats.packaged import packaged_text
 from kafkalog.log.producers import EXPIRATION_MS
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ _UNLIMITED: Final = "log.retention."
 
 def _definitions() -> Iterator[Definition]:
     """Yield the definitions of `formats/configs.txt` for topics, and the broker's own."""
-    text = importlib.resources.files("formats").joinpath("configs.txt").read_text("utf-8")
-    for line in text.splitlines():
+    for line in packaged_text("configs.txt").splitlines():
         if not line.startswith("topics |"):
             continue
         _, name, kind_name, default, valid, synonyms, since = line.split(" | ")
