@@ -59,7 +59,7 @@ def compact(
     """Compact partitions as a broker's cleaner does, or show exactly what the result would be.
 
     Of each key the latest record is kept, up to the high watermark and the first open transaction;
-    the active segment stays. In a log directory, the partitions that a broker would choose are
+    the active segment stays. In log directories, the partitions that a broker would choose are
     compacted, the dirtiest first. --apply changes the logs, whose broker is down and whose next
     start has nothing to do: after a crash run `kafkalog recover` first. After a kill the next run
     or start of a broker finds the old segments or the new ones. --to compacts a copy of one PATH.

@@ -32,7 +32,7 @@ _NOT_IN_XML: Final = {0xFFFE: r"\ufffe", 0xFFFF: r"\uffff"}  # besides what `pri
 
 
 class _WholeReport(Report):
-    """A report that is written at its end, about what each path is the place of."""
+    """A report that is written at its end, and knows the partition of each path."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._partitions: dict[str, PartitionDir] = {}

@@ -292,8 +292,9 @@ class Compactions(Runs[CompactionRun]):
             "--to": to,
             "--first-dirty-offset": request.first_dirty_offset,
             "--up-to": request.up_to_offset,
+            "--high-watermark": request.high_watermark,
         }
-        of_one = next((name for name, value in given.items() if value is not None), None)
+        of_one = next((name for name, value in given.items() if value not in (None, "end")), None)
         super().__init__(begin, paths, backup=backup, of_one=of_one)
         self._has_engine = engine is not None
 

@@ -158,7 +158,7 @@ class Backup:
     def _make(self) -> None:
         """Create the directory; an existing one must be empty, or have a journal."""
         if not file_system.is_there(self.path):
-            # That around it is missing for the first of several runs.
+            # The first of several runs also makes the directory that holds the backups of all.
             for path in (os.path.dirname(self.path), self.path):
                 if not file_system.is_there(path):
                     around = Changes(os.path.dirname(path), self._observe)
