@@ -96,9 +96,7 @@ def groups(
     else:
         shares = _share_coordinators(group or (), known, meant, targets)
         listing = _Listing(chosen, meant, ends, show, is_named=group is not None)
-        listing.write([*coordinators, *shares])
-        if show.format.is_screen and listing.has_pending:
-            put_command("next", "transactions", *words_of(paths))
+        listing.write([*coordinators, *shares], paths)
         if lag and ends.at_ms is not None:
             show_note(f"END and LAG are those at {at}, by the timestamps of the records.")
     _report_ends(ends, outcome)
@@ -179,7 +177,7 @@ class _Listing:
     show: opt.ShowOffsets
     is_named: bool
 
-    def write(self, coordinators: list[Coordinator]) -> None:
+    def write(self, coordinators: list[Coordinator], paths: list[str]) -> None:
         form, style = self.show.format, self.show.style()
         has_offsets = self.is_named or not self.meant.is_all
         groups = (view.group_view(style), self._groups(), "group")
@@ -197,12 +195,9 @@ class _Listing:
         if form != Format.CSV:
             sections.insert(0, (view.coordinator_view(style), coordinators, "coordinator"))
         _write(sections, self.show)
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether an offset that is shown belongs to an open transaction."""
         offsets = (offset for one in self.chosen for offset in one.offsets)
-        return self.is_named and any(one.is_pending for one in offsets)
+        if form.is_screen and self.is_named and any(one.is_pending for one in offsets):
+            put_command("next", "transactions", *words_of(paths))
 
     def _groups(self) -> Iterator[view.ShownGroup]:
         for one in self.chosen:

@@ -94,18 +94,14 @@ def transactions(
             newer, older = abort_commands(one, "HOST:PORT")
             typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status
-    sections += [
-        (view.id_view(style), ids, "transactional id"),
-        (view.open_view(style), opened, "open transaction"),
-    ]
+    sections.append((view.id_view(style), ids, "transactional id"))
+    sections.append((view.open_view(style), opened, "open transaction"))
     if show.format == Format.CSV:  # rows of one kind
         sections = sections[-2:-1] if ids else sections[-1:]
     write_sections(sections, show.format, show.limit)
     if show.format.is_screen and any(one.hanging for one in opened):
-        words = [word for name in transactional_id or () for word in ("--transactional-id", name)]
-        words += [word for one in producer_id or () for word in ("--producer-id", str(one))]
-        words += ["--at", at] if at is not None else []
-        put_command("next", "transactions", *words_of(paths), *words, "--commands")
+        words = [*words_of(paths), *chosen.words, *(() if at is None else ("--at", at))]
+        put_command("next", "transactions", *words, "--commands")
     return outcome.status
 
 
@@ -125,6 +121,12 @@ class _Chosen:
     names: list[str] | None
     producers: list[int] | None
     only_hanging: bool
+
+    @property
+    def words(self) -> list[str]:
+        """The options that choose them."""
+        words = [word for name in self.names or () for word in ("--transactional-id", name)]
+        return words + [f"--producer-id={one}" for one in self.producers or ()]
 
     def ids(self, found: Transactions) -> list[TransactionalId]:
         return [
