@@ -36,6 +36,12 @@ def with_commands(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 
+def command_html(command: str) -> str:
+    """Return a command line that is not broken within the name of an option."""
+    words = re.sub(r"--[a-z-]{1,20}", r"<span>\g<0></span>", escaped(command))
+    return f"<code>{words}</code>"
+
+
 def json_block(name: str, value: object) -> str:
     """Return data for scripts: JSON in an element that runs nothing."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))

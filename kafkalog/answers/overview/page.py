@@ -26,6 +26,7 @@ from kafkalog.answers.overview.content_tables import (
 )
 from kafkalog.answers.overview.html import (
     chart,
+    command_html,
     escaped,
     json_block,
     paragraph,
@@ -215,7 +216,7 @@ def _next_step(report: Report) -> str:
     first = report.findings[0]
     return (
         f'<p class="next">Next step for the most severe finding, {escaped(first.defect.reference)}:'
-        f" <code>{escaped(first.command)}</code></p>"
+        f" {command_html(first.command)}</p>"
     )
 
 

@@ -11,6 +11,7 @@ from kafkalog.answers.overview.html import (
     Cell,
     Table,
     badge,
+    command_html,
     duration_text,
     escaped,
     id_cell,
@@ -75,7 +76,7 @@ def findings_table(report: Report) -> Table:
             id_cell(defect.offset),
             id_cell(defect.position),
             Cell(escaped(defect.detail) + more, None, "w"),
-            Cell(f"<code>{escaped(one.command)}</code>{hint}", None, "w"),
+            Cell(f"{command_html(one.command)}{hint}", None, "w"),
         ))  # fmt: skip
     found = report.checked.defects.total()
     listed = sum(1 + one.alike for one in report.findings)
