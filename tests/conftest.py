@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -123,14 +125,23 @@ def disk_path() -> Iterator[Path]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
-    """Let one process compile the test modules, whose bytecode the others then load."""
+    """Let one process compile the test modules, whose bytecode the others then load.
+
+    What is collected lives as long as the process, so the garbage collector need not walk over it
+    again and again. It does so at the exit only: else some libraries report leaks.
+    """
+    gc.disable()
     with open(__file__, "rb") as lock:
         if not sys.dont_write_bytecode:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 fcntl.flock(lock, fcntl.LOCK_SH)
-        return (yield)
+        result = yield
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)
+    return result
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

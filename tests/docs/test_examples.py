@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from docgen.pages import ROOT
+from tests.sampling import tries_everything
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+ON_SPARK = [name for name in SCRIPTS if "spark_session(" in (EXAMPLES / name).read_text()]
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    "name", [one for one in SCRIPTS if one not in ON_SPARK or tries_everything()]
+)
 def test_script_prints_what_it_should(name: str, tmp_path: Path) -> None:
     """Each script runs from any directory, without arguments."""
     script = EXAMPLES / name
@@ -23,6 +28,24 @@ def test_script_prints_what_it_should(name: str, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == script.with_suffix(".out").read_text()
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", ON_SPARK)
+def test_examples_with_spark_run(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In the session of the tests; `make test-all` also lets each script start its own."""
+    script = EXAMPLES / name
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    runpy.run_path(str(script), run_name="__main__")
+    captured = capfd.readouterr()
+    assert captured.err == ""
+    assert captured.out == script.with_suffix(".out").read_text()
 
 
 def test_scripts_are_listed() -> None:

@@ -94,10 +94,8 @@ public final class TieredBroker {
                 if (life == 0) create(admin);
                 plain(bootstrap);
                 transactions(bootstrap, life);
-                if (life + 1 == LIVES) {
-                    settle(admin);
-                    observe(admin, bootstrap);
-                }
+                settle(admin, life + 1 == LIVES);
+                if (life + 1 == LIVES) observe(admin, bootstrap);
             }
             server.shutdown();
             server.awaitShutdown();
@@ -178,8 +176,11 @@ public final class TieredBroker {
         return producer;
     }
 
-    /** Waits until all that can be uploaded is (what is below the last stable offset), and until nothing more is deleted. */
-    private void settle(Admin admin) throws Exception {
+    /**
+     * Waits until all that can be uploaded is (what is below the last stable offset), and until nothing more is deleted. A shutdown
+     * in the middle of an upload would leave a second copy of a segment, which goes for another reason where retention ends between both.
+     */
+    private void settle(Admin admin, boolean hasOpenTransaction) throws Exception {
         LiveBroker.await("uploads of " + PLAIN, () -> {
             List<Long> local = local(PLAIN);
             return offset(admin, PLAIN, OffsetSpec.latestTiered()).offset() == local.get(local.size() - 1) - 1 && bytes(PLAIN) < 12_000 + 3_500;
@@ -187,7 +188,7 @@ public final class TieredBroker {
         // its last segment closes, too, when local retention has come to it; the open transaction keeps it from being uploaded
         LiveBroker.await("local retention of " + TRANSACTIONS, () -> {
             List<Long> local = local(TRANSACTIONS);
-            return local.size() == 2 && offset(admin, TRANSACTIONS, OffsetSpec.latestTiered()).offset() == local.get(0) - 1;
+            return local.size() == (hasOpenTransaction ? 2 : 1) && offset(admin, TRANSACTIONS, OffsetSpec.latestTiered()).offset() == local.get(0) - 1;
         });
         for (TopicPartition one : PARTITIONS)
             LiveBroker.await("the local start of " + one, () -> offset(admin, one, OffsetSpec.earliestLocal()).offset() == local(one).get(0));
