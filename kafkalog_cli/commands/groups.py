@@ -195,8 +195,8 @@ class _Listing:
         if form != Format.CSV:
             sections.insert(0, (view.coordinator_view(style), coordinators, "coordinator"))
         _write(sections, self.show)
-        offsets = (offset for one in self.chosen for offset in one.offsets)
-        if form.is_screen and self.is_named and any(one.is_pending for one in offsets):
+        committed = (offset for one in self.chosen for offset in one.offsets)
+        if form.is_screen and self.is_named and any(one.is_pending for one in committed):
             put_command("next", "transactions", *words_of(paths))
 
     def _groups(self) -> Iterator[view.ShownGroup]:
