@@ -220,15 +220,6 @@ def test_the_directory_of_the_next_partition_is_marked(
     assert alone["next_new_partition"] is None
 
 
-def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalog: Any) -> None:
-    """Each log directory has its own lock and journal."""
-    root = corpus_dir / "kafka-4.3" / "jbod-live"
-    for command in ("compact", "retention", "rebuild-index"):
-        result = kafkalog(command, root, *(["--apply"] if command == "retention" else []))
-        assert result.status == 3
-        assert "Name one of them: logs-a, logs-b." in result.stderr
-
-
 def test_what_is_unflushed_is_not_known_of_a_log_that_cannot_be_read(
     corpus_dir: Path, tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
