@@ -25,9 +25,9 @@ ONCE = (
 AGAIN = {
     "count": 2,  # a wrong path is an error before a query is asked for
     "du-forecast": 2,  # files are counted first, for as long as that takes
-    "rebuild-index": 2,  # again behind the lock
-    "compact": 3,  # likewise; and what is around each partition, while it is checked
-    "recover": 3,  # likewise; and first, which log directories there are
+    "rebuild-index": 3,  # first, which log directories there are; again behind the lock
+    "recover": 3,  # likewise
+    "compact": 4,  # likewise; and what is around each partition, while it is checked
     "export-append": 2,  # to find the end, then the splits
 }
 
