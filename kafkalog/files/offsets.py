@@ -54,6 +54,11 @@ class LogOffset:
         return f"{counted(self.above, 'record')} above the {self.name} {self.value} left out{why}"
 
     @property
+    def is_log_end(self) -> bool:
+        """Whether the log ends there: it has no records above, and none is missing below."""
+        return not (self.above or self.missing)
+
+    @property
     def known(self) -> int:
         """The value, which every log has."""
         assert self.value is not None, f"a log has a {self.name}"
@@ -150,6 +155,11 @@ class LeftOut:
                 if one.high_watermark.missing
             },
         )
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether records are missing that consumers could have read."""
+        return bool(self.below_watermark)
 
     def lines(self, hint: str = "") -> Iterator[str]:
         """Yield a line per bound that leaves records of a log out.
