@@ -194,18 +194,17 @@ def test_what_damage_hides_is_refused_or_a_gap_of_the_commit(
     sound = log.read_bytes()
     places = frames(sound)
     data = flip(sound, 8 * places[2][0] + 3)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
     log.write_bytes(data)
-    append(tmp_path / "log", to=tmp_path / "sound", form=form)
+    append(tmp_path / "log", to=tmp_path / "displaced", form=form)
     damaged = flip(data, 8 * (sum(places[4]) - 1))
     log.write_bytes(damaged)
     for _ in range(2):
         with pytest.raises(RefusedError, match="orders-0, offsets 72 to 74: Batch at"):
             append(tmp_path / "log", to=to, form=form, allow_gaps=True)
         assert not data_files(to)
-    log.write_bytes(sound)
-    append(tmp_path / "log", to=tmp_path / "repaired", form=form)
-    assert rows_of(tmp_path / "repaired", form) == rows(0, 120)
-    log.write_bytes(damaged)
+    append(tmp_path / "log", tmp_path / "copy", to=tmp_path / "both", form=form)
+    assert rows_of(tmp_path / "both", form) == rows(0, 120)
     [done] = append(tmp_path / "log", to=to, form=form, allow_damage=True)
     assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
         (72, 74, "damaged")
