@@ -54,11 +54,6 @@ class LogOffset:
         return f"{counted(self.above, 'record')} above the {self.name} {self.value} left out{why}"
 
     @property
-    def is_log_end(self) -> bool:
-        """Whether the log ends there: it has no records above, and none is missing below."""
-        return not (self.above or self.missing)
-
-    @property
     def known(self) -> int:
         """The value, which every log has."""
         assert self.value is not None, f"a log has a {self.name}"

@@ -183,8 +183,8 @@ class EndOffsets:
 
     @property
     def cut(self) -> list[PartitionOffsets]:
-        """Those asked for so far whose logs end elsewhere than at their high watermarks."""
-        return [one for one in self._known.values() if one and not one.high_watermark.is_log_end]
+        """Those asked for so far that have records above their high watermarks."""
+        return [one for one in self._known.values() if one and one.high_watermark.above]
 
     def of(self, topic: str, partition: int) -> int | None:
         """Return the high watermark; None if the partition is not here or cannot be read."""

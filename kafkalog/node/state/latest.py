@@ -266,8 +266,7 @@ class LatestLog(Generic[R]):
 
     Attributes:
         records: those that count.
-        cut: the offsets of the log, if it ends elsewhere than at the high watermark, and what is
-            between them might count.
+        cut: the offsets of the log, if it has records above the high watermark that might count.
         newer: keys with newer records that the cleaner has been over: it may have removed the
             record that counted at the moment.
         is_complete: whether all of the log could be read.
@@ -296,7 +295,7 @@ class LatestLog(Generic[R]):
         elif at is not None and at.partition == number:
             end = min(end, at.offset)
         offsets = self._log.offsets
-        is_cut = end == mark and not offsets.high_watermark.is_log_end
+        is_cut = end == mark and offsets.high_watermark.above > 0
         self.cut = [offsets.of_partition(Isolation.READ_UNCOMMITTED)] if is_cut else []
         for rows in self._scan(COLUMNS, Selection(to_offset=end, isolation=Isolation.LOG)):
             self.records.take(rows)

@@ -189,7 +189,7 @@ class Groups:
         incomplete: partitions whose log could not be read completely.
         undecoded: records whose key names no group that can be read.
         shares: what was read of share groups.
-        cut: the offsets of its partitions that end elsewhere than at their high watermarks.
+        cut: the offsets of its partitions that have records above their high watermarks.
     """
 
     kind = EventKind.NOTE

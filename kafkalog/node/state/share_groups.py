@@ -85,7 +85,7 @@ class ShareOffsets:
         missing: its partitions that are not here although offsets that were asked for are in them.
         incomplete: its partitions that could not be read completely.
         undecoded: records that could not be decoded.
-        cut: the offsets of its partitions that end elsewhere than at their high watermarks.
+        cut: the offsets of its partitions that have records above their high watermarks.
     """
 
     def __init__(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.late_classes import dataclass
 from formats.topic_names import TRANSACTION_STATE
 from kafkalog.errors import DataError, GoneError, KafkaLogError, NotFoundError
-from kafkalog.files.offsets import LeftOut
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.payloads.message_text import TRANSACTION_STATES
@@ -136,7 +135,7 @@ class Transactions:
         incomplete: partitions of `__transaction_state` that could not be read completely.
         undecoded: records that could not be decoded.
         errors: why the data of some partitions could not be read.
-        cut: the offsets of partitions that end elsewhere than at their high watermarks.
+        cut: the offsets of partitions that have records above their high watermarks.
     """
 
     ids: dict[str, TransactionalId]
@@ -225,7 +224,7 @@ def read_transactions(
         except DataError as error:
             found.errors.append(error)
             continue
-        if not offsets.high_watermark.is_log_end and partition.topic != TRANSACTION_STATE:
+        if offsets.high_watermark.above and partition.topic != TRANSACTION_STATE:
             found.cut.append(offsets)
         where = partition.topic, partition.partition or 0
         _note_marker(found.ids, where, epochs, {one.producer_id for one in opened})
@@ -241,7 +240,8 @@ def read_transactions(
         raise NotFoundError(
             "There is no partition of __transaction_state here, and no open transaction.",
             path=targets[0].path if targets else None,
-            note="; ".join(LeftOut.by(found.cut).lines()) or None,
+            note="; ".join(f"{one.name}: {one.high_watermark.left_out}" for one in found.cut[:3])
+            or None,
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     return found
