@@ -21,8 +21,8 @@ _OPTIONS: Final = {
     "has a final name; `all`: also leftovers, by the column `state`",
     "decode": "`text`: keys and values are strings, `0x` and hexadecimal digits where they are not "
     "UTF-8 (`bytes`)",
-    "mode": "`permissive` (the default): damage is skipped; the table `defects` lists it; "
-    "`failfast`: it ends the query",
+    "mode": "`permissive` (the default, but of streams only with `failOnDataLoss=false`): damage "
+    "is skipped; the table `defects` lists it; `failfast`: it ends the query",
     "replicas": "of several copies of a partition: `best` (the default for records): the one with "
     "the latest leader epoch, then the largest log end offset, and where that is damaged another; "
     "or `all` (the default for other tables)",

@@ -84,12 +84,6 @@ def show_note(text: str) -> None:
     sys.stderr.write(f"{_label('note')} {printable(text)}\n")
 
 
-def show_undecodable(where: Condition | None) -> None:
-    """Say how many values a condition could not look into."""
-    if where is not None and where.note is not None:
-        show_note(where.note)
-
-
 def show_requests(requests: Requests) -> None:
     if requests.count:
         what = counted(requests.count, "request")
@@ -183,7 +177,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
         return event.exit_code
     if isinstance(event, Note | Progress | Done):
         return 0
-    from kafkalog.files.offsets import PartitionOffsets
+    from kafkalog.files.offsets import LeftOut, PartitionOffsets
     from kafkalog.log.defects import UNREADABLE
     from kafkalog.model import Defect
     from kafkalog.node.outcome import Difference
@@ -206,7 +200,7 @@ def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
         case Loss():
             return INCOMPLETE
         case PartitionOffsets():
-            return 0
+            return INCOMPLETE if LeftOut.by([event]).is_lacking else 0
         case _:
             assert_never(event)
 
@@ -437,10 +431,12 @@ class Outcome(Listener):
             (show_warning if any(one.is_known for one in found) else show_note)(text)
 
     def leaves_out(self, ends: Iterable[PartitionOffsets], hint: str = END_HINT) -> None:
-        """Note which records of the logs are not in the output, which is not a failure."""
+        """Note which records are not in the output; that a log ends too early is a failure."""
         from kafkalog.files.offsets import LeftOut
 
-        for line in LeftOut.by(ends).lines(hint):
+        left_out = LeftOut.by(ends)
+        self.lacks(left_out.is_lacking)
+        for line in left_out.lines(hint):
             show_note(line)
 
     def count(self, defect: Defect, failing: Sequence[Severity] | None = None) -> None:
@@ -464,6 +460,12 @@ class Outcome(Listener):
         """Record that something is left out, if it is: status 8."""
         if is_lacking:
             self._statuses.add(INCOMPLETE)
+
+    def leaves_undecoded(self, where: Condition | None, *, is_empty: bool = False) -> None:
+        """Note how many values a condition could not look into: one may be what was not found."""
+        if where is not None and where.note is not None:
+            show_note(where.note)
+            self.lacks(is_empty)
 
     def miss(self, text: str, name: str = "", known: Iterable[str] = ()) -> None:
         """Warn that what was asked for is not there, with names like it: the answer is no."""

@@ -151,6 +151,11 @@ class LeftOut:
             },
         )
 
+    @property
+    def is_lacking(self) -> bool:
+        """Whether records are missing that consumers could have read."""
+        return bool(self.below_watermark)
+
     def lines(self, hint: str = "") -> Iterator[str]:
         """Yield a line per bound that leaves records of a log out.
 

@@ -111,8 +111,12 @@ class SourceOptions:
         return self.columns is None and self.request.table == TableName.RECORDS
 
 
-def parse_options(options: Mapping[str, str]) -> SourceOptions:
+def parse_options(options: Mapping[str, str], *, follows: bool = False) -> SourceOptions:
     """Parse the options; their names are case-insensitive.
+
+    Args:
+        follows: whether a stream reads: what it passes over never comes, so damage ends it as
+            other losses do, unless a mode is named.
 
     Raises:
         UsageError: an option is unknown or has an invalid value, or no path is given.
@@ -150,7 +154,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         request,
         _columns(given, table),
         _member(given, "decode", Decode.BYTES) == Decode.TEXT,
-        _member(given, "mode", Mode.PERMISSIVE),
+        _member(given, "mode", Mode.FAILFAST if follows and fails_on_loss else Mode.PERMISSIVE),
         _flag(given, "filterPushdown", default=False),
         _number(given, "maxBytesPerTrigger"),
         fails_on_loss,

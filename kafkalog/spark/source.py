@@ -162,7 +162,7 @@ class KafkaLogDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's
         """Return the reader that follows the logs."""
 
-        asked = parse_options(self.options)
+        asked = parse_options(self.options, follows=True)
         require_stream(asked)
         return TailReader(asked, _chosen(asked, schema))
 

@@ -13,7 +13,7 @@ from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import SELECT, SHOW
-from kafkalog_cli.outcome import Outcome, show_undecodable
+from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.pager import start_pager
 from kafkalog_cli.session import session
 
@@ -135,10 +135,10 @@ def dump_segment(
     if to is None and not follow and shown_form in ("table", "line"):
         start_pager()
     style = DumpStyle(shown_form, not batches, shown, value.is_auto, is_shown, labels, titles)
-    _show(logs, selection, style, outcome, turn, to)
+    shown_rows = _show(logs, selection, style, outcome, turn, to)
     for one in shown.decoded.values():
         one.report(outcome)
-    show_undecodable(selection.where)
+    outcome.leaves_undecoded(selection.where, is_empty=not shown_rows)
     return outcome.status
 
 
@@ -149,7 +149,8 @@ def _show(
     outcome: Outcome,
     turn: Turn,
     to: str | None,
-) -> None:
+) -> int:
+    """Show logs; return how many rows there were."""
     from kafkalog_cli.output.dump import Dump
     from kafkalog_cli.output.new_file import COLUMNAR, text_to
 
@@ -164,7 +165,7 @@ def _show(
         with FileDump(to, selection, style, outcome) as written:
             for log in logs:
                 written.show(log)
-        return
+        return written.rows
     with text_to(to), Dump(selection, style, outcome) as dump:
         if turn.follow:
             dump.follow(logs)
@@ -175,6 +176,7 @@ def _show(
         else:
             for log in logs:
                 dump.show(log)
+    return dump.rows
 
 
 def _require_sense(selection: Selection, form: str, turn: Turn, *, batches: bool) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.change.lake import Append, Export, ExportRequest, ExportSummary, IcebergAppend
-    from kafkalog.change.lake.model import Writing
+    from kafkalog.change.lake.model import Gap, Writing
     from kafkalog.io.engine import Engine
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
@@ -59,6 +59,9 @@ class Accepted:
     damage: bool = False
     gaps: bool = False
     rejects: int = 0
+
+    def has(self, gap: Gap) -> bool:
+        return self.damage if gap.is_damage else self.gaps
 
 
 def export(
@@ -119,7 +122,7 @@ def export(
     Without --to it shows what would be read. Repeat an interrupted command to continue it. --append
     makes a table that grows: each run commits what is new. Formats of keys and values add columns
     with the types of a schema; what does not decode ends the run, unless rejects are accepted.
-    Damage is left out and listed: status 8, or 0 where it is accepted.
+    Damage is left out and listed: status 8, or 0 where it is accepted; --append refuses it.
 
     \b
     kafkalog export /var/lib/kafka -t orders --to lake
@@ -200,7 +203,8 @@ def _run(
         if asked.append:
             run = partial(
                 appending, asked, to, fail_fast=fail_fast, allow_gaps=accepted.gaps,
-                catalog=catalog, max_rejects=accepted.rejects, listener=outcome,
+                allow_damage=accepted.damage, catalog=catalog, max_rejects=accepted.rejects,
+                listener=outcome,
             )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s, watch):
                 _show(summary, writer, outcome, accepted, has_changed=True)
@@ -229,6 +233,7 @@ def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str,
     else:
         plan = Export(asked, to, listener=outcome).planned()
     outcome.report_logs()
+    outcome.lacks(plan.left_out.is_lacking)
     if plan.parts:
         outcome.answers()
     with Writer(plan_view(style), form) as writer:
@@ -402,7 +407,8 @@ def _show(
     *,
     has_changed: bool,
 ) -> None:
-    outcome.lacks(bool(summary.gaps) and not accepted.gaps)
+    outcome.lacks(summary.left_out.is_lacking)
+    outcome.lacks(any(not accepted.has(one) for one in summary.gaps))
     for part in () if accepted.damage else summary.parts:
         outcome.lacks(part.defect_count > 0)
         for defect in part.defects:

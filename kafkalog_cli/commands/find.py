@@ -13,7 +13,7 @@ from kafkalog.model import Defect, LogView
 from kafkalog.node.targets import partitions_of, selected
 from kafkalog_cli import options as opt
 from kafkalog_cli.option_sets import SELECT, SHOW
-from kafkalog_cli.outcome import Outcome, show_note, show_undecodable
+from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.new_file import COLUMNAR
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format, Writer
@@ -255,9 +255,11 @@ def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note what was left out, and if nothing was found, which is status 1."""
     from kafkalog.files.offsets import LeftOut
 
-    for line in (*LeftOut(below_log_start=search.below_start).lines(), *search.beyond()):
+    left_out = LeftOut(below_log_start=search.below_start, below_watermark=search.below_watermark())
+    outcome.lacks(left_out.is_lacking)
+    for line in (*left_out.lines(), *search.beyond()):
         show_note(line)
-    show_undecodable(search.selection.where)
+    outcome.leaves_undecoded(search.selection.where, is_empty=not rows)
     if not rows:
         if search.logs or not outcome.errors:
             show_note(f"nothing found in {counted(len(search.logs), 'partition')}")

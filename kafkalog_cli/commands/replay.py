@@ -90,7 +90,7 @@ def replay(
     from kafkalog.wire.producing.model import Request
     from kafkalog.wire.producing.run import Replay
     from kafkalog_cli.maintenance import asks, will_apply
-    from kafkalog_cli.outcome import Outcome, show_note, show_undecodable
+    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.replayed import Shown, ShownReplay, report_losses, write_replay
@@ -143,7 +143,7 @@ def replay(
         with counts() as listener.bar:
             summary = _performed(planned, cluster, progress)
         is_shown = False
-    show_undecodable(request.selection.where)
+    outcome.leaves_undecoded(request.selection.where)
     outcome.lacks(summary.has_losses)
     is_concerned = any(one.records for one in summary.logs)
     status = outcome.of_work(

@@ -68,6 +68,9 @@ class Dump:
     """Shows targets one after another; use it as a context manager.
 
     The limit of the selection is one for all of them.
+
+    Attributes:
+        rows: how many were shown so far.
     """
 
     def __init__(self, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
@@ -78,7 +81,7 @@ class Dump:
         self._writer: Writer[Any] | None = None
         self._view_name: tuple[str, ...] = ()
         self._label: tuple[str, ...] = ()
-        self._rows = 0
+        self.rows = 0
         self._below_start: list[str] = []
 
     def __enter__(self) -> Self:
@@ -151,11 +154,11 @@ class Dump:
     @property
     def _is_full(self) -> bool:
         """Whether the limit is reached, by rows: a limit of 0 shows what there is."""
-        return self.selection.limit == 0 and self._rows > 0
+        return self.selection.limit == 0 and self.rows > 0
 
     def _count(self, rows: int) -> None:
         """Count rows that were shown: fewer are left to show."""
-        self._rows += rows
+        self.rows += rows
         if (limit := self.selection.limit) is not None:
             self.selection = replace(self.selection, limit=limit - rows)
 

@@ -67,7 +67,7 @@ EXPORT_PLAN: Final[ObjectType[Part]] = ObjectType(
 )  # fmt: skip
 EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
     "export_gap",
-    "`export --append --accept gaps`",
+    "`export --append --accept gaps` or `damage`",
     "Offsets that the table never gets, or has although the log was cut before them.",
     Field("topic", k.TEXT, ""),
     Field("partition", k.INT, "−1 if the directory's name has none"),

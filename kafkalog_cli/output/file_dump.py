@@ -32,6 +32,9 @@ class FileDump:
 
     The file appears when it is complete.
 
+    Attributes:
+        rows: how many were written so far.
+
     Raises:
         UnsupportedError: a package is missing.
         DestinationExistsError, UnwritableError: see `NewFile`.
@@ -43,6 +46,7 @@ class FileDump:
         from kafkalog.io.jit import fast_path
 
         fast_path.require_arrow()
+        self.rows = 0
         self._path = path
         self._selection = selection
         self._style = style
@@ -104,6 +108,7 @@ class FileDump:
 
     def _count(self, rows: int) -> None:
         """Count rows that were written: the limit is one for all targets."""
+        self.rows += rows
         if (limit := self._selection.limit) is not None:
             self._selection = replace(self._selection, limit=limit - rows)
 

@@ -305,8 +305,11 @@ def _what_changes(summary: RecoverySummary) -> Iterator[str]:
         yield f"{counted(summary.lost_records, 'record')} lost"
     if summary.hidden_records:
         yield f"{counted(summary.hidden_records, 'record')} hidden (new ones get their offsets)"
+    short = sum(plan.missing is not None and plan.lost_from is None for plan in summary.plans)
+    if short:
+        yield f"{short} {'ends' if short == 1 else 'end'} below the high watermark"
     committed = any(plan.committed_lost is not None for plan in summary.plans)
-    gone = summary.lost_records + summary.hidden_records + committed
+    gone = summary.lost_records + summary.hidden_records + committed + short
     if not (gone or summary.unloadable or summary.strays or summary.refused or summary.absent):
         yield "no record is lost"
     if summary.strays:

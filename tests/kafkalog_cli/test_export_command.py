@@ -49,6 +49,20 @@ def test_report_of_machines_is_the_manifest(kafkalog: Run, tmp_path: Path) -> No
     assert (found[-1]["rows"], found[-1]["defects"]) == (240, 2)
 
 
+def test_a_table_that_grows_refuses_damage(kafkalog: Run, tmp_path: Path) -> None:
+    """As it refuses a gap; what is agreed to is named once, and complete."""
+    words = ("export", DAMAGED, "--view", "as-is", "--append", "--to", tmp_path, "-o", "ndjson")
+    refused = kafkalog(*words, "--accept", "gaps")
+    assert (refused.status, refused.stdout) == (4, b"")
+    assert "orders-0, offsets 290 to 299: Batch at base offset 290" in refused.stderr
+    assert "--accept damage" in refused.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    done = kafkalog(*words, "--accept", "damage")
+    [gap] = [row for row in rows(done) if row["type"] == "export_gap"]
+    assert (done.status, gap["first_offset"], gap["last_offset"]) == (0, 290, 299)
+    assert (kafkalog(*words).status, rows(kafkalog(*words))[-1]["was_complete"]) == (0, True)
+
+
 def test_table_has_a_row_a_partition(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -360,7 +360,8 @@ def test_a_storm_of_moves(
         done, answer, _ = run(before)
         # What stays somewhere is no reason to fail, but for coordinators' own topics.
         may_fail = (is_other and name not in OF_NOW) or name in OWN
-        failing = (0, 1) if name == "find" else (0, 1, 3, 4, 8)
+        # 8, too: the checkpoint is still that of the topic before, whose log went further.
+        failing = (0, 1, 8) if name == "find" else (0, 1, 3, 4, 8)
         assert done.status in (whole.status, *(failing if may_fail else ())), (before, done)
         if done.status not in (0, whole.status):
             assert done.stderr or b"deleted-while-reading" in done.stdout, (before, done)

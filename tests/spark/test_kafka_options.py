@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import CorruptDataError, UsageError
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.options import parse_options
 from kafkalog.spark.source import TableReader, TailReader
-from tests.builders import batch, record, write_log
+from tests.builders import batch, flip, record, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,6 +229,21 @@ def test_a_stream_takes_so_many_offsets_at_a_time(logs: Path) -> None:
         start = reader.latestOffset(start, reader.getDefaultReadLimit())
         found.append(offsets(start))
     assert found == [[4, 4, 1], [9, 9, 1], [10, 10, 1], [10, 10, 1]]
+
+
+def test_damage_ends_a_stream_as_other_losses_do(tmp_path: Path) -> None:
+    """What a batch passes over never comes: the next one begins after it."""
+    first, second = (batch(at, [record(0, b"k", b"v")]) for at in range(2))
+    write_log(tmp_path / "topic-0", first, flip(second, 8 * len(second) - 8))
+
+    def rows(**options: str) -> int:
+        reader = stream(tmp_path, **options)
+        tasks = reader.partitions(reader.initialOffset(), {"topic-0": [2, -1]})
+        return sum(one.num_rows for task in tasks for one in reader.read(task))
+
+    with pytest.raises(CorruptDataError, match="does not match its checksum"):
+        rows()
+    assert rows(failOnDataLoss="false") == rows(mode="permissive") == 1
 
 
 def test_a_stream_has_no_ending_offsets(logs: Path) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkalog.answers.search.scanning import Progress
     from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.files.offsets import LogOffset
     from kafkalog.log.batches.selection import Selection
     from kafkalog.tables.planning import Target
 
@@ -173,18 +174,30 @@ class Search:
 
     def beyond(self) -> list[str]:
         """Say which logs were searched beyond what consumers get yet; not of a part of each log."""
-        wanted = self.selection
+        end = self.selection.to_offset
+        names = [
+            f"{name} from {mark.known}"
+            for name, mark in self._high_watermarks
+            if mark.above and (end is None or end > mark.known)
+        ]
+        return [f"also searched above the high watermark: {some_of(names)}"] if names else []
+
+    def below_watermark(self) -> dict[str, int]:
+        """Return the logs that end below the high watermark which is noted, with it."""
+        marks = self._high_watermarks
+        return {name: mark.known + mark.missing for name, mark in marks if mark.missing}
+
+    @cached_property
+    def _high_watermarks(self) -> list[tuple[str, LogOffset]]:
+        wanted, found = self.selection, []
         if wanted.view == LogView.ALL or wanted.limit is not None:
             return []
-        names = []
         for target in (one for one in self.logs if not one.is_file):
             with suppress(DataError):  # the search has reported it
                 mark = log_of(target, Request(view=wanted.view)).offsets.high_watermark
-                if mark.above and (wanted.to_offset is None or wanted.to_offset > mark.known):
-                    partition = target.partition
-                    name = name_of(partition.topic, partition.partition)
-                    names.append(f"{name} from {mark.known}")
-        return [f"also searched above the high watermark: {some_of(names)}"] if names else []
+                partition = target.partition
+                found.append((name_of(partition.topic, partition.partition), mark))
+        return found
 
     def of(self, target: Target, record: Record) -> Found:
         """Return a record with its place and its writer."""

@@ -56,6 +56,7 @@ def appending(
     *,
     fail_fast: bool = False,
     allow_gaps: bool = False,
+    allow_damage: bool = False,
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
     listener: Listener | None = None,
@@ -63,7 +64,7 @@ def appending(
     """Return a run that adds to a table; use it as a context manager.
 
     Args:
-        asked, to, fail_fast, allow_gaps, max_rejects, listener: as for `Append`.
+        asked, to, fail_fast, allow_gaps, allow_damage, max_rejects, listener: as for `Append`.
         catalog: properties of the catalog of an Iceberg table.
 
     Raises:
@@ -76,8 +77,8 @@ def appending(
 
     if asked.table_format != TableFormat.ICEBERG:
         return Append(
-            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, max_rejects=max_rejects,
-            listener=listener,
+            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
+            max_rejects=max_rejects, listener=listener,
         )  # fmt: skip
     try:
         from kafkalog.change.lake.iceberg_append import IcebergAppend
@@ -87,8 +88,8 @@ def appending(
             hint="pip install 'kafkalog[lake]'",
         ) from error
     return IcebergAppend(
-        asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-        max_rejects=max_rejects, listener=listener,
+        asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
+        catalog=catalog, max_rejects=max_rejects, listener=listener,
     )  # fmt: skip
 
 
@@ -98,6 +99,7 @@ def export(
     engine: Engine | None = None,
     fail_fast: bool = False,
     allow_gaps: bool = False,
+    allow_damage: bool = False,
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
     on_event: OnEvent | None = None,
@@ -115,6 +117,7 @@ def export(
         fail_fast: whether damage ends the export; otherwise it is skipped and counted.
         allow_gaps: with `append`, whether to commit although records are gone; the summary names
             them.
+        allow_damage: likewise, although damage hides records.
         catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
         max_rejects: how many records whose key or value does not decode may go to the table of
             rejects; if there are more, nothing is exported.
@@ -142,8 +145,9 @@ def export(
         # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
         while asked.append:
             with appending(
-                asked, place, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-                max_rejects=max_rejects, listener=reporter,
+                asked, place, fail_fast=fail_fast, allow_gaps=allow_gaps,
+                allow_damage=allow_damage, catalog=catalog, max_rejects=max_rejects,
+                listener=reporter,
             ) as commit:  # fmt: skip
                 commit.run(engine or LocalEngine())
                 if not commit.is_continued:

@@ -7,7 +7,7 @@ the file follows. A run that was killed is continued by the next one, or its fil
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.change.lake.delta_log import (
@@ -52,7 +52,7 @@ from kafkalog.log.defects import DELETED
 from kafkalog.tables.model import LossReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.change.lake.model import ExportedPart, ExportRequest, Gap
     from kafkalog.errors import Listener
@@ -62,7 +62,8 @@ _COMMIT = Fields(
 )
 _SHOWN_MAX = 5
 _MOVED = "If a broker moved the partition, also name the log directory that has it now."
-_ALLOW = "With --accept gaps the run goes on after them, and the commit names them."
+_ALLOW = "With --accept {} the run goes on after them, and the commit names them."
+_REPAIR = "Repeat it with a sound replica as one more PATH, or once the log is repaired."
 
 
 class Append(Export):
@@ -72,6 +73,7 @@ class Append(Export):
         to: as for `Export`.
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
+        allow_damage: likewise, although damage hides offsets.
         max_rejects: as for `Export`; for each commit.
         listener: as for `Export`; the next commit continues a partition that cannot be read.
 
@@ -80,7 +82,8 @@ class Append(Export):
             adds what has come since.
 
     Raises:
-        RefusedError: offsets are missing, without `allow_gaps`. Nothing was committed.
+        RefusedError: offsets are missing, without `allow_gaps`, or damage hides them, without
+            `allow_damage`. Nothing was committed.
         as `Export`.
 
     On disk after a crash: the last commit with its files, the plan of the next one and some of its
@@ -89,10 +92,10 @@ class Append(Export):
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        max_rejects: int = 0, listener: Listener | None = None,
+        allow_damage: bool = False, max_rejects: int = 0, listener: Listener | None = None,
     ) -> None:  # fmt: skip
         super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener)
-        self._allow_gaps = allow_gaps
+        self._agreed = Agreed(gaps=allow_gaps, damage=allow_damage)
         self.is_continued = False
 
     def __enter__(self) -> Self:
@@ -182,8 +185,7 @@ class Append(Export):
             self._is_complete = self._was_complete = True
             self._mark_complete()
             return
-        if not self._allow_gaps:
-            refuse_gaps(now.increment.gaps, self._target.shown)
+        self._agreed.require(now.increment, (), self._target.shown)
         # A job that waits for `_SUCCESS` must not take files of an open run for rows of the table.
         self._target.remove(SUCCESS)
         self._begin(now)
@@ -257,16 +259,16 @@ class Append(Export):
     def _finish(self) -> None:
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
+        parts = self.summary().parts
+        increment = with_damage(increment, parts, self.plan.parts)
         # Once Delta's log names the files, readers may have them: they are not taken back.
-        if not self._allow_gaps and self._can_discard():
+        if self._can_discard():
             try:
-                refuse_losses(self.summary().parts)
+                self._agreed.require(increment, parts, self._target.shown)
             except RefusedError:
                 self._discard(self.plan)
                 raise
         self._require_all_parts()
-        parts = self.summary().parts
-        increment = with_damage(increment, parts)
         self.plan = replace(self.plan, increment=increment)
         # Delta first, the commit file last: a run that finds no commit file asks Delta's log
         # whether this step was done, and repeats only what it lacks.
@@ -278,28 +280,61 @@ class Append(Export):
         self._conclude(commit_name(increment.number), more)
 
 
-def refuse_gaps(gaps: tuple[Gap, ...], place: str) -> None:
-    """Raise `RefusedError` if there are gaps, before anything is written."""
-    if not gaps:
-        return
-    shown = [f"{one.topic}-{one.partition}: {one.detail}" for one in gaps[:_SHOWN_MAX]]
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What a table may lack.
+
+    Attributes:
+        gaps: offsets that are gone.
+        damage: offsets that damage hides.
+    """
+
+    gaps: bool
+    damage: bool
+
+    def require(self, increment: Increment, parts: Iterable[ExportedPart], place: str) -> None:
+        """Check that the table lacks nothing else with an increment, and the parts read so far.
+
+        Raises:
+            RefusedError: it does.
+        """
+        if not self.gaps:
+            _refuse_gaps([one for one in increment.gaps if not one.is_damage], place)
+            for defect in (one for part in parts for one in part.defects):
+                if defect.reference == DELETED:  # between the plan and the reading
+                    raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW.format("gaps"))
+        if not self.damage:
+            _refuse_damage([one for one in increment.gaps if one.is_damage], place)
+
+
+def _refuse_gaps(gaps: Sequence[Gap], place: str) -> None:
+    if gaps:
+        hint = _ALLOW.format("gaps")
+        raise RefusedError(
+            f"Records are gone that no run has exported. {_shown(gaps)}",
+            path=place,
+            hint=f"{_MOVED} {hint}" if any(one.reason == LossReason.GONE for one in gaps) else hint,
+        )
+
+
+def _refuse_damage(gaps: Sequence[Gap], place: str) -> None:
+    if gaps:
+        raise RefusedError(
+            f"Damage hides records that no run has exported. {_shown(gaps)}",
+            path=place,
+            hint=f"{_REPAIR} {_ALLOW.format('damage')}",
+        )
+
+
+def _shown(gaps: Sequence[Gap]) -> str:
+    shown = [
+        f"{one.topic}-{one.partition}"
+        + (f", offsets {one.offsets}: " if one.is_damage else ": ")
+        + one.detail
+        for one in gaps[:_SHOWN_MAX]
+    ]
     more = len(gaps) - len(shown)
-    moved = any(one.reason == LossReason.GONE for one in gaps)
-    raise RefusedError(
-        "Records are gone that no run has exported. "
-        + " ".join(shown)
-        + (f" And {more} more." if more else ""),
-        path=place,
-        hint=f"{_MOVED} {_ALLOW}" if moved else _ALLOW,
-    )
-
-
-def refuse_losses(parts: Iterable[ExportedPart]) -> None:
-    """Raise `RefusedError` if records were deleted between the plan and the reading."""
-    for part in parts:
-        for defect in part.defects:
-            if defect.reference == DELETED:
-                raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW)
+    return " ".join([*shown, f"And {more} more."] if more else shown)
 
 
 def _can_be_read(plan: Plan) -> bool:

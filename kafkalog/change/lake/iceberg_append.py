@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from kafkalog.change.lake.append import refuse_gaps, refuse_losses
+from kafkalog.change.lake.append import Agreed
 from kafkalog.change.lake.iceberg import IcebergTable
 from kafkalog.change.lake.iceberg_columns import iceberg_schema
 from kafkalog.change.lake.iceberg_files import write_data_files
@@ -37,7 +37,7 @@ class IcebergAppend:
     Args:
         to: `CATALOG.NAMESPACE.TABLE`.
         fail_fast: as for `Export`.
-        allow_gaps: whether to commit although offsets are missing; the commit names them.
+        allow_gaps, allow_damage: as for `Append`.
         catalog: properties of the catalog, as for `IcebergTable`.
         max_rejects: how many records may not decode; they go to the table of rejects.
         listener: as for `Append`.
@@ -47,7 +47,7 @@ class IcebergAppend:
         is_continued: False: there is nothing of a killed run to continue.
 
     Raises:
-        RefusedError: offsets are missing, without `allow_gaps`. Nothing was committed.
+        RefusedError: as `Append`.
         ChangedSinceError: another run has added to the table.
         as `IcebergTable` and `make_plan`.
 
@@ -59,12 +59,12 @@ class IcebergAppend:
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
+        allow_damage: bool = False, catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
         listener: Listener | None = None,
     ) -> None:  # fmt: skip
         self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
         self._fail_fast = fail_fast
-        self._allow_gaps = allow_gaps
+        self._agreed = Agreed(gaps=allow_gaps, damage=allow_damage)
         self._max_rejects = max_rejects
         self._listener = listener or Listener()
         self._table = IcebergTable(to, catalog or {})
@@ -92,8 +92,8 @@ class IcebergAppend:
             self._columns = self._table.evolve(self.schema)
         if self._last is not None and now.end == self._last.end and not now.gaps:
             self._was_complete = True
-        elif not self._allow_gaps:
-            refuse_gaps(now.gaps, self._table.shown)
+        else:
+            self._agreed.require(now, (), self._table.shown)
         return self
 
     def planned(self) -> Plan:
@@ -128,13 +128,12 @@ class IcebergAppend:
         rejects: list[dict[str, Any]] = []
         try:
             self._write(engine, run, files, rejects)
-            if not self._allow_gaps:
-                refuse_losses(self._parts)
+            increment = with_damage(self.plan.increment, self._parts, self.plan.parts)
+            self._agreed.require(increment, self._parts, self._table.shown)
             require_few(self._parts, self._max_rejects)
             self._require_files(files, rejects)
             defects = [one for part in self._parts for one in part.defects]
             notes = {} if self._rejects is None else self._rejects.notes(run, rejects)
-            increment = with_damage(self.plan.increment, self._parts)
             self.plan = replace(self.plan, increment=increment)
             self._table.commit(files, self._asked, self._last, increment, defects, notes)
         except BaseException:  # raised again: readers never see these files, but disks do

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.change.lake.model import ExportedPart
+    from kafkalog.change.lake.plan import Part
     from kafkalog.errors import Event
     from kafkalog.tables.model import Offsets, Request, Split
     from kafkalog.tables.planning import Target
@@ -66,14 +67,16 @@ def next_increment(
         if gone.get(one.key, one) is one and _name(one.key) not in tail.lacking
     ]
     found = _increment(last, start, end, lost, tail.lacking)
+    short = {one.key: one for one in lost if one.reason == LossReason.SHORT}
     for key, position in end.items():
         if position[0] < found.end[key][0]:
-            listener.hear(
-                Note(
-                    f"{_name(key)} can be read up to {position[0]}, and the table has it up to "
-                    f"{found.end[key][0]}: a replica that is behind, or a log that was cut"
-                )
-            )
+            words = f"can be read up to {position[0]}, and the table has it up to"
+            words = f"{words} {found.end[key][0]}"
+            if key in short:
+                words = f"It {words}: a replica that is behind, or a log that was cut."
+                listener.hear(replace(short[key], detail=words))
+            else:
+                listener.hear(Note(f"{_name(key)} {words}: consumers get less of the log now"))
     return found, splits, tail.targets
 
 
@@ -124,34 +127,50 @@ def _increment(
     return Increment(number, start, then, tuple(gaps), tuple(gone))
 
 
-def with_damage(increment: Increment, parts: Iterable[ExportedPart]) -> Increment:
+def with_damage(
+    increment: Increment, parts: Iterable[ExportedPart], planned: Iterable[Part]
+) -> Increment:
     """Return an increment with gaps where its parts met damage that hides records.
+
+    Args:
+        planned: the parts of the plan: what damage hides is unknown if its file is not listed, and
+            may be all of a part.
 
     Cost:
         Reads the headers of a segment for each defect that is kept.
     """
     ids = {_name(key): key.partition("@")[2] or None for key in increment.end}
     gaps = dict.fromkeys(increment.gaps)
+    splits = {one.number: one.splits for one in planned}
     for part in parts:
+        first, after = splits[part.number][0].from_offset, splits[part.number][-1].to_offset
+        whole = (first or 0, None if after is None else after - 1)
         topic_id = ids.get(f"{part.topic}-{part.partition}")
         for defect in part.defects:
             lost = None
-            if defect.severity == Severity.DAMAGE and defect.position is not None:
-                lost = _lost_at(defect.path, defect.position)
-            if lost is not None:
+            if defect.severity == Severity.DAMAGE:
+                lost = _lost_at(defect, whole)
+            # A scan to the first offset passes what is before it.
+            if lost is not None and (lost[1] is None or lost[1] >= whole[0]):
                 why = LossReason.DAMAGED
                 gap = Gap(part.topic, part.partition, topic_id, *lost, why, defect.detail)
                 gaps.setdefault(gap)
     return replace(increment, gaps=tuple(gaps))
 
 
-def _lost_at(path: str, position: int) -> tuple[int, int | None] | None:
-    """Return the offsets that damage at a position hides, by the batches around it, if any."""
+def _lost_at(defect: Defect, whole: tuple[int, int | None]) -> tuple[int, int | None] | None:
+    """Return the offsets that damage hides, by the batches around it: `whole` if that is unknown.
+
+    None if it hides none.
+    """
+    path, position = defect.path, defect.position
+    if position is None:
+        return whole
     with suppress(DataError):  # what is gone meanwhile was there when it was read
         segments = list_partition(os.path.dirname(path)).segments
         segment = next((one for one in segments if one.log.path == path), None)
         if segment is None:
-            return None
+            return whole
         first, end = segment.base_offset, segment.next_base_offset
         with OpenSegment(segment) as opened:
             for found in opened.order(check_crc=False).scan(0):
@@ -167,4 +186,4 @@ def _lost_at(path: str, position: int) -> tuple[int, int | None] | None:
         if end is None:
             return first, None
         return (first, end - 1) if first < end else None
-    return None
+    return whole

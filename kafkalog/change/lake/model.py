@@ -205,6 +205,17 @@ class Gap:
     reason: LossReason
     detail: str
 
+    @property
+    def is_damage(self) -> bool:
+        """Whether the offsets are in the log, and damage hides them."""
+        return self.reason == LossReason.DAMAGED
+
+    @property
+    def offsets(self) -> str:
+        """The offsets, for a person."""
+        last = self.last_offset
+        return f"{self.first_offset} to {'the end' if last is None else last}"
+
     @classmethod
     def of(cls, loss: Loss) -> Self:
         """Return the gap that a loss makes."""

@@ -126,13 +126,20 @@ class RecoveryPlan:
     @property
     def committed_lost(self) -> tuple[int, int] | None:
         """The first and last offset below the high watermark that may be lost; None if none is."""
-        start, watermark, loaded = self.lost_from, self.high_watermark, self.predicted.loaded
-        if start is None and self.changes and loaded is not None:
-            # The log is too short already, or gone: replicas would be cut to it if it led.
-            start = loaded.log_end_offset
+        start, watermark = self.lost_from, self.high_watermark
+        if start is None and self.changes and self.missing is not None:
+            return self.missing  # replicas would be cut to this log if it led
         if start is None or watermark is None or start >= watermark:
             return None
         return start, watermark - 1
+
+    @property
+    def missing(self) -> tuple[int, int] | None:
+        """The first and last offset below the high watermark that the log ends before."""
+        loaded, watermark = self.predicted.loaded, self.high_watermark
+        if loaded is None or watermark is None or loaded.log_end_offset >= watermark:
+            return None
+        return loaded.log_end_offset, watermark - 1
 
     @property
     def touched(self) -> tuple[str, ...]:

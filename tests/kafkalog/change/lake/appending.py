@@ -43,9 +43,9 @@ def asking(*paths: Path | str, form: TableFormat = FILES) -> ExportRequest:
 
 
 def append(
-    *paths: Path | str, to: Path | str, form: TableFormat = FILES, allow_gaps: bool = False
+    *paths: Path | str, to: Path | str, form: TableFormat = FILES, **options: Any
 ) -> list[ExportSummary]:
-    return add(asking(*paths, form=form), to, allow_gaps=allow_gaps)
+    return add(asking(*paths, form=form), to, **options)
 
 
 def add(

@@ -32,6 +32,7 @@ from tests.kafkalog.change.lake.appending import (
     add,
     append,
     asking,
+    data_files,
     grow,
     rows,
     rows_of,
@@ -181,20 +182,38 @@ def test_a_lost_segment_is_a_gap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
-def test_what_damage_hides_is_a_gap_of_the_commit(tmp_path: Path, form: TableFormat) -> None:
-    """A displaced batch loses nothing; a commit names the gap that a damaged one leaves."""
+def test_what_damage_hides_is_refused_or_a_gap_of_the_commit(
+    tmp_path: Path, form: TableFormat
+) -> None:
+    """A displaced batch loses nothing; what a damaged one hides comes from a sound copy, or never.
+
+    Otherwise the next run would have nothing to add, and nobody would hear of these records again.
+    """
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     log = partition / f"{60:020}.log"
-    data = log.read_bytes()
-    places = frames(data)
-    data = flip(data, 8 * places[2][0] + 3)
-    log.write_bytes(flip(data, 8 * (sum(places[4]) - 1)))
-    [done] = append(tmp_path / "log", to=to, form=form)
+    sound = log.read_bytes()
+    places = frames(sound)
+    data = flip(sound, 8 * places[2][0] + 3)
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    log.write_bytes(data)
+    append(tmp_path / "log", to=tmp_path / "displaced", form=form)
+    damaged = flip(data, 8 * (sum(places[4]) - 1))
+    log.write_bytes(damaged)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="orders-0, offsets 72 to 74: Batch at"):
+            append(tmp_path / "log", to=to, form=form, allow_gaps=True)
+        assert not data_files(to)
+    append(tmp_path / "log", tmp_path / "copy", to=tmp_path / "both", form=form)
+    assert rows_of(tmp_path / "both", form) == rows(0, 120)
+    [done] = append(tmp_path / "log", to=to, form=form, allow_damage=True)
     assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
         (72, 74, "damaged")
     ]
     assert rows_of(to, form) == [*rows(0, 72), *rows(75, 120)]
     assert append(tmp_path / "log", to=to, form=form)[0].was_complete
+    log.write_bytes(damaged + b"".join(batches(120, 1)))
+    [then] = append(tmp_path / "log", to=to, form=form)
+    assert (then.rows, then.gaps) == (3, ())
     if form != ICEBERG:
         increment = json.loads((to / COMMIT).read_text())["increment"]
         [gap] = increment["gaps"]

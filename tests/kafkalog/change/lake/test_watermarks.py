@@ -66,13 +66,48 @@ def test_a_log_that_lacks_its_end_is_named(tmp_path: Path, kafkalog: Callable[..
     """A checkpoint knows of more; and so does a table, until the log has caught up."""
     make_logs(tmp_path / "logs")
     words: list[Any] = ["export", tmp_path / "logs", "--to", tmp_path / "lake", "--append"]
-    kafkalog(*words)
+    assert kafkalog(*words).status == 0
     log = tmp_path / "logs" / "orders-1" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[: len(log.read_bytes()) // 2])
     result = kafkalog(*words)
     missing = "the log ends before its high watermark, so records are missing: orders-1 up to 30"
     assert missing in result.stdout.decode()
-    assert "orders-1 can be read up to 15, and the table has it up to 30" in result.stderr
+    assert "orders-1: It can be read up to 15, and the table has it up to 30" in result.stderr
+    assert result.status == 8
+    (tmp_path / "logs" / "replication-offset-checkpoint").unlink()
+    result = kafkalog(*words)
+    assert (result.status, b"before its high watermark" in result.stdout) == (8, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "--dry-run"),
+        ("export", "--to", "lake"),
+        ("sql", "-c", "SELECT count(*) FROM records"),
+        ("profile",),
+        ("find", "-k", "k"),
+        ("find", "-k", "none"),
+        ("replay",),
+        ("lookup-offset", "--special", "latest"),
+    ],
+)
+def test_a_log_without_its_end_is_no_complete_answer(
+    tmp_path: Path, kafkalog: Callable[..., Result], words: tuple[str, ...]
+) -> None:
+    """A backup that was cut lacks records that consumers have read."""
+    make_logs(tmp_path / "logs")
+
+    def done(lake: str) -> Result:
+        command, *options = [tmp_path / lake if word == "lake" else word for word in words]
+        return kafkalog(command, tmp_path / "logs" / "orders-1", *options)
+
+    assert done("whole").status == ("none" in words)
+    (tmp_path / "logs" / "replication-offset-checkpoint").write_text("0\n1\norders 1 40\n")
+    cut = done("cut")
+    missing = "the log ends before its high watermark, so records are missing: orders-1 up to 40"
+    assert cut.status == 8
+    assert missing in cut.stdout.decode() + cut.stderr
 
 
 def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
