@@ -184,7 +184,7 @@ class Request:
         replicas: how to handle several replicas of a partition.
         internal: whether internal topics of brokers are wanted, too.
         split_bytes: approximate size of a split of a log.
-        required_topics: topics that must exist.
+        requires_named: whether the topics and the partitions of `bounds` must exist.
         assigned: these topics and partitions only; None for all.
         requires_assigned: whether all of these must exist.
         pattern: only topics whose whole name matches this regular expression.
@@ -203,7 +203,7 @@ class Request:
     replicas: Replicas = Replicas.ALL
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
-    required_topics: Collection[str] = frozenset()
+    requires_named: bool = False
     view: LogView = LogView.RECOVERED
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None

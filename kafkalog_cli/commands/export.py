@@ -147,8 +147,8 @@ def export(
         replicas or usual_replicas(table),
         partitions.internal,
         parse_size(given.pop("split-size", "64MiB")),
-        topics or frozenset(),
-        view,
+        requires_named=True,
+        view=view,
     )  # fmt: skip
     asked = ExportRequest(
         tuple(paths),

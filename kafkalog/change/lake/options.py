@@ -52,8 +52,8 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
     """Return the request as JSON, the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
-    # The required topics exist; two are Spark's; the others change nothing of the files.
-    for name in ("required_topics", "assigned", "pattern", "gaps_when_read", "notes_hosting"):
+    # What is named exists; two are Spark's; the others change nothing of the files.
+    for name in ("requires_named", "assigned", "pattern", "gaps_when_read", "notes_hosting"):
         del request[name]
     for name in ("topics", "partitions"):
         given = bounds[name]
