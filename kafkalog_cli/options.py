@@ -333,18 +333,46 @@ class AllPartitions(Partitions):
     internal: InternalOption = True
 
 
-class Records(OptionSet):
-    """Which records of a log are meant."""
+class Range(OptionSet):
+    """Which offsets and times are meant."""
 
     from_offset: FromOffsetOption = None
     to_offset: ToOffsetOption = None
     from_time: FromTimeOption = None
     to_time: ToTimeOption = None
+
+
+class Contents(OptionSet):
+    """Which contents of records are meant."""
+
     key: KeyOption = None
     key_regex: KeyRegexOption = None
     value_regex: ValueRegexOption = None
     header: HeaderOption = None
     where: WhereOption = None
+
+    def matched(self) -> dict[str, Any]:
+        """Return them as arguments of `Request`. Raises `UsageError`."""
+        from kafkalog.tables import model
+
+        parse_where(self.where, {})
+        key, value = (parse_regex(one) for one in (self.key_regex, self.value_regex))
+        header, header_value = parse_header(self.header) or (None, None)
+        return {
+            "where": self.where,
+            "contents": model.Contents(
+                None if self.key is None else parse_bytes(self.key),
+                None if key is None else key.pattern,
+                None if value is None else value.pattern,
+                header,
+                header_value,
+            ),
+        }
+
+
+class Records(Contents, Range):
+    """Which records of a log are meant."""
+
     producer_id: ProducerIdOption = None
     leader_epoch: LeaderEpochOption = None
 

@@ -46,7 +46,7 @@ OPTIONS_OF_PEERS: Final = {
     "salvage --apply": "PATH stays as it is: --to NEW makes a copy.",
     "salvage --in-place": "PATH stays as it is: --to NEW makes a copy.",
     **{
-        one: f"`kafkalog find PATH {one} …` selects records; --to FILE.parquet writes them."
+        f"profile {one}": f"`kafkalog find PATH {one} …` selects records."
         for one in ("-k", "--key", "--key-regex", "--value-regex", "--header", "--where")
     },
 }

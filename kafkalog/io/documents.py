@@ -186,8 +186,8 @@ def json_line(document: object) -> bytes:
 def schema_of(model: type, *, optional: Collection[str] = ()) -> Fields:
     """Derive the schema of a dataclass, as `asdict` writes it, from the types of its fields.
 
-    Supports numbers, flags, strings, string enumerations, dataclasses and tuples, each of them also
-    as `… | None`. Fields in `optional` may be missing.
+    Supports numbers, flags, strings, bytes (as strings, a letter for each), string enumerations,
+    dataclasses and tuples, each of them also as `… | None`. Fields in `optional` may be missing.
     """
     hints = get_type_hints(model)
     found = {one.name: _schema_of_type(hints[one.name]) for one in dataclass_fields(model)}
@@ -210,8 +210,9 @@ def _schema_of_type(kind: Any) -> Schema:
         return schema_of(cast("type", kind))
     if issubclass(kind, StrEnum):
         return OneOf(tuple(map(str, kind)))
+    text = Text(length_max=1 << 20)
     plain: dict[Any, Schema] = {
-        bool: Flag(), int: Number(-INT64_MAX - 1, INT64_MAX), str: Text(length_max=1 << 20),
+        bool: Flag(), int: Number(-INT64_MAX - 1, INT64_MAX), str: text, bytes: text,
     }  # fmt: skip
     return plain[kind]
 

@@ -27,7 +27,7 @@ from kafkalog.files.log_dir import (
 )
 from kafkalog.files.log_dir import Target as Target  # noqa: PLC0414 # likewise
 from kafkalog.files.parents import Parent
-from kafkalog.files.topics import Topics, is_meant
+from kafkalog.files.topics import PartitionNumbers, Topics, is_meant
 from kafkalog.io.broker_lock import is_broker_running
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import is_object
@@ -36,10 +36,9 @@ from kafkalog.log.living import TRIES_MAX, about_a_log, are_of_one_node, pause
 from kafkalog.node.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from kafkalog.errors import Event
-    from kafkalog.files.topics import PartitionNumbers
 
 
 T = TypeVar("T")
@@ -75,8 +74,11 @@ def open_targets(
             len(found.files)  # reads the manifests of a tier
         return found
 
-    found: list[Target] = _each(opened, paths, hear)
-    targets = of_one_moment(found, opened)
+    given = [*paths]
+    targets: list[Target] = _each(opened, given, hear)
+    # What is open may be a part that was chosen: looked at again, it would be all of it.
+    if any(isinstance(one, str | os.PathLike) for one in given):
+        targets = of_one_moment(targets, opened)
     before = (one for partition in partitions_of(targets) for one in partition.log_dirs)
     log_dirs = tuple(dict.fromkeys((*log_dirs_of(targets), *before)))
 
@@ -349,15 +351,19 @@ def require_named(
 ) -> None:
     """Raise `NothingFoundError` if a topic or a partition that is named is not at the targets."""
     require_topics(topics, topics_of(targets))
-    there = {
-        one.partition
-        for one in (*partitions_of(targets), *(one for one, _ in unlisted_of(targets)))
-        if topics is None or one.topic in topics
-    }
-    if numbers and there and not any(one in numbers for one in there):
+    there = (*partitions_of(targets), *(one for one, _ in unlisted_of(targets)))
+    meant = (one.partition for one in there if topics is None or one.topic in topics)
+    require_numbers(numbers, meant)
+
+
+def require_numbers(wanted: Container[int | None] | None, present: Iterable[int | None]) -> None:
+    """Raise `NothingFoundError` if there are partitions, and none has a wanted number."""
+    there = set(present)
+    if wanted is not None and there and not any(one in wanted for one in there):
         known = some_of([str(one) for one in sorted(one for one in there if one is not None)])
+        texts = wanted.texts if isinstance(wanted, PartitionNumbers) else ["with such a number"]
         raise NothingFoundError(
-            f"No partition {', '.join(numbers.texts)} is here.",
+            f"No partition {', '.join(texts)} is here.",
             hint=f"Partitions are {known}." if known else None,
         )
 

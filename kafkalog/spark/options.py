@@ -136,10 +136,10 @@ def parse_options(options: Mapping[str, str], *, follows: bool = False) -> Sourc
         _member(given, "replicas", usual_replicas(table)),
         _flag(given, "internal", default=False),
         SPLIT_SIZE if size is None else size,
-        frozenset(topics or ()),
-        _member(given, "view", LogView.RECOVERED),
-        assigned,
-        pattern,
+        requires_named=True,
+        view=_member(given, "view", LogView.RECOVERED),
+        assigned=assigned,
+        pattern=pattern,
     )
     fails_on_loss = _flag(given, "failOnDataLoss", default=True)
     rows_max = _count(given, "maxOffsetsPerTrigger")

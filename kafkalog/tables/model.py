@@ -73,6 +73,7 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
 
 def plain_split(partition: PartitionDir, request: Request) -> Split:
     """Return a split that has the place of a partition directory, and nothing of it."""
+    is_of_records = request.table == TableName.RECORDS
     return Split(
         request.table,
         os.path.dirname(partition.path),
@@ -80,7 +81,8 @@ def plain_split(partition: PartitionDir, request: Request) -> Split:
         -1 if partition.partition is None else partition.partition,
         partition.path,
         view=request.view,
-        where=request.where if request.table == TableName.RECORDS else None,
+        where=request.where if is_of_records else None,
+        contents=request.contents if is_of_records else Contents(),
     )
 
 
@@ -173,6 +175,41 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """What the bytes of records match, as in `Selection`; None leaves it open.
+
+    Attributes:
+        key: the key.
+        key_regex, value_regex: patterns that the key and the value hold a match of.
+        header, header_value: the name of a header, and its value.
+    """
+
+    key: bytes | None = None
+    key_regex: bytes | None = None
+    value_regex: bytes | None = None
+    header: bytes | None = None
+    header_value: bytes | None = None
+
+    def selected(self) -> dict[str, Any]:
+        """Return them as arguments of `Selection`."""
+        regexes = {"key_regex": self.key_regex, "value_regex": self.value_regex}
+        compiled = {name: None if one is None else re.compile(one) for name, one in regexes.items()}
+        header = None if self.header is None else (self.header, self.header_value)
+        return {"key": self.key, "header": header, **compiled}
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return its fields, from which `from_json` rebuilds it: a letter for each byte."""
+        given = asdict(self)
+        return {name: one if one is None else one.decode("latin-1") for name, one in given.items()}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, str | None]) -> Self:
+        return cls(
+            **{name: one if one is None else one.encode("latin-1") for name, one in fields.items()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A request for rows of a table.
 
@@ -184,7 +221,7 @@ class Request:
         replicas: how to handle several replicas of a partition.
         internal: whether internal topics of brokers are wanted, too.
         split_bytes: approximate size of a split of a log.
-        required_topics: topics that must exist.
+        requires_named: whether the topics and the partitions of `bounds` must exist.
         assigned: these topics and partitions only; None for all.
         requires_assigned: whether all of these must exist.
         pattern: only topics whose whole name matches this regular expression.
@@ -194,6 +231,7 @@ class Request:
             directory that await their deletion, or are stray. Defects are those of the files.
         notes_hosting: whether partitions are noted that are not where the cluster has them.
         where: for records: only those that meet this condition, see `condition_of`.
+        contents: for records: only those that match.
         has_decided_end: for records: whether an earlier watermark has become the end in `bounds`.
     """
 
@@ -203,7 +241,7 @@ class Request:
     replicas: Replicas = Replicas.ALL
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
-    required_topics: Collection[str] = frozenset()
+    requires_named: bool = False
     view: LogView = LogView.RECOVERED
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None
@@ -211,6 +249,7 @@ class Request:
     requires_assigned: bool = True
     notes_hosting: bool = True
     where: str | None = None
+    contents: Contents = Contents()
     has_decided_end: bool = False
 
     @property
@@ -269,7 +308,7 @@ class Split:
         log_dirs: with `looks_for_gap`, the log directory that has the metadata log of its node, if
             that is another one.
         high: the offset that no batch of it reaches; None if unknown: a log may have grown since.
-        where: only records that meet this condition.
+        where, contents: only records that meet this condition, and match.
     """
 
     table: TableName
@@ -297,6 +336,7 @@ class Split:
     log_dirs: tuple[str, ...] = ()
     high: int | None = None
     where: str | None = None
+    contents: Contents = Contents()
 
     @property
     def size_bytes(self) -> int:
@@ -307,6 +347,7 @@ class Split:
         """Return its fields, from which `from_json` rebuilds it."""
         found = {name: getattr(self, name) for name in _FIELDS_OF_SPLITS}
         found["seen"] = None if self.seen is None else asdict(self.seen)
+        found["contents"] = self.contents.as_json()
         return found
 
     @classmethod
@@ -321,6 +362,7 @@ class Split:
                 "aborted": aborted,
                 "view": LogView(fields["view"]),
                 "seen": None if seen is None else Claim.from_json(seen),
+                "contents": Contents.from_json(fields.get("contents", {})),
                 "copies": tuple(fields.get("copies", ())),
                 "log_dirs": tuple(fields.get("log_dirs", ())),
                 "lineages": tuple(

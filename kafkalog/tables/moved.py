@@ -129,8 +129,9 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
         raise _changed(split, "It was cut, and has other records there now.")
     bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(
-        split.table, bounds, Isolation.LOG, internal=True, view=split.view, where=split.where
-    )
+        split.table, bounds, Isolation.LOG, internal=True, view=split.view, where=split.where,
+        contents=split.contents,
+    )  # fmt: skip
     now = plan_splits([there], request, Listener())
     return [
         replace(

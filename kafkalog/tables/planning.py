@@ -29,7 +29,14 @@ from kafkalog.node.choice import metadata_logs, note_hosting, paths_of_others
 from kafkalog.node.outcome import summary
 from kafkalog.node.remote_logs import joined
 from kafkalog.node.targets import Target as Listed
-from kafkalog.node.targets import open_targets, passed_over, path_of, require_topics, unlisted_of
+from kafkalog.node.targets import (
+    open_targets,
+    passed_over,
+    path_of,
+    require_numbers,
+    require_topics,
+    unlisted_of,
+)
 from kafkalog.node.view import show
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Request, Split, TableName, log_of
@@ -371,7 +378,12 @@ def _meant(
     unlisted = [one for one in unlisted_of(targets) if _is_shown(one[0], request.view)]
     there = [*(partition for partition, *_ in meant), *(partition for partition, _ in unlisted)]
     unopened = (one for target in targets for one in passed_over(target))
-    require_topics(request.required_topics, (one.topic for one in (*there, *unopened)))
+    if request.requires_named:
+        topics, numbers = request.bounds.topics, request.bounds.partitions
+        require_topics(topics, (one.topic for one in (*there, *unopened)))
+        require_numbers(
+            numbers, (one.partition for one in there if topics is None or one.topic in topics)
+        )
     request.require_assigned((partition.topic, partition.partition) for partition in there)
     unlisted = [one for one in unlisted if _is_wanted(one[0], request, is_named=False)]
     wanted = [

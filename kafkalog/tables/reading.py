@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import Listener
     from kafkalog.files.log_dir import Segment
+    from kafkalog.log.batches.condition import Condition
     from kafkalog.model import Defect
     from kafkalog.tables.model import Split
 
@@ -64,6 +65,7 @@ def read_split(
     listener: Listener | None = None,
     *,
     threads: int | None = 1,
+    where: Condition | None = None,
 ) -> Iterator[Any]:
     """Yield the rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
@@ -74,6 +76,7 @@ def read_split(
             after they were planned, by retention for instance, of what comes from other copies, and
             of what is missing after the split, if that is left to its reader; None for `Strict`.
         threads: number of decoding threads; None for one per processor, up to 8.
+        where: the condition of the split, for a caller that asks it how many values did not decode.
 
     Raises:
         CorruptDataError: something is damaged, and `listener` is None.
@@ -97,7 +100,7 @@ def read_split(
     of_scan = list(dict.fromkeys(name for name in wanted if name not in _CONSTANT))
     for part in sound_parts(split, listener):
         lost = Losses(part, listener)
-        for batch in _scan(part, of_scan, threads, listener.hear, lost):
+        for batch in _scan(part, of_scan, threads, listener.hear, lost, where):
             yield _converted(batch, part, schema)
     _tell_gap(split, listener)
 
@@ -167,9 +170,10 @@ def _scan(
     threads: int | None,
     defects: Callable[[Defect], object],
     losses: Losses,
+    where: Condition | None = None,
 ) -> Iterator[Any]:
     return scan(
-        plan_of_split(split, losses),
+        plan_of_split(split, losses, where),
         columns=columns,
         batches=split.table == TableName.BATCHES,
         batch_rows=ROWS_AT_ONCE,
@@ -179,8 +183,11 @@ def _scan(
     )
 
 
-def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
-    """Return the plan to read a split; `losses` hears of records that are gone meanwhile."""
+def plan_of_split(split: Split, losses: Losses, where: Condition | None = None) -> ReadPlan:
+    """Return the plan to read a split; `losses` hears of records that are gone meanwhile.
+
+    `where` stands for the condition of the split.
+    """
     is_records = split.table != TableName.BATCHES
     selection = Selection(
         from_offset=split.from_offset,
@@ -192,14 +199,15 @@ def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
         data=is_records,
         sound=is_records,
         isolation=Isolation.READ_COMMITTED if split.committed else Isolation.LOG,
-        where=None if split.where is None else condition_of(split.where),
+        where=where or (None if split.where is None else condition_of(split.where)),
+        **split.contents.selected(),
     )
     aborted: dict[int, list[AbortedTransaction]] = {}
     for producer_id, first, last in split.aborted:
         one = AbortedTransaction(0, producer_id, first, last, last)
         aborted.setdefault(producer_id, []).append(one)
     is_known = split.seen is not None and split.first_offset is not None
-    again = partial(_plan_again, split, losses) if is_known else None
+    again = partial(_plan_again, split, losses, where) if is_known else None
     is_unchanged = None if split.seen is None else split.seen.require
     return ReadPlan(
         (segment_of(split),), selection, aborted, again=again, is_unchanged=is_unchanged,
@@ -207,7 +215,9 @@ def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
     )  # fmt: skip
 
 
-def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPlan:
+def _plan_again(
+    split: Split, losses: Losses, where: Condition | None, next_offset: int | None
+) -> ReadPlan:
     """Plan the rest of a split, by offsets, after its file disappeared during the read."""
     assert split.seen is not None, "else it is not planned again"
     assert split.first_offset is not None, "nor then"
@@ -215,7 +225,7 @@ def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPl
     first = max(split.first_offset, next_offset or 0)
     found = splits_now(replace(split, first_offset=first), losses)
     ends = [one for one in (split.next_offset, split.to_offset) if one is not None]
-    plan = plan_of_split(split, losses)
+    plan = plan_of_split(split, losses, where)
     selection = replace(
         plan.selection,
         from_offset=max(first, split.from_offset or 0),

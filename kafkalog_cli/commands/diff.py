@@ -50,12 +50,13 @@ def diff(
     """
     from kafkalog.check.comparison.model import ALIKE, Verdict
     from kafkalog.check.comparison.run import Comparer, pairs_of
-    from kafkalog.node.targets import selected
+    from kafkalog.node.targets import require_named, selected
 
     topics, outcome = partitions.topics, Outcome()
     sides = [outcome.open_all([path], topics=topics) for path in paths]
     if outcome.errors:
         return status_of_all([status_of(one) for one in outcome.errors], has_answer=False)
+    require_named(_targets(sides), topics, partitions.numbers)
     sides = [
         selected(side, topics, partitions.numbers, internal=partitions.internal) for side in sides
     ]

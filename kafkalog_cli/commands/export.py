@@ -112,6 +112,7 @@ def export(
     replicas: opt.AnyReplicasOption = None,
     *,
     partitions: opt.Partitions,
+    contents: opt.Contents,
     decode: opt.Decode,
     reading: opt.Reading,
     spark: opt.Spark,
@@ -129,7 +130,7 @@ def export(
     kafkalog export orders-0 --to lake --isolation read_committed --from-time -2h
     kafkalog export /var/lib/kafka --to lake --append --as delta
     kafkalog export orders-0 --to c.db.t --append --as iceberg --set warehouse=w
-    kafkalog export orders-0 --to lake --value-format json
+    kafkalog export orders-0 --to lake --value-format json --where 'value.cents > 900'
     """
     form = shown.format
     payloads = decode.payloads
@@ -150,8 +151,9 @@ def export(
         replicas or usual_replicas(table),
         partitions.internal,
         parse_size(given.pop("split-size", "64MiB")),
-        topics or frozenset(),
-        view,
+        requires_named=True,
+        view=view,
+        **contents.matched(),
     )  # fmt: skip
     asked = ExportRequest(
         tuple(paths),
@@ -407,11 +409,16 @@ def _show(
     *,
     has_changed: bool,
 ) -> None:
+    from kafkalog.log.batches.condition import note_of
+    from kafkalog_cli.outcome import show_note
+
     outcome.lacks(summary.left_out.is_lacking)
     outcome.lacks(any(not accepted.has(one) for one in summary.gaps))
     for part in () if accepted.damage else summary.parts:
         outcome.lacks(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
+    if (note := note_of(summary.without_answer)) is not None:
+        show_note(note)
     writer.write_summary(summary, outcome.of_work(has_changed=has_changed))
     sys.stdout.flush()  # it may be long until the next one

@@ -84,7 +84,8 @@ def groups(
         show_note(f"There was no group at {at}.")
     known = found.groups if then is None else {**then.groups, **found.groups}
     chosen = _chosen(known, group, outcome)
-    _report_unknown(meant.topics, chosen, outcome)
+    shares = _share_coordinators(group or (), known, meant, targets)
+    _report_unknown(meant, chosen, outcome, has_coordinators=bool(shares))
     if then is not None:
         if not _write_changes(then, found, {one.name for one in chosen}, meant, show):
             show_note(f"No committed offset has changed since {since}.")
@@ -94,7 +95,6 @@ def groups(
     if resets:
         _write_reset_offsets(chosen, meant, ends, show.limit)
     else:
-        shares = _share_coordinators(group or (), known, meant, targets)
         listing = _Listing(chosen, meant, ends, show, is_named=group is not None)
         listing.write([*coordinators, *shares], paths)
         if lag and ends.at_ms is not None:
@@ -236,15 +236,22 @@ def _chosen(known: dict[str, Group], names: list[str] | None, outcome: Outcome) 
     return [one for name, one in sorted(known.items()) if names is None or name in names]
 
 
-def _report_unknown(topics: Topics | None, chosen: list[Group], outcome: Outcome) -> None:
+def _report_unknown(
+    meant: _Meant, chosen: list[Group], outcome: Outcome, *, has_coordinators: bool
+) -> None:
+    """Report what is named and has no committed offset, unless its coordinator is the answer."""
     from kafkalog.files.topics import Topics
 
-    if not topics:
-        return
-    known = {offset.topic for group in chosen for offset in group.offsets}
-    for name in topics:
-        if not any(topic in Topics([name]) for topic in known):
-            outcome.miss(f"There is no committed offset of the topic {name!r}.", name, known)
+    offsets = [(one.topic, one.partition) for group in chosen for one in group.offsets]
+    known = {topic for topic, _ in offsets}
+    missing = [
+        one for one in meant.topics or () if not any(topic in Topics([one]) for topic in known)
+    ]
+    for name in missing:
+        outcome.miss(f"There is no committed offset of the topic {name!r}.", name, known)
+    numbers = meant.numbers
+    if numbers and not (missing or has_coordinators) and not any(meant(*one) for one in offsets):
+        outcome.miss(f"There is no committed offset of partition {', '.join(numbers.texts)}.")
 
 
 def _write_reset_offsets(

@@ -52,7 +52,7 @@ def profile(
     fast_path.require_arrow()
     request = Request(
         bounds=Bounds(partitions.topics, partitions.numbers),
-        required_topics=partitions.topics or (),
+        requires_named=True,
         isolation=bounds.isolation,
         replicas=bounds.replicas,
         internal=partitions.internal,

@@ -47,6 +47,7 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     Field("rejects_file", k.TEXT | None,
           "relative to the destination",
           lambda one: None if one.rejects is None else one.rejects.file),
+    Field("without_answer", k.INT, "records that `--where` has no answer for: not decoded"),
     Field("defects", k.INT, "skipped damage and deletions: `defect` objects follow",
           "defect_count"),
 )  # fmt: skip
@@ -108,6 +109,8 @@ EXPORT_SUMMARY: Final[ObjectType[Reported]] = ObjectType(
     Field("undecoded_values", k.INT, "that `--value-format` cannot decode",
           "done.undecoded_values"),
     Field("rejects", k.INT, "in the table of rejects, not in `rows`", "done.rejects"),
+    Field("without_answer", k.INT, "records that `--where` has no answer for: not decoded",
+          "done.without_answer"),
     Field("defects", k.INT, "skipped damage and deletions", "done.defect_count"),
     Field("without_watermark", k.ARRAY,
           "partitions read to the log end: no high watermark is known",

@@ -150,8 +150,58 @@ def test_a_table_that_grows_gets_each_match_once(
         assert Counter(got) == Counter(wanted), where
 
 
+CONTENTS: dict[tuple[str, ...], Callable[[Row], bool]] = {
+    ("--where", "value.n > 8"): WHERE["value.n > 8"],
+    ("-k", "k3", "--header", "h=1"): lambda row: (
+        row["key"] == "k3" and row["headers"][0]["value"] == "1"
+    ),
+    ("--key-regex", "[24]$", "--value-regex", "no|a"): lambda row: (
+        row["key"][-1] in "24" and re.search("no|a", row["value"] or "") is not None
+    ),
+}
+
+
+@pytest.mark.parametrize("words", CONTENTS)
+def test_an_export_has_the_records_of_a_dump_that_match(
+    kafkalog: Run, log_dir: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """A table that grows keeps what it selects by; what does not decode is counted."""
+    levels = ("--isolation", "read_committed")
+    dumped = kafkalog("dump-segment", log_dir, *levels, "-o", "ndjson").stdout.splitlines()
+    rows = [row for row in map(json.loads, dumped) if not row["is_control"]]
+    wanted = [row["offset"] for row in rows if CONTENTS[words](row)]
+    odd = sum(row["offset"] in (7, 16) for row in rows) * ("--where" in words)
+    to = tmp_path / "lake"
+    first, again, other = (
+        kafkalog("export", log_dir, *levels, "--to", to, "--append", "-o", "ndjson", *some)
+        for some in (words, words, ("-k", "k1"))
+    )
+    files = [pq.read_table(file, partitioning=None) for file in to.rglob("*.parquet")]
+    assert [offset for file in files for offset in file["offset"].to_pylist()] == wanted != []
+    assert re.findall(r"no answer for (\d+) value", first.stderr) == [str(odd)] * bool(odd)
+    assert json.loads(first.stdout.splitlines()[-1])["without_answer"] == odd
+    assert json.loads(again.stdout.splitlines()[-1])["changed"] == 0
+    assert (other.status, "another export" in other.stderr) == (4, True)
+
+
+def test_an_export_refuses_conditions_that_it_cannot_answer(
+    kafkalog: Run, log_dir: Path, tmp_path: Path
+) -> None:
+    """Nothing is selected by what would be ignored, or read in another way."""
+    schema = tmp_path / "r.avsc"
+    schema.write_text('{"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}')
+    avro = ("--value-format", "avro", "--value-schema", schema)
+    for words, said in (
+        (("--table", "batches", "-k", "k1"), "Conditions select records, not rows of batches."),
+        ((*avro, "--where", "value.n > 1"), "--where reads a value as JSON or text, not as avro"),
+        (("--where", "value.n = 1"), "Write == to compare."),
+    ):
+        result = kafkalog("export", log_dir, "--to", tmp_path / "lake", *words)
+        assert (result.status, said in result.stderr) == (2, True), words
+    assert not (tmp_path / "lake").exists()
+
+
 def test_what_has_no_conditions_names_what_has(kafkalog: Run) -> None:
-    for command in ("export", "profile"):
-        result = kafkalog(command, "examples/log-dir", "--where", "value.n > 8")
-        assert result.status == 2
-        assert "kafkalog find PATH --where" in result.stderr
+    result = kafkalog("profile", "examples/log-dir", "--where", "value.n > 8")
+    assert result.status == 2
+    assert "kafkalog find PATH --where" in result.stderr

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -109,29 +109,36 @@ PATHS = (
     Wrong("recover s3://bucket/x", 2, "This works on local files", "Copy the log directory"),
     Wrong("diff log", 2, "Name at least two places.", "kafkalog diff BROKER_1 BROKER_2"),
 )
+SELECTING: Final = (
+    "ls log",
+    "dump-segment log",
+    "lookup-offset log 5",
+    "find log -k x",
+    "verify log",
+    "diff log log",
+    "profile log",
+    "recover log",
+    "salvage log",
+    "compact log",
+    "retention log",
+    "retention log --apply -y",
+    "rebuild-index log",
+    "export log",
+    "replay log",
+    "sql log -c 'select * from records'",
+)
+"""The commands with -t and -p, which look for partitions."""
 NAMES = (
     *(
         Wrong(f"{line} -t ordres", 1, ORDRES, ORDERS)
-        for line in (
-            "ls log",
-            "dump-segment log",
-            "lookup-offset log 5",
-            "find log -k x",
-            "verify log",
-            "diff log log",
-            "profile log",
-            "recover log",
-            "salvage log",
-            "resurrect log",
-            "compact log",
-            "retention log",
-            "rebuild-index log",
-            "export log",
-            "replay log",
-            "serve log --listen 127.0.0.1:0",
-            "sql log -c 'select * from records'",
-        )
+        for line in (*SELECTING, "resurrect log", "serve log --listen 127.0.0.1:0")
     ),
+    *(
+        Wrong(f"{line} {words}", 1, "No partition 99 is here.", f"Partitions are {known}.")
+        for line in SELECTING
+        for words, known in (("-p 99", "0, 1"), ("-t orders -p 99", "0"))
+    ),
+    Wrong("groups log -t orders -p 99", 1, "no committed offset of partition 99."),
     Wrong("metadata log -t ordres", 1, "There is no topic 'ordres'. Did you mean orders?"),
     Wrong("groups log -t ordres", 1, "topic 'ordres'. Did you mean orders?"),
     Wrong("groups log --group bilings", 1, "no group 'bilings'. Did you mean billing?"),
@@ -140,7 +147,6 @@ NAMES = (
     Wrong("find log lost -t ordres -k x", 8, ORDRES, ORDERS),
     Wrong("ls log -t orders,payments", 1, "No partition of the topic", "Repeat -t for each"),
     Wrong("ls log -t ''", 1, "No partition of the topic '' is here.", "Topics are"),
-    Wrong("dump-segment log -p 99", 1, "No partition 99 is here.", "Partitions are 0, 1."),
     Wrong("verify log -p 7-9", 1, "No partition 7-9 is here.", "Partitions are 0, 1."),
     Wrong("lookup-offset log/orders-0 5000", 1, ""),
     Wrong("anatomy log/orders-0@99999", 1, "out of range: the log has 0 to 999."),
@@ -330,6 +336,30 @@ def test_each_wrong_use_is_explained(place: Path, tmp_path: Path, kafkalog: Run)
     assert not failed, "\n".join(f"{line}: {found}\n{said}" for line, found, said in failed)
     after = {path: path.stat().st_mtime_ns for path in before if path.exists()}
     assert {one for one in before if before[one] != after.get(one)} <= {place / "running" / ".lock"}
+
+
+@pytest.mark.parametrize("command", ["compact", "retention", "recover", "rebuild-index"])
+def test_what_is_named_is_in_one_of_the_log_directories(
+    tmp_path: Path, kafkalog: Run, command: str
+) -> None:
+    """A broker spreads the partitions of a topic over its log directories."""
+    first, second = tmp_path / "1", tmp_path / "2"
+    for log_dir, others in ((first, "customers-0"), (second, "orders-0")):
+        shutil.copytree(ROOT / "examples" / "log-dir", log_dir)
+        shutil.rmtree(log_dir / others)
+    shutil.rmtree(second / "__consumer_offsets-1")
+    for words in (("-t", "orders"), ("-t", "__consumer_offsets", "-p", "1")):
+        plans = [
+            kafkalog(command, *places, *words, "-o", "ndjson").stdout.splitlines()[:-1]
+            for places in ((first,), (first, second))
+        ]  # without the totals, which have the clock
+        assert plans[0] == plans[1] != [], words
+        assert kafkalog(command, first, second, *words, "--apply", "-y").status == 0, words
+    backup = tmp_path / "backup"
+    words = ("-t", "orders", "-p", "99", "--apply", "-y", "--backup", backup)
+    missed = kafkalog(command, first, second, *words)
+    assert (missed.status, "No partition 99 is here." in missed.stderr) == (1, True)
+    assert not backup.exists()
 
 
 def test_the_table_is_about_every_command() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.change.lake import Writing
@@ -12,6 +15,7 @@ from kafkalog.errors import RefusedError
 from kafkalog.model import Isolation
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.tables import Request, TableName
+from kafkalog.tables.model import Contents
 from tests.builders import batch, record, write_log
 from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG
 from tests.kafkalog.change.lake.exporting import export, files_of
@@ -40,6 +44,23 @@ def test_both_engines_write_the_same_bytes(
     files = files_of(tmp_path / "local")
     assert files == files_of(tmp_path / "spark")
     assert len(files) > 2
+
+
+def test_both_engines_write_what_matches(spark: Any, corpus_dir: Path, tmp_path: Path) -> None:
+    """The workers select, too, and count what does not decode for the condition."""
+    source = [corpus_dir / "kafka-4.3" / "crash-1-torn"]
+    where, contents = "offset % 3 == 0 || value.n > 1", Contents(key_regex=b"[0-4]$")
+    request = replace(COMMITTED, where=where, contents=contents)
+    every, local, cluster = (tmp_path / name for name in ("every", "local", "spark"))
+    export(source, every, COMMITTED)
+    export(source, local, request)
+    export(source, cluster, request, engine=SparkEngine(spark, 2))
+    assert files_of(local) == files_of(cluster)
+    found, whole = (pq.ParquetDataset(one).read(["key", "offset"]).to_pylist()
+                    for one in (local, every))  # fmt: skip
+    keyed = [row for row in whole if re.search(b"[0-4]$", row["key"] or b"")]
+    assert found == [row for row in keyed if row["offset"] % 3 == 0] != []
+    assert '"without_answer": 0' not in (local / "_kafkalog" / "manifest.json").read_text()
 
 
 @pytest.mark.sampled(2)

@@ -40,9 +40,7 @@ from kafkalog.io.paths.uris import require_local
 from kafkalog.io.storage import Changes, ChangeWatch, LogDirLock, Step, StepKind
 from kafkalog.node.targets import (
     partitions_of,
-    require_topics,
     selected,
-    topics_of,
     unlisted_of,
 )
 
@@ -265,6 +263,7 @@ class Maintenance:
 
     Attributes:
         target: the log directory or partition in its current state.
+        named: the topics and the partitions that are named, which `Runs` requires.
         takes_all: whether no partition was left out by the arguments.
         log_dir: the log directory at or around it; None for a copied partition.
         home: the log directory of the node that holds the metadata log, if different and known when
@@ -299,7 +298,7 @@ class Maintenance:
     ) -> None:
         self._path = os.fspath(path)
         self._meant = partial(selected, topics=topics, numbers=numbers, internal=internal)
-        self._topics = topics
+        self.named = topics, numbers
         self.takes_all = topics is None and numbers is None and internal
         self._command = command
         self._sources = sources
@@ -333,7 +332,7 @@ class Maintenance:
     @cached_property
     def first_listing(self) -> LogDirListing | PartitionDir:
         """What is at the path before it is locked, to find the lock; later it is listed again."""
-        return target_at(self._path, of_log=self._of_log, topics=self._topics)
+        return target_at(self._path, of_log=self._of_log, topics=self.named[0])
 
     @property
     def is_plan(self) -> bool:
@@ -368,7 +367,7 @@ class Maintenance:
         elif self.log_dir is not None:
             held.enter_context(LogDirLock(self.log_dir))
         # Behind the lock, where nothing changes any more.
-        self.target = target_at(self._path, of_log=self._of_log, topics=self._topics)
+        self.target = target_at(self._path, of_log=self._of_log, topics=self.named[0])
         self._configure()
 
     def _configure(self) -> None:
@@ -389,12 +388,7 @@ class Maintenance:
         self._listener.hear(error)
 
     def _partitions(self) -> Iterator[PartitionDir]:
-        """Yield the partitions to work on; note those that an earlier run finished.
-
-        Raises:
-            NothingFoundError: a topic has no partition.
-        """
-        require_topics(self._topics, topics_of([self.target]))
+        """Yield the partitions to work on; note those that an earlier run finished."""
         targets = self._meant([self.target])
         for _, error in unlisted_of(targets):
             self._fail(error)

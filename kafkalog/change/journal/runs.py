@@ -14,6 +14,7 @@ from kafkalog.files.parents import Parent
 from kafkalog.io.paths import file_system
 from kafkalog.io.paths.uris import require_local
 from kafkalog.node.identity import home_of
+from kafkalog.node.targets import require_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +39,7 @@ class Runs(Generic[M]):
     Raises, when the block is entered:
         UsageError: there is no path, or one too many; or several of one log directory that is
             changed.
+        NothingFoundError: a topic or a partition that is named is at none of the paths.
         Also what `Maintenance` raises.
     """
 
@@ -117,7 +119,9 @@ class Runs(Generic[M]):
         return self.results
 
     def _hold(self, held: ExitStack) -> None:
-        around = [log_dir_around(run.first_listing) for run in self.runs]
+        listings = [run.first_listing for run in self.runs]
+        require_named(listings, *self.runs[0].named)
+        around = [log_dir_around(one) for one in listings]
         homes = self._homes([one for one in around if one is not None])
         locked: set[str] = set()
         for run, log_dir in zip(self.runs, around, strict=True):

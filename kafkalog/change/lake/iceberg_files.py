@@ -161,8 +161,9 @@ def _told(whole: ExportedPart, written: list[dict[str, Any]]) -> Iterator[Export
         only = {name: one[name] for name in ("file", "rows", "size_bytes", "crc32c")}
         yield replace(whole, **only, first_offset=first, last_offset=last)
         whole = replace(
-            whole, undecoded_keys=0, undecoded_values=0, defect_count=0, defects=(), rejects=None
-        )
+            whole, undecoded_keys=0, undecoded_values=0, defect_count=0, defects=(), rejects=None,
+            without_answer=0,
+        )  # fmt: skip
 
 
 class NewDataFiles:

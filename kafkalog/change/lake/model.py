@@ -304,6 +304,7 @@ class ExportedPart:
         defect_count: damage that was skipped, and deletions before the rows were read.
         defects: the first thousand of these.
         rejects: the records that did not decode; None if all did.
+        without_answer: number of records that did not decode for the condition, and do not match.
     """
 
     number: int
@@ -321,6 +322,7 @@ class ExportedPart:
     defect_count: int
     defects: tuple[Defect, ...]
     rejects: Rejects | None = None
+    without_answer: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -388,6 +390,11 @@ class ExportSummary:
     def rejects(self) -> int:
         """Number of records that did not decode."""
         return sum(part.rejects.rows for part in self.parts if part.rejects is not None)
+
+    @property
+    def without_answer(self) -> int:
+        """Number of records that did not decode for the condition."""
+        return sum(part.without_answer for part in self.parts)
 
     @property
     def undecoded_keys(self) -> int:

@@ -10,8 +10,11 @@ from kafkalog.change.lake.model import FileFormat, TableFormat
 from kafkalog.errors import DestinationExistsError, UsageError
 from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.paths import file_system
+from kafkalog.log.batches.condition import condition_of
+from kafkalog.log.typed import TypedForm
+from kafkalog.log.typed.framing import Framing
 from kafkalog.model import Replicas
-from kafkalog.tables.model import OF_LOGS, TableName
+from kafkalog.tables.model import OF_LOGS, Contents, TableName
 
 if TYPE_CHECKING:
     from kafkalog.change.lake.model import ExportRequest
@@ -37,6 +40,9 @@ def require_what_applies(asked: ExportRequest) -> None:
         raise UsageError(f"Times select records; the table {table} has no timestamps.")
     if asked.typed and table != TableName.RECORDS:
         raise UsageError(f"Only records have keys and values, not {table}.")
+    if table != TableName.RECORDS and (request.where or request.contents != Contents()):
+        raise UsageError(f"Conditions select records, not rows of {table}.")
+    _require_plain(asked)
     if asked.append and (has_times or has_offsets):
         raise UsageError(
             "--append exports everything that is new: it takes no offsets or times.",
@@ -48,12 +54,25 @@ def require_what_applies(asked: ExportRequest) -> None:
         raise UsageError(f"Offsets select records, batches and defects, not rows of {table}.")
 
 
+def _require_plain(asked: ExportRequest) -> None:
+    """Raise `UsageError` if a condition would look into what only a schema decodes."""
+    where = asked.request.where
+    roots = () if where is None else condition_of(where).roots
+    for one in asked.typed:
+        is_plain = one.form == TypedForm.JSON and one.framing == Framing.NONE
+        if one.source in roots and not is_plain:
+            raise UsageError(
+                f"--where reads a {one.source} as JSON or text, not as {one.form} with a schema.",
+                hint="kafkalog find PATH --where … --to FILE.parquet decodes it.",
+            )
+
+
 def options_of(asked: ExportRequest) -> dict[str, Any]:
     """Return the request as JSON, the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
-    # The required topics exist; two are Spark's; the others change nothing of the files.
-    for name in ("required_topics", "assigned", "pattern", "gaps_when_read", "notes_hosting"):
+    # What is named exists; two are Spark's; the others change nothing of the files.
+    for name in ("requires_named", "assigned", "pattern", "gaps_when_read", "notes_hosting"):
         del request[name]
     for name in ("topics", "partitions"):
         given = bounds[name]
@@ -61,6 +80,7 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
         bounds[name] = None if texts is None else sorted(texts)
     return {
         **request,
+        "contents": asked.request.contents.as_json(),
         "paths": [file_system.absolute(path) for path in asked.paths],
         "bounds": bounds,
         "columns": None if asked.columns is None else list(asked.columns),

@@ -20,6 +20,7 @@ from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
 from kafkalog.change.lake.targets import open_target
 from kafkalog.errors import Listener, UnreadableError
 from kafkalog.io.engine import failures_kept
+from kafkalog.log.batches.condition import Condition
 from kafkalog.log.typed import TypedColumn
 from kafkalog.log.typed.columns import typed_column
 from kafkalog.model import Defect
@@ -122,9 +123,14 @@ class Rows(Listener):
     count: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
+    where: Condition | None = None
     undecoded: dict[str, int] = field(default_factory=lambda: {"key": 0, "value": 0})
     defect_count: int = 0
     defects: list[Defect] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if (where := self.part.splits[0].where) is not None:
+            self.where = Condition(where)  # of this part alone, since it counts
 
     def write(self, target: Target, writing: Writing) -> ExportedPart:
         """Write the file, unless there are no rows, and that of the rejects, if there are any."""
@@ -159,7 +165,7 @@ class Rows(Listener):
         raw = RAW if self.decoders else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         for split in self.part.splits:
-            for batch in read_split(split, schema, self):
+            for batch in read_split(split, schema, self, where=self.where):
                 found = self._with_typed(batch, needed)
                 yield found if self.schema is None else conformed(found, self.schema)
 
@@ -209,7 +215,7 @@ class Rows(Listener):
             self.part.number, file, split.topic, split.partition, split.log_dir, self.count,
             size_bytes, checksum, self.first_offset, self.last_offset,
             self.undecoded["key"], self.undecoded["value"], self.defect_count, tuple(self.defects),
-            self.rejects.told(),
+            self.rejects.told(), 0 if self.where is None else self.where.undecodable,
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -185,9 +185,12 @@ class Condition:
     @property
     def note(self) -> str | None:
         """What to say of keys and values that did not decode; None if all did."""
-        if not self.undecodable:
-            return None
-        return f"--where has no answer for {counted(self.undecodable, 'value')} that did not decode"
+        return note_of(self.undecodable)
+
+    @property
+    def roots(self) -> Collection[str]:
+        """The fields of a record that it looks at."""
+        return self._fields.keys()
 
     def matches(self, record: Record | Content) -> bool:
         """Return whether a record meets the condition; never raises for what is in it."""
@@ -244,6 +247,13 @@ class Condition:
                 yield name, max(bound, given)
             elif name in ("to_offset", "to_time"):
                 yield name, min(bound, given)
+
+
+def note_of(undecodable: int) -> str | None:
+    """Return what to say of keys and values that did not decode; None if all did."""
+    if not undecodable:
+        return None
+    return f"--where has no answer for {counted(undecodable, 'value')} that did not decode"
 
 
 @lru_cache(16)

@@ -92,6 +92,6 @@ class Tables:
             self.isolation,
             self.replicas or usual_replicas(table),
             self.internal,
-            required_topics=self.topics or frozenset(),
+            requires_named=True,
             view=self.view,
         )

@@ -48,11 +48,12 @@ def routes_of(
     Of several replicas of a partition the best one is taken.
 
     Raises:
-        UsageError: a topic is not there, two would become one, or an internal one keeps its name.
+        NothingFoundError: a topic or a partition that is named is not there.
+        UsageError: two topics would become one, or an internal one keeps its name.
     """
     every = Rows(
         bounds=Bounds(request.topics, request.partitions), replicas=Replicas.BEST, internal=True,
-        view=request.selection.view, required_topics=request.topics or (),
+        view=request.selection.view, requires_named=True,
     )  # fmt: skip
     logs = logs_of(targets, every, listener)
     routes, left_out = [], 0

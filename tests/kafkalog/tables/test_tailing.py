@@ -12,7 +12,7 @@ from kafkalog.errors import NothingFoundError, RefusedError, UsageError
 from kafkalog.model import Replicas
 from kafkalog.node import view
 from kafkalog.tables import Request, read_split
-from kafkalog.tables.model import TableName, log_of
+from kafkalog.tables.model import Bounds, TableName, log_of
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail
 from tests.builders import write_log
@@ -214,9 +214,9 @@ def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
 def test_a_stream_of_an_unknown_topic_does_not_begin(tmp_path: Path) -> None:
     """A topic that is deleted later is a loss, which is another case."""
     make_log(tmp_path)
-    tail = Tail([str(tmp_path)], Request(required_topics=frozenset({"payments"})))
+    tail = Tail([str(tmp_path)], Request(bounds=Bounds({"payments"}), requires_named=True))
     with pytest.raises(NothingFoundError, match="No partition of the topic payments is here"):
         tail.beginning()
     with pytest.raises(NothingFoundError, match="No partition of the topic payments is here"):
         tail.end(is_first=True)
-    assert tail.end() == Tail([str(tmp_path)], Request()).end()
+    assert tail.end() == {}
