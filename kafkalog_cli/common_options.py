@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typer.core import TyperOption
 
-from kafkalog_cli.completion import one_of
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
@@ -98,7 +97,9 @@ _COMMON: Final = (
     ),
     _option(
         ("--color",), _use_colours, "When there are colours.", metavar="auto|always|never",
-        autocompletion=lambda *args: one_of("auto", "always", "never")(args[-1]),
+        autocompletion=lambda *args: [
+            word for word in ("auto", "always", "never") if word.startswith(args[-1])
+        ],
     ),
     _option(
         ("--no-pager",), _setter("has_no_pager"), "Long output without a pager.", is_flag=True

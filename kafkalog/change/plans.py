@@ -137,9 +137,8 @@ def resurrect(
                 if isinstance(row, run.ResurrectedPartition):
                     rows.append(row)
 
-            common: dict[str, Any] = {
-                "dry_run": dry_run, "tell": take, "progress": report.advance,
-            }  # fmt: skip
+            common: dict[str, Any] = {"dry_run": dry_run, "tell": take}
+            common["progress"] = report.advance
             if is_in_place:
                 place = os.fspath(paths[0])
                 summary = run.resurrect_in_place(place, options, backup=backup, **common)

@@ -57,7 +57,7 @@ def transactions(
     kafkalog transactions /var/lib/kafka --transactional-id checkout
     kafkalog transactions /var/lib/kafka --hanging
     """
-    from kafkalog.node.state.transactions import abort_commands, read_transactions
+    from kafkalog.node.state.transactions import read_transactions
 
     moment = moment_of(at)
     outcome = Outcome()
@@ -89,10 +89,7 @@ def transactions(
     is_listing = not (hanging or commands)
     outcome.answers_no(is_listing and bool(transactional_id or producer_id) and not (ids or opened))
     if commands:
-        for one in opened[: show.limit]:
-            # Text for a shell: tools before 2.8 do not know `--start-offset`.
-            newer, older = abort_commands(one, "HOST:PORT")
-            typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
+        _print_commands(opened[: show.limit])
         return outcome.status
     sections.append((view.id_view(style), ids, "transactional id"))
     sections.append((view.open_view(style), opened, "open transaction"))
@@ -103,6 +100,15 @@ def transactions(
         words = [*words_of(paths), *chosen.words, *(() if at is None else ("--at", at))]
         put_command("next", "transactions", *words, "--commands")
     return outcome.status
+
+
+def _print_commands(opened: Sequence[OpenData]) -> None:
+    from kafkalog.node.state.transactions import abort_commands
+
+    for one in opened:
+        # Text for a shell: tools before 2.8 do not know `--start-offset`.
+        newer, older = abort_commands(one, "HOST:PORT")
+        typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
 
 
 def _coordinators(names: Sequence[str], targets: Sequence[Target]) -> list[Coordinator]:

@@ -197,13 +197,10 @@ def _judge_cleanings(
 ) -> int:
     """Prove that logs were compacted correctly, or show the first counterexamples of each."""
     from kafkalog.change.audit.run import audit_compaction
-    from kafkalog.files.log_dir import look_at
     from kafkalog_cli.output import compactions as show
 
     if not form.has_rows:
         raise UsageError(f"--compaction has no report as {form}.", hint="Give another format.")
-    if cleaning.original is not None:
-        look_at(cleaning.original)  # also if no log was compacted
     outcome, style, written = Outcome(), rows.style(), Format(rows.shown_as(form))
     found = [
         one

@@ -12,7 +12,7 @@ from formats.late_classes import dataclass
 from kafkalog.change.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.change.audit.log_walk import Bounds, Finding, Transactions
 from kafkalog.errors import DataError, UsageError, contained, raised
-from kafkalog.files.log_dir import LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.files.log_dir import LogDirListing, PartitionDir, look_at, open_partition, open_path
 from kafkalog.io.jit import fast_path
 from kafkalog.io.rows import Rows
 from kafkalog.io.times import clock_ms
@@ -188,6 +188,8 @@ def audit_compaction(
         That of `audit_partition` for each partition.
     """
     target = open_path(path)
+    if original is not None:
+        look_at(os.fspath(original))  # also if no log was compacted
     judge = partial(
         audit_partition,
         now_ms=clock_ms(now),
