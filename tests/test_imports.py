@@ -40,42 +40,51 @@ OPENERS = {
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    """Return all modules by their names."""
+def imports_of_modules() -> dict[str, list[tuple[ast.Import | ast.ImportFrom, bool]]]:
+    """Return the imports of each module, and whether each is for types only.
+
+    Their trees are not kept: the garbage collector would walk over them again and again.
+    """
     found = {}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            found[name.removesuffix(".__init__")] = ast.parse(path.read_text())
+            nodes = list(statements(ast.parse(path.read_text())))
+            for_types = {
+                id(part)
+                for node in nodes
+                if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+                for part in statements(node)
+            }
+            found[name.removesuffix(".__init__")] = [
+                (node, id(node) in for_types)
+                for node in nodes
+                if isinstance(node, ast.Import | ast.ImportFrom)
+            ]
     return found
 
 
 def imports() -> dict[str, set[str]]:
     """Return what each module imports when it runs, at its beginning or later."""
     found: dict[str, set[str]] = {}
-    for name, tree in modules().items():
-        for_types = {
-            id(part)
-            for node in statements(tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-            for part in statements(node)
-        }
+    modules = imports_of_modules()
+    for name, nodes in modules.items():
         wanted: set[str] = set()
-        for node in statements(tree):
+        for node, is_for_types in nodes:
             if isinstance(node, ast.Import):
                 wanted |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and id(node) not in for_types:
+            elif not is_for_types:
                 paths = {f"{node.module}.{alias.name}" for alias in node.names}
-                wanted |= {path if path in modules() else str(node.module) for path in paths}
-        found[name] = wanted & set(modules()) - {name}
+                wanted |= {path if path in modules else str(node.module) for path in paths}
+        found[name] = wanted & set(modules) - {name}
     return found
 
 
 def test_what_is_open_is_passed_on() -> None:
     """A room that opens a path again sees another moment than the room before it."""
     openers = set()
-    for name, tree in modules().items():
-        for node in statements(tree):
+    for name, nodes in imports_of_modules().items():
+        for node, _ in nodes:
             if isinstance(node, ast.ImportFrom) and OPENING & {one.name for one in node.names}:
                 openers.add(name)
     assert openers == {name for names in OPENERS.values() for name in names.split()}

@@ -111,7 +111,10 @@ def test_no_reader_passes_over_what_says_nothing_about_the_data() -> None:
     """
     used = set()
     for name in (name for name in SOURCES if name.startswith(PACKAGES)):
-        for node in statements(ast.parse((ROOT / name).read_text())):
+        text = (ROOT / name).read_text()
+        if "except" not in text and "suppress(" not in text:
+            continue
+        for node in statements(ast.parse(text)):
             if isinstance(node, ast.With):
                 for item in node.items:
                     assert "suppress(KafkaLogError" not in ast.unparse(item), name

@@ -105,7 +105,8 @@ def test_nothing_else_says_that_nothing_is_wrong() -> None:
         path.name
         for package in packages
         for path in package.rglob("*.py")
-        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if "wrong" in (text := path.read_text(encoding="utf-8"))
+        for part in ast.walk(ast.parse(text))
         if isinstance(part, ast.Constant) and "nothing wrong" in str(part.value)
         if "\n" not in str(part.value) and not str(part.value).endswith(".")  # no docstring
     }
