@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalog.tables.model import Bounds as Bounds
+    from kafkalog.tables.model import Contents as Contents
     from kafkalog.tables.model import Request as Request
     from kafkalog.tables.model import Split as Split
     from kafkalog.tables.model import TableName as TableName
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Bounds": "model",
+    "Contents": "model",
     "Request": "model",
     "Split": "model",
     "TableName": "model",

@@ -14,8 +14,7 @@ from kafkalog.change.lake.model import FileFormat
 from kafkalog.errors import RefusedError
 from kafkalog.model import Isolation
 from kafkalog.spark.engine import SparkEngine
-from kafkalog.tables import Request, TableName
-from kafkalog.tables.model import Contents
+from kafkalog.tables import Contents, Request, TableName
 from tests.builders import batch, record, write_log
 from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG
 from tests.kafkalog.change.lake.exporting import export, files_of
