@@ -98,7 +98,7 @@ _COMMON: Final = (
     _option(
         ("--color",), _use_colours, "When there are colours.", metavar="auto|always|never",
         autocompletion=lambda *args: [
-            word for word in ("auto", "always", "never") if word.startswith(args[-1])
+            word for word in ("always", "auto", "never") if word.startswith(args[-1])
         ],
     ),
     _option(

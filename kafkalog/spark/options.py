@@ -136,7 +136,7 @@ def parse_options(options: Mapping[str, str], *, follows: bool = False) -> Sourc
         _member(given, "replicas", usual_replicas(table)),
         _flag(given, "internal", default=False),
         SPLIT_SIZE if size is None else size,
-        requires_named=True,
+        named=bounds,
         view=_member(given, "view", LogView.RECOVERED),
         assigned=assigned,
         pattern=pattern,

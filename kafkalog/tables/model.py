@@ -221,7 +221,8 @@ class Request:
         replicas: how to handle several replicas of a partition.
         internal: whether internal topics of brokers are wanted, too.
         split_bytes: approximate size of a split of a log.
-        requires_named: whether the topics and the partitions of `bounds` must exist.
+        named: the bounds as they were given: topics and partitions in them must exist; None if none
+            must.
         assigned: these topics and partitions only; None for all.
         requires_assigned: whether all of these must exist.
         pattern: only topics whose whole name matches this regular expression.
@@ -241,7 +242,7 @@ class Request:
     replicas: Replicas = Replicas.ALL
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
-    requires_named: bool = False
+    named: Bounds | None = None
     view: LogView = LogView.RECOVERED
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None

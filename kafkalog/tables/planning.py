@@ -378,8 +378,8 @@ def _meant(
     unlisted = [one for one in unlisted_of(targets) if _is_shown(one[0], request.view)]
     there = [*(partition for partition, *_ in meant), *(partition for partition, _ in unlisted)]
     unopened = (one for target in targets for one in passed_over(target))
-    if request.requires_named:
-        topics, numbers = request.bounds.topics, request.bounds.partitions
+    if request.named is not None:
+        topics, numbers = request.named.topics, request.named.partitions
         require_topics(topics, (one.topic for one in (*there, *unopened)))
         require_numbers(
             numbers, (one.partition for one in there if topics is None or one.topic in topics)

@@ -102,7 +102,7 @@ class Tail:
         self._paths = tuple(paths)
         self._first_request = request
         self._request = replace(  # they can be deleted later
-            request, requires_named=False, requires_assigned=False
+            request, named=None, requires_assigned=False
         )
         self._is_new = True
         self._listener = listener

@@ -141,17 +141,18 @@ def export(
 
     given = _settings(settings)
     topics = partitions.topics
+    bounds = Bounds(
+        topics, partitions.numbers, from_offset, to_offset,
+        *times_of(from_offset, to_offset, from_time, to_time),
+    )  # fmt: skip
     request = Request(
         table,
-        Bounds(
-            topics, partitions.numbers, from_offset, to_offset,
-            *times_of(from_offset, to_offset, from_time, to_time),
-        ),
+        bounds,
         isolation,
         replicas or usual_replicas(table),
         partitions.internal,
         parse_size(given.pop("split-size", "64MiB")),
-        requires_named=True,
+        named=bounds,
         view=view,
         **contents.matched(),
     )  # fmt: skip

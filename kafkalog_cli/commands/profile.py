@@ -50,9 +50,10 @@ def profile(
     from kafkalog_cli.output.writer import Writer
 
     fast_path.require_arrow()
+    meant = Bounds(partitions.topics, partitions.numbers)
     request = Request(
-        bounds=Bounds(partitions.topics, partitions.numbers),
-        requires_named=True,
+        bounds=meant,
+        named=meant,
         isolation=bounds.isolation,
         replicas=bounds.replicas,
         internal=partitions.internal,

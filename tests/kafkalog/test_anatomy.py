@@ -21,7 +21,7 @@ from kafkalog.answers.anatomy.dissect import dissect, place_of
 from kafkalog.answers.anatomy.meanings import BATCH, MESSAGE, RECORD
 from kafkalog.answers.anatomy.model import Field, Structure
 from kafkalog.answers.anatomy.writes import extent_count, writes_of
-from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
+from kafkalog.errors import KafkaLogError, NotFoundError, NothingFoundError, UsageError
 from kafkalog.files.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.files.log_dir import open_partition
 from kafkalog.files.payloads.internal_topics import decode
@@ -361,8 +361,8 @@ def test_a_place_is_a_position_or_an_offset() -> None:
     [
         ("examples/log-dir", UsageError),
         (ORDERS, UsageError),
-        (f"{ORDERS}@99999", NotFoundError),
-        (f"{ORDERS}/00000000000000000000.log@99999999", NotFoundError),
+        (f"{ORDERS}@99999", NothingFoundError),
+        (f"{ORDERS}/00000000000000000000.log@99999999", NothingFoundError),
         (f"{ORDERS}/partition.metadata@3", UsageError),
         ("README.md", KafkaLogError),
         ("examples/nowhere@3", NotFoundError),

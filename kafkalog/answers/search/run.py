@@ -93,7 +93,7 @@ class Search:
     ) -> list[Target]:
         request = Request(
             bounds=bounds, replicas=self.replicas, internal=self.internal,
-            view=self.selection.view, requires_named=True,
+            view=self.selection.view, named=bounds,
         )  # fmt: skip
         return logs_of(targets, request, self.listener)
 

@@ -72,7 +72,7 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
     request = asdict(asked.request)
     bounds = request.pop("bounds")
     # What is named exists; two are Spark's; the others change nothing of the files.
-    for name in ("requires_named", "assigned", "pattern", "gaps_when_read", "notes_hosting"):
+    for name in ("named", "assigned", "pattern", "gaps_when_read", "notes_hosting"):
         del request[name]
     for name in ("topics", "partitions"):
         given = bounds[name]

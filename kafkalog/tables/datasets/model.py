@@ -86,12 +86,13 @@ class Tables:
 
     def request(self, table: TableName) -> Request:
         """Return the request for all rows of a table."""
+        bounds = Bounds(self.topics, self.partitions, disorder_ms=self.disorder_ms)
         return Request(
             table,
-            Bounds(self.topics, self.partitions, disorder_ms=self.disorder_ms),
+            bounds,
             self.isolation,
             self.replicas or usual_replicas(table),
             self.internal,
-            requires_named=True,
+            named=bounds,
             view=self.view,
         )

@@ -51,9 +51,10 @@ def routes_of(
         NothingFoundError: a topic or a partition that is named is not there.
         UsageError: two topics would become one, or an internal one keeps its name.
     """
+    bounds = Bounds(request.topics, request.partitions)
     every = Rows(
-        bounds=Bounds(request.topics, request.partitions), replicas=Replicas.BEST, internal=True,
-        view=request.selection.view, requires_named=True,
+        bounds=bounds, replicas=Replicas.BEST, internal=True,
+        view=request.selection.view, named=bounds,
     )  # fmt: skip
     logs = logs_of(targets, every, listener)
     routes, left_out = [], 0

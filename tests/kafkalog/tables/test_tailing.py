@@ -214,7 +214,7 @@ def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
 def test_a_stream_of_an_unknown_topic_does_not_begin(tmp_path: Path) -> None:
     """A topic that is deleted later is a loss, which is another case."""
     make_log(tmp_path)
-    tail = Tail([str(tmp_path)], Request(bounds=Bounds({"payments"}), requires_named=True))
+    tail = Tail([str(tmp_path)], Request(bounds=Bounds({"payments"}), named=Bounds({"payments"})))
     with pytest.raises(NothingFoundError, match="No partition of the topic payments is here"):
         tail.beginning()
     with pytest.raises(NothingFoundError, match="No partition of the topic payments is here"):
