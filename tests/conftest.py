@@ -26,6 +26,7 @@ from kafkalog.io.jit import library
 from kafkalog.io.paths import retry, tier_keys
 from kafkalog_cli.main import run
 from tests import durations
+from tests.checkout import ROOT
 from tests.sampling import sample_of, soaks
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def spark() -> Iterator[SparkSession]:
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.maxResultSize": "32m", **QUICK}
     with pytest.MonkeyPatch.context() as patched:
         # Workers import the functions of the tests.
-        patched.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        patched.setenv("PYTHONPATH", str(ROOT))
         with spark_session("local[2]", conf) as session:
             yield session
 

@@ -16,12 +16,11 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from formats.releases import releases
+from tests.checkout import ROOT
 from tests.sampling import TIER_VARIABLE
 
-ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "build" / "test-all"
 PYTEST = [sys.executable, "-m", "pytest", "-n", "auto", "--durations=10"]
 

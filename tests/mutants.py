@@ -37,8 +37,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from kafkalog.io.jit import library
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")
 TESTS = ["-mnot kafka and not soak", "tests/docs", *(f"tests/{package}" for package in PACKAGES)]
 HANG_SECONDS = 120

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
-SCHEMAS = Path(__file__).parents[1] / "docs" / "schemas" / "1"
+from tests.checkout import ROOT
+
+SCHEMAS = ROOT / "docs" / "schemas" / "1"
 _CHECKED_MAX = 20
 """Rows of each type and run that are checked: later ones come from the same code."""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from functools import cache
 from graphlib import TopologicalSorter
-from pathlib import Path
 
+from tests.checkout import ROOT
 from tests.statements import statements
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")
 OPENING = {"open_path", "open_one", "open_any", "open_targets", "look_at", "look_at_targets"}
 OPENERS = {

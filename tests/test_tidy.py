@@ -6,9 +6,9 @@ import ast
 import re
 from pathlib import Path
 
+from tests.checkout import ROOT
 from tests.statements import statements
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")
 MODULE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 75

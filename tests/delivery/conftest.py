@@ -8,11 +8,15 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FOLDERS = (
     "delivery", "docgen", "formats", "kafkalog", "kafkalog_cli", "pyspark_kafkalog",
     "tests/delivery",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docgen.pages import ROOT
+from tests.checkout import ROOT
 from tests.sampling import tries_everything
 
 EXAMPLES = ROOT / "examples"

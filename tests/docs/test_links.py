@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docgen.pages import ROOT
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from kafkalog.tables.datasets.model import StateTable
 from kafkalog.tables.datasets.schemas import STATE_SCHEMAS
 from kafkalog.tables.model import TableName
 from kafkalog.tables.schemas import SCHEMAS as TABLES
+from tests.checkout import ROOT
 from tests.schemas import SCHEMAS, mistakes, validator
 
-ROOT = Path(__file__).parents[2]
 ROWS_OF = {
     TableName.BATCHES: "batch",
     TableName.OFFSET_INDEX: "offset_index_entry",

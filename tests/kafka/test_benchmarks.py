@@ -16,7 +16,7 @@ from benchmarks.page import runs
 from benchmarks.results import Record, loads
 from benchmarks.row import WITHOUT_RATES
 from benchmarks.rows import TRENDS, all_rows
-from docgen.pages import ROOT
+from tests.checkout import ROOT
 from tests.sampling import sampled
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docgen.pages import ROOT
 from formats import constants as c
 from formats.releases import by_name
 from kafkalog.change.compaction import CompactionRequest, compact_partition, find_candidate
@@ -20,6 +19,7 @@ from kafkalog.io.codecs import compress
 from kafkalog.model import Level
 from kafkalog.node.configs import ConfigSources
 from tests.builders import BASE_TIME, batch, message, record
+from tests.checkout import ROOT
 from tests.kafka import broker_data
 from tests.kafka.oracle import config_words
 from tests.kafkalog.change.compaction.test_edges import write

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog.change.compaction.candidates import CleanerState, cleaner_state
 from kafkalog.files.log_dir import open_partition
 from tests.builders import batch, record
+from tests.checkout import ROOT
 from tests.kafka.booted import Life
 from tests.kafka.test_given_up_partitions import COMPACTED, REWRITTEN
 from tests.kafka.test_returned_partitions import NODE

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog.check.verify import Verification
 from kafkalog.files.log_dir import open_partition
 from kafkalog.io.jit import fast_path
@@ -19,6 +18,7 @@ from kafkalog.model import Batch, Defect, Level
 from kafkalog.node.reader import read_records
 from tests.bad_disk import SECTOR, BadDisk
 from tests.builders import repeated
+from tests.checkout import ROOT
 from tests.sampling import new_seed
 from tests.sweeps import covers
 

@@ -9,25 +9,30 @@ import re
 import struct
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.io.codecs import compress, crc32c
 from tests.builders import BASE_TIME, batch, message, record, write_log
+from tests.checkout import ROOT
 from tests.sampling import sampled, tries_everything
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 SIZE = 32 * MIB
 BOMBS = 8
 SEED = 43
-DOCS = Path(__file__).parents[2] / "docs" / "design" / "memory.md"
+DOCS = ROOT / "docs" / "design" / "memory.md"
 
 # Runs one command line, its output thrown away, and tells its status and the peak of its memory.
 RUN = r"""
 import json, os, re, sys
 from kafkalog_cli.main import run
+from tests.checkout import ROOT
 answer = os.dup(1)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 status = run(sys.argv[1:])

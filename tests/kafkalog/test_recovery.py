@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog.files.log_dir import LogDirListing, open_path
 from kafkalog.io.jit import fast_path
 from kafkalog.io.paths.source import Source
@@ -32,6 +31,7 @@ from kafkalog.node.recovery import (
 )
 from kafkalog.node.recovery.segment_state import count_records
 from tests.builders import batch, message, record, write_log
+from tests.checkout import ROOT
 from tests.kafka.damaged_logs import Damage
 from tests.kafkalog import replay
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,18 +29,20 @@ from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.retry import Retry, is_busy, retrying, tried
 from kafkalog.io.paths.source import Source
 from tests.builders import batch, record, write_log
+from tests.checkout import ROOT
 from tests.command_lines import LINES, OF_THE_RUN, lines_of, ran, repeatable
 from tests.counted_store import counted_store
 from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tests.conftest import Result
 
     Run = Callable[..., Result]
 
-LOG_DIR = Path(__file__).parents[2] / "examples" / "log-dir"
+LOG_DIR = ROOT / "examples" / "log-dir"
 SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>"
 )
@@ -361,6 +362,7 @@ def test_a_store_that_is_not_there(kafkalog: Run) -> None:
 LITTLE_MEMORY = """
 import re, resource, sys
 from kafkalog_cli.main import run
+from tests.checkout import ROOT
 
 line = ["export", "--file-format", "ndjson", "--to"]
 assert run([*line, sys.argv[1] + "-small", sys.argv[2]]) == 0  # loads all that it needs

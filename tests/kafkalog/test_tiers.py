@@ -16,10 +16,11 @@ from kafkalog.files.parents import Parent
 from kafkalog.io.paths.source import Source
 from kafkalog.io.paths.tier_keys import use_keys
 from kafkalog.node.targets import open_targets
+from tests.checkout import ROOT
 from tests.packed_tiers import TOPIC_ID, Packing, new_key, pack, uploaded
 from tests.stores import running_store
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 SEGMENT_ID = "5M8iwiofTIqTAfE-AavnCA"
 STEM = f"{0:020d}-{SEGMENT_ID}"
 

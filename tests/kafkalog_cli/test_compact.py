@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docgen import output
-from docgen.pages import ROOT
 from kafkalog_cli.output import table
+from tests.checkout import ROOT
 from tests.conftest import Result
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.change.compaction.oracle import PARTITION, cleanings, segment_files

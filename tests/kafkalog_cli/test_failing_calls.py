@@ -27,7 +27,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +34,7 @@ import pytest
 from kafkalog.errors import INCOMPLETE, OutOfMemoryError, RefusedError
 from kafkalog.io.paths import retry
 from kafkalog_cli.panels import COMMANDS
+from tests.checkout import ROOT
 from tests.command_lines import (
     IN_PLACE,
     LINES,
@@ -49,6 +49,7 @@ from tests.sweeps import small_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.conftest import Result
 
@@ -64,7 +65,7 @@ BUDGET_S = 0.06
 FAULTS = 6
 """Faults of each command where not everything is tried."""
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 BY_PARTITION = ("ls", "verify", "retention", "recover", "rebuild-index", "retention",
                 "compact")  # fmt: skip
 """Of these each partition's rows depend on its own files, and on those at the top."""
@@ -322,6 +323,7 @@ def test_each_command_is_tried() -> None:
 
 BROKER = """
 import fcntl, sys
+from tests.checkout import ROOT
 file = open(sys.argv[1], "w")
 fcntl.lockf(file, fcntl.LOCK_EX)
 print("locked", flush=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
-from docgen.pages import ROOT
 from kafkalog.io.storage import Changes
 from kafkalog_cli import maintenance
+from tests.checkout import ROOT
 from tests.kafkalog.change.compaction.oracle import segment_files
 from tests.kafkalog.change.journal.test_undo import everything
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from docgen.commands import commands
 from kafkalog_cli import main
+from tests.checkout import ROOT
 from tests.sweeps import command_lines
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXAMPLE = ROOT / "examples" / "log-dir"
 OPTIONAL = ("pyarrow", "duckdb", "numba", "pyspark", "pyiceberg", "deltalake", "confluent_kafka",
             "fastavro", "prometheus_client", "datasketches", "prompt_toolkit", "itables",
             "vl_convert", "pandas", "cel")  # fmt: skip
@@ -30,6 +33,7 @@ class Without(PathFinder):
 
 sys.meta_path[:] = [Without if one is PathFinder else one for one in sys.meta_path]
 from kafkalog_cli.main import run
+from tests.checkout import ROOT
 
 for words in json.load(sys.stdin):
     said = io.StringIO()

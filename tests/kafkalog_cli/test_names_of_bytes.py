@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docgen.pages import ROOT
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

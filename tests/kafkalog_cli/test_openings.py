@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.files import log_dir as log_dirs
+from tests.checkout import ROOT
 from tests.command_lines import LINES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kafkalog.files.log_dir import LogDirTop, PartitionDir
     from kafkalog.files.parents import Parent
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 ONCE = (
     "ls", "dump-ndjson", "lookup-offset", "verify", "find", "groups", "transactions", "metadata",
     "report", "profile", "retention", "simulate-roll", "audit-compaction", "anatomy",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docgen import output
-from docgen.pages import ROOT
 from kafkalog_cli.output.progress import ByteProgress
+from tests.checkout import ROOT
 from tests.kafkalog.change.repair.test_recover import files
 from tests.kafkalog.test_recovery import Scenario, scenarios
 

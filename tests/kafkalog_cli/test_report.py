@@ -5,17 +5,18 @@ from __future__ import annotations
 import builtins
 import json
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.answers.overview import page
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 NOW = "2026-11-22T00:00:00Z"
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docgen import output
-from docgen.pages import ROOT
 from kafkalog.change.journal import undo
+from tests.checkout import ROOT
 from tests.conftest import Result
 
 if TYPE_CHECKING:

@@ -6,21 +6,22 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.wire.server.model import Address
+from tests.checkout import ROOT
 from tests.kafkalog.wire.server.certificates import write_certificate
 from tests.kafkalog.wire.server.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.conftest import Result
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 
 
 @contextmanager

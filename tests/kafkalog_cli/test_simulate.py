@@ -11,8 +11,8 @@ import pytest
 
 import kafkalog as library
 from docgen import output
-from docgen.pages import ROOT
 from kafkalog.files.log_dir import open_partition, open_path
+from tests.checkout import ROOT
 from tests.conftest import OF_KAFKA_4, Result, State, state
 from tests.nodes import METADATA, write_node
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog_cli.app import ALIASES, all_commands
 from tests.builders import flip
+from tests.checkout import ROOT
 from tests.command_lines import ran
 
 if TYPE_CHECKING:

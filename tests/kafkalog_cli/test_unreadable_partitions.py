@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import INCOMPLETE
+from tests.checkout import ROOT
 from tests.nodes import write_node
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Result]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 VICTIM = "customers-0"
 LINES = {
     "ls": "ls {dir} --format ndjson",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog_cli import main
+from tests.checkout import ROOT
 from tests.kafkalog_cli.test_maintenance import COMMANDS, IN_PLACE, log_dir, state
 from tests.sweeps import command_lines
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog_cli.app import all_commands
 from kafkalog_cli.panels import COMMANDS
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

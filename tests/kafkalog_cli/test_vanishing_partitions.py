@@ -14,11 +14,11 @@ import shutil
 import struct
 import warnings
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.checkout import ROOT
 from tests.conftest import Result
 from tests.kafkalog.wire.server.protocol import Connected, serving
 from tests.kafkalog.wire.server.test_fetch import fetch
@@ -27,11 +27,12 @@ from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Run = Callable[..., Result]
     Change = Callable[[Path], None]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 VICTIM = "orders-0"
 LINES = {
     "ls": "ls {dir} --format ndjson",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog_cli.app import ALIASES, all_commands
 from kafkalog_cli.usage import OPTIONS_OF_PEERS
+from tests.checkout import ROOT
 from tests.kafkalog_cli.test_statuses import held
 
 if TYPE_CHECKING:

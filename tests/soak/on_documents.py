@@ -232,7 +232,7 @@ def check_journal(files: Files, rng: Random, place: Place) -> None:
 
 # Exports ----------------------------------------------------------------------------------------
 
-_LOG = Path(__file__).parents[2] / "examples/log-dir/orders-0/00000000000000000000.log"
+_LOG = ROOT / "examples/log-dir/orders-0/00000000000000000000.log"
 _TAKEN_UP = ("_kafkalog/plan.json", "_kafkalog/manifest.json", "_kafkalog/parts/00000000.json")
 
 

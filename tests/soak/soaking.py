@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.checkout import ROOT
 from tests.soak.worker import STATE, WARMING_UP
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class _Process:
              "--targets", targets, "--state", self._state, "--place", top / "place",
              "--growth-max", str(GROWTH_MAX), "--memory-max", str(MEMORY_MAX)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+from tests.checkout import ROOT
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ QUICK = {
     "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.executor.extraJavaOptions": QUICK_JVM,
 }
-REPOSITORY = Path(__file__).parents[2]
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -133,7 +133,7 @@ def connect_server(directory: Path, conf: dict[str, str] | None = None) -> Itera
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     options = [word for item in settings.items() for word in ("--conf", "=".join(item))]
     submit = ["org.apache.spark.deploy.SparkSubmit", *options, "--class", server, "spark-internal"]
-    process = _java(directory, "connect", submit, {"PYTHONPATH": str(REPOSITORY)})
+    process = _java(directory, "connect", submit, {"PYTHONPATH": str(ROOT)})
     try:
         started = wait_for(directory / "connect.log", r"Spark Connect server started at.*:(\d+)\b")
         yield f"sc://127.0.0.1:{started[1]}"
@@ -206,7 +206,7 @@ def _start(
     command = [kind, "--host", "127.0.0.1", "--webui-port", "0"]
     command += ["--properties-file", str(settings), *arguments]
     environment = {
-        "PYTHONPATH": str(REPOSITORY),  # the functions of the tests
+        "PYTHONPATH": str(ROOT),  # the functions of the tests
         "SPARK_LOCAL_DIRS": str(directory / f"{name}-local"),
     }
     return _java(directory, name, command, environment, around)

@@ -10,18 +10,20 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog_cli.engines import EngineChoice
 from kafkalog_cli.main import EXIT_INTERRUPTED
 from kafkalog_cli.outcome import show_error
+from tests.checkout import ROOT
 from tests.spark import work
 from tests.waiting import until
 
-REPOSITORY = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 WAIT_S = 300
 """Ends a driver that hangs; it is shorter than the tasks that wait to be interrupted."""
 
@@ -56,14 +58,14 @@ def start_driver(
 ) -> Driver:
     """Start a driver; `asked` has `master`, `conf`, `work`, `tasks`, `timeout`, `read`."""
     temporary.mkdir(exist_ok=True)
-    own = {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "error"}
+    own = {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.spark.driver"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=REPOSITORY,
+        cwd=ROOT,
         env={**os.environ, **own, **(environment or {})},
     )
     assert process.stdin is not None

@@ -12,7 +12,7 @@ import kafkalog
 from kafkalog.change.rescue import SalvagedSegment
 from kafkalog.errors import Done, Event, NotFoundError, Progress, UsageError
 from kafkalog.wire.producing.model import Replayed
-from tests.decoders import ROOT
+from tests.checkout import ROOT
 from tests.kafkalog.change.journal.test_undo import everything
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docgen.pages import ROOT
 from tests.builders import frames
+from tests.checkout import ROOT
 from tests.kafkalog.check.every_bit import (
     bits_of,
     changed,

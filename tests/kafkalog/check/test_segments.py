@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog.check.verify import Verification
 from kafkalog.log.defects.table import REFERENCES
 from kafkalog.model import Level, Severity
 from tests.builders import BASE_TIME, batch, flip, message, record
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

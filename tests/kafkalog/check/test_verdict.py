@@ -11,10 +11,10 @@ import pytest
 
 import kafkalog
 import kafkalog_cli
-from docgen.pages import ROOT
 from kafkalog.check.verdict import Looked, verdict
 from kafkalog.model import Level, Severity
 from tests.builders import batch, record
+from tests.checkout import ROOT
 from tests.kafkalog.change.compaction.test_edges import write
 
 if TYPE_CHECKING:

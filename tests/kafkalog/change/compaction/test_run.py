@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from docgen.pages import ROOT
 from kafkalog.change.compaction import compact as compact_module
 from kafkalog.change.compaction import distributed
 from kafkalog.change.journal import undo
 from kafkalog.errors import InternalError, RefusedError, UsageError
 from kafkalog.io.engine import LocalEngine
+from tests.checkout import ROOT
 from tests.kafkalog.change.journal.test_undo import everything
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import crc32c as wheel
 import pytest
 
-from docgen.pages import ROOT
 from kafkalog.change.rescue import SalvageSummary, salvage
 from kafkalog.check.verify import Verification
 from kafkalog.files.log_dir import open_path
@@ -24,6 +23,7 @@ from kafkalog.model import Level, Record, Severity
 from kafkalog.node.reader import read_records
 from kafkalog.node.recovery import StartMode, Verdict, predict_start
 from tests.builders import flip, frames, healthy
+from tests.checkout import ROOT
 from tests.kafkalog.change.rescue.hurt_logs import (
     KINDS,
     Damage,

@@ -16,6 +16,7 @@ from kafkalog.errors import RefusedError
 from kafkalog.files import text_files as tf
 from kafkalog.node.state.metadata import metadata
 from tests.builders import batch, flip, record, write_log
+from tests.checkout import ROOT
 from tests.metadata_logs import value_of
 from tests.stores import running_store
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.resurrection import ResurrectSummary
 
-EXAMPLES = Path(__file__).parents[4] / "examples" / "log-dir"
+EXAMPLES = ROOT / "examples" / "log-dir"
 """Left by a real Kafka 4.3, with a metadata log."""
 TOPIC_ID, OTHER_ID = "T" * 21 + "A", "U" * 21 + "A"
 

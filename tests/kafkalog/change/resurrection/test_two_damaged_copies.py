@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.builders import flip, frames
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.conftest import Result
 
     Run = Callable[..., Result]
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "log-dir" / "orders-0"
+EXAMPLE = ROOT / "examples" / "log-dir" / "orders-0"
 LOG = "00000000000000000250.log"
 LAST = len(frames((EXAMPLE / LOG).read_bytes())) - 1
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from docgen.pages import ROOT
 from formats.releases import by_name
 from kafkalog.change.retention import Blocker, LogFacts, Policy, SegmentFacts
 from kafkalog.change.retention.partition import judge_partition
@@ -16,6 +15,7 @@ from kafkalog.files.log_dir import open_partition
 from kafkalog.files.remote_metadata import RemoteSegment, RemoteSegments
 from kafkalog.files.tiers import Tier
 from kafkalog.node.configs.sources import LogDirConfigs, MetadataConfigs, Setting
+from tests.checkout import ROOT
 
 RETENTION_MS = 50
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from docgen.pages import ROOT
 from kafkalog.change.retention import run as retention_run
 from kafkalog.errors import InternalError, UsageError
+from tests.checkout import ROOT
 from tests.kafkalog.change.journal.test_undo import everything
 from tests.kafkalog.change.repair.test_run import Remembering
 

@@ -19,10 +19,10 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from grpc_tools import protoc
 
-from docgen.pages import ROOT
 from kafkalog.log.typed import TypedForm
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.schemas import Payload
+from tests.checkout import ROOT
 from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, decoded, ways_to
 
 PAGE = ROOT / "docs" / "schemas.md"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,14 +31,16 @@ from kafkalog.wire.server.committed import CommittedOffsets
 from kafkalog.wire.server.group_apis import GroupApis, LoopTimers
 from kafkalog.wire.server.groups import GroupCoordinator
 from kafkalog.wire.server.model import Client, Commit, Committed, ServeListener, ServeOptions
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from kafkalog.errors import Note
     from kafkalog.node.state.model import Groups
 
-EXAMPLE = str(Path(__file__).parents[4] / "examples" / "log-dir")
+EXAMPLE = str(ROOT / "examples" / "log-dir")
 CLIENT = Client("127.0.0.1", 1, "client")
 REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from formats.error_codes import ErrorCode
 from tests.builders import batch, record, write_log
+from tests.checkout import ROOT
 from tests.kafkalog.change.resurrection.test_resurrect import TOPIC_ID, make, topic
 from tests.kafkalog.wire.server.protocol import serving
 from tests.kafkalog.wire.server.wire import Wire
@@ -16,8 +16,9 @@ from tests.metadata_logs import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 TOPIC, BROKER, GROUP = 2, 4, 32
 OWN, DEFAULT = 1, 5
 

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from formats.record_batch import RecordBatchHeader
 from kafkalog.wire.server.catalog import Catalog
 from kafkalog.wire.server.model import OnDamage, Watermark
 from tests.builders import batch, record, write_log
+from tests.checkout import ROOT
 from tests.conftest import state
 from tests.kafkalog.node.configs.test_metadata_configs import EVENTS, config
 from tests.kafkalog.node.configs.test_metadata_configs import log_dir as write_metadata
@@ -26,11 +26,12 @@ from tests.kafkalog_cli.test_dump_segment import long_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from kafkalog.wire.server.catalog import ServedPartition
     from tests.conftest import State
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 STATES = ("txn", "codecs", "timestamps", "compact-1-first-pass", "retention-0-before")
 
 

@@ -7,7 +7,6 @@ import ssl
 import urllib.request
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as librdkafka
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from kafkalog.wire.server.meter import PrometheusMeter
 from kafkalog.wire.server.model import Address
+from tests.checkout import ROOT
 from tests.kafkalog.wire.server.certificates import write_certificate
 from tests.kafkalog.wire.server.protocol import serving
 from tests.kafkalog.wire.server.wire import Wire
@@ -27,12 +27,13 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tests.kafkalog.wire.server.protocol import Serving
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 TOPIC, PARTITIONS = "txn", 3
 
 

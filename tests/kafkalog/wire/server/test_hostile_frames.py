@@ -31,6 +31,7 @@ from formats.message_table import requests
 from kafkalog.wire.server.connection import REQUEST_SIZE_MAX
 from kafkalog.wire.server.model import Address
 from tests.builders import copy_tree
+from tests.checkout import ROOT
 from tests.kafkalog.wire.server.protocol import SECONDS_MAX
 from tests.kafkalog.wire.server.wire import Wire
 from tests.kafkalog_cli.test_reading_never_writes import (
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from formats.message_table import Field, Message, Struct
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 TOPICS = ("orders", "customers", "payments")
 FRAMES = 100_000 if tries_everything() else 500
 BATCH = 500

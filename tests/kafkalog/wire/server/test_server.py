@@ -10,7 +10,6 @@ import random
 import selectors
 import socket
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,15 +21,17 @@ from kafkalog.wire.server.catalog import Catalog
 from kafkalog.wire.server.connection import Connection
 from kafkalog.wire.server.model import Address, ServeListener, ServeOptions
 from kafkalog.wire.server.run import Server
+from tests.checkout import ROOT
 from tests.kafkalog.wire.server.protocol import Connected, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.kafkalog.wire.server.protocol import Serving
 
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "log-dir"
+EXAMPLE = ROOT / "examples" / "log-dir"
 STOP_SECONDS_MAX = 10
 """`docker stop` kills what has not ended by then."""
 
