@@ -189,7 +189,7 @@ class Kafkalog(Distribution):
         return bool(LEVELS)
 
     def has_data_files(self) -> bool:
-        """Return whether there is something to install beside the packages."""
+        """Return whether there is something to install apart from the packages."""
         return True
 
 

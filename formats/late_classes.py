@@ -257,7 +257,7 @@ class _LateInit(_LateOne):
 
 
 class _Made:
-    """Stands in a signature for a value that is made anew for each instance."""
+    """Stands in a signature for a value that each instance makes for itself."""
 
     def __repr__(self) -> str:
         return "<factory>"

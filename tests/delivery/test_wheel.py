@@ -68,6 +68,7 @@ def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
     found = "import importlib.util as i, kafkalog; print(i.find_spec('numba'), kafkalog.__file__)"
     place = tmp_path / "place"
     shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "examples", place / "examples")
     shutil.copyfile(ROOT / "pyproject.toml", place / "pyproject.toml")
     inherited = plain_environ()
     told = subprocess.run([python, "-c", found], check=True, capture_output=True, text=True,

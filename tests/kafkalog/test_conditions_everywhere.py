@@ -76,7 +76,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def part(row: Row, name: str) -> Any:
-    """Return a field of a JSON object; NaN, which compares with nothing, where there is none."""
+    """Return a field of a JSON object; NaN, which compares with nothing, if it is missing."""
     try:
         value = json.loads(row["value"]) if isinstance(row["value"], str) else None
     except ValueError:

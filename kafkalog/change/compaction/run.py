@@ -107,7 +107,7 @@ class CompactionRun(Maintenance):
 
     Attributes:
         request: the options, with the clock that is used.
-        is_alone: whether there is no other run beside it.
+        is_alone: whether no other run goes on at the same time.
 
     Raises:
         UsageError: the arguments contradict each other.
@@ -361,7 +361,7 @@ def compact(
         now: the clock; None for the current time.
         engine: runs a task per partition; None to do the work in this process.
         task_memory: maximum size of the offset map of a task in bytes.
-        on_event: is passed everything reported besides the results, and what was read.
+        on_event: is passed what is reported apart from the results, and what was read.
         progress: whether to draw a bar.
         request: the other fields of `CompactionRequest`.
 

@@ -246,8 +246,8 @@ class PartitionCopy:
     def _side_file(self, entry: FileEntry, logs: set[str]) -> None:
         """Handle a file that is not a copied log."""
         kind, state = entry.name.kind, entry.name.state
-        # Indexes and snapshots are made anew from the batches: old ones describe bytes that may be
-        # gone.
+        # Indexes and snapshots are built again from the batches: old ones describe bytes that
+        # may be gone.
         if entry.path in logs or (kind in _DERIVED and state == FileState.LIVE):
             return
         if kind == FileKind.UNKNOWN or entry.error is not None:
