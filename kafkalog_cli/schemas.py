@@ -179,7 +179,8 @@ def _by_id(given: TypedColumn, place: str, topics: Sequence[str]) -> TypedColumn
         }
     else:
         writers = {number: tuple(text for _, text in found) for number, found in texts.items()}
-    return replace(given, writers=tuple(writers.items()))
+    guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
+    return replace(given, writers=tuple(writers.items()), guids=guids)
 
 
 def _versions(

@@ -6,13 +6,15 @@ disk of a broker has them, too, whether the registry is alive or not.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import urllib.parse
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from kafkalog.errors import CorruptDataError, UnreadableError, UsageError
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
@@ -49,6 +51,7 @@ class Registered:
         form: `AVRO`, `JSON` or `PROTOBUF`.
         text: the schema.
         references: name, subject and version of the schemas that it refers to.
+        guid: what names it in headers and in prefixes with magic byte 1; None if unknown.
     """
 
     subject: str | None
@@ -57,6 +60,7 @@ class Registered:
     form: str
     text: str
     references: tuple[tuple[str, str, int], ...] = ()
+    guid: str | None = None
 
 
 @dataclass
@@ -101,6 +105,14 @@ class SchemaRegistry:
         """Return the schemas of a format, in the order of their ids."""
         found = [one for one in self.by_id.values() if one.form == form]
         return sorted(found, key=lambda one: (isinstance(one.id, str), one.id))
+
+    def guids(self) -> dict[str, int]:
+        """Return the numbers of schemas by their GUIDs."""
+        return {
+            one.guid: one.id
+            for one in self.by_id.values()
+            if one.guid is not None and isinstance(one.id, int)
+        }
 
     def with_references(self, one: Registered, name: str = "") -> list[tuple[str, str]]:
         """Return names and texts of a schema and of what it refers to, each after what it needs.
@@ -174,13 +186,33 @@ def _registered(row: Any, place: str) -> Registered:
         if not isinstance(text, str) or len(text) > _SCHEMA_SIZE_MAX:
             raise ValueError(f"the schema {number} is no text of at most {_SCHEMA_SIZE_MAX} bytes")
         form = row.get("schemaType") or "AVRO"
+        guid = None if is_file else _guid(row, text, references)
         return Registered(
-            row.get("subject"), int(row.get("version") or 0), number, str(form), text, references
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+            row.get("subject"), int(row.get("version") or 0), number, str(form), text, references,
+            guid,
+        )  # fmt: skip
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise CorruptDataError(
             f"This is not an entry of a registry: {' '.join(str(error).split()):.200}.", path=place
         ) from error
+
+
+def _guid(row: Any, text: str, references: tuple[tuple[str, str, int], ...]) -> str | None:
+    """Return the GUID of a schema: a registry's answer has it; in the topic, it is its MD5.
+
+    A record of the topic lacks the MD5 if an old registry wrote it. It is then computed as
+    `Schema.updateHash` does; what metadata and rules add to it is not known here.
+    """
+    if row.get("guid") is not None:
+        return str(UUID(row["guid"]))
+    if row.get("md5") is not None:
+        return str(UUID(bytes=b64decode(row["md5"], validate=True)))
+    if row.get("metadata") is not None or row.get("ruleSet") is not None:
+        return None
+    digest = hashlib.md5(text.encode(), usedforsecurity=False)
+    for name, subject, version in references:
+        digest.update(name.encode() + subject.encode() + version.to_bytes(4, "big", signed=True))
+    return str(UUID(bytes=digest.digest()))
 
 
 # Sources -----------------------------------------------------------------------------------------

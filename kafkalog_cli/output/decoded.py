@@ -15,6 +15,7 @@ from kafkalog_cli.output.text import bytes_cell, dumps
 if TYPE_CHECKING:
     from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.model import Header
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.text import BytesFormat
 
@@ -33,16 +34,16 @@ class Decoded:
         self._is_text = not (column.schema or column.writers)
         self._failed = 0
 
-    def value(self, data: bytes | None) -> Any:
-        """Return the JSON value; None where it does not decode."""
-        array, reason = one_value(self._column, self._decoder, data)
+    def value(self, data: bytes | None, headers: tuple[Header, ...]) -> Any:
+        """Return the JSON value, of a record with these headers; None where it does not decode."""
+        array, reason = one_value(self._column, self._decoder, data, headers)
         self._failed += reason is not None
         [value] = json_values(array, "base64")
         return json.loads(value) if self._is_text and value is not None else value
 
-    def cell(self, data: bytes | None, form: BytesFormat) -> str:
+    def cell(self, data: bytes | None, headers: tuple[Header, ...], form: BytesFormat) -> str:
         """Return the cell of a table: that of the bytes where they do not decode."""
-        value = self.value(data)
+        value = self.value(data, headers)
         if value is None:
             return bytes_cell(data, form)
         return value if isinstance(value, str) else dumps(value)

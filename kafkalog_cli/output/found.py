@@ -96,12 +96,12 @@ def found_view(style: Style, *, directories: bool, reasons: bool = False) -> Vie
     def key(found: Found) -> str:
         if found.record.batch.is_control:
             return str(control_type(found.record))
-        return payload_cell("key", found.record.key, style)
+        return payload_cell("key", found.record, style)
 
     def value(found: Found) -> str:
         if found.record.batch.is_control:
             return bytes_cell(found.record.value, style.value_form)
-        return payload_cell("value", found.record.value, style)
+        return payload_cell("value", found.record, style)
 
     return FOUND.view(
         style,

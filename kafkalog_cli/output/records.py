@@ -73,11 +73,12 @@ def _decoded(record: Record, style: Style) -> object:
     return {"key": result.key, "value": result.value, "error": result.error}
 
 
-def payload_cell(source: str, data: bytes | None, style: Style) -> str:
+def payload_cell(source: str, record: Record, style: Style) -> str:
     """Return the cell of a key or a value, as it is decoded, if it is."""
+    data: bytes | None = getattr(record, source)
     form = style.key_form if source == "key" else style.value_form
     if (decoded := style.decoded.get(source)) is not None:
-        return decoded.cell(data, form)
+        return decoded.cell(data, record.headers, form)
     return bytes_cell(data, form)
 
 
@@ -86,7 +87,9 @@ def _by_schema(source: str) -> Field[Any]:
 
     def decoded(record: Record, style: Style) -> object:
         data = getattr(record, source)
-        return None if record.batch.is_control else style.decoded[source].value(data)
+        return (
+            None if record.batch.is_control else style.decoded[source].value(data, record.headers)
+        )
 
     return Field(
         f"{source}_decoded",
@@ -148,8 +151,8 @@ def record_block(record: Record, style: Style) -> Block:
         assert isinstance(decoded, dict), "data records are decoded"
         rows += [(name, dumps(one)) for name, one in decoded.items() if one is not None]
     else:
-        rows.append(("key", payload_cell("key", record.key, style)))
-        rows.append(("value", payload_cell("value", record.value, style)))
+        rows.append(("key", payload_cell("key", record, style)))
+        rows.append(("value", payload_cell("value", record, style)))
     if record.headers:
         rows.append(("headers", [printable(line) for line in header_lines(record, style)]))
     if batch.producer_id >= 0:
@@ -283,12 +286,12 @@ def record_view(style: Style) -> View[Record]:
     def key(record: Record) -> str:
         if record.batch.is_control:
             return str(control_type(record))
-        return payload_cell("key", record.key, style)
+        return payload_cell("key", record, style)
 
     def value(record: Record) -> str:
         if record.batch.is_control:
             return bytes_cell(record.value, style.value_form)
-        return payload_cell("value", record.value, style)
+        return payload_cell("value", record, style)
 
     def content(record: Record) -> str:
         if record.batch.is_control:

@@ -25,9 +25,12 @@ import java.util.Map;
 import org.apache.avro.Schema;
 import org.apache.avro.generic.GenericDatumReader;
 import org.apache.avro.io.DecoderFactory;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 
 /**
- * Serializes values of the corpus again with Apicurio's serializers, with ids of 8 and of 4 bytes.
+ * Serializes values of the corpus again with Apicurio's serializers: with ids of 8 and of 4 bytes
+ * before them, and in headers.
  */
 public class Apicurio {
     static final ObjectMapper JSON = new ObjectMapper();
@@ -44,27 +47,39 @@ public class Apicurio {
             (proxy, method, arguments) -> method.getName().equals("resolveSchema") ? found : null);
     }
 
-    static <S, D> byte[] serialized(AbstractKafkaSerializer<S, D> serializer, D value, boolean isShort) {
-        serializer.configure(Map.of("apicurio.registry.serde.validation-enabled", "false"), false);
-        if (isShort) {
+    static <S, D> ArrayNode serialized(AbstractKafkaSerializer<S, D> serializer, D value, String way) {
+        boolean isInHeaders = way.equals("apicurio-headers");
+        serializer.configure(Map.of(
+            "apicurio.registry.serde.validation-enabled", "false",
+            "apicurio.registry.headers.enabled", isInHeaders), false);
+        if (way.equals("apicurio4")) {
             serializer.setIdHandler(new Legacy4ByteIdHandler());
         }
-        return serializer.serialize("topic", value);
+        RecordHeaders headers = new RecordHeaders();
+        byte[] data = isInHeaders
+            ? serializer.serialize("topic", headers, value)
+            : serializer.serialize("topic", value);
+        ArrayNode found = JSON.createArrayNode().add(Base64.getEncoder().encodeToString(data));
+        ArrayNode pairs = JSON.createArrayNode();
+        for (Header header : headers) {
+            pairs.addArray().add(header.key()).add(Base64.getEncoder().encodeToString(header.value()));
+        }
+        return isInHeaders ? found.add(pairs) : found;
     }
 
-    static byte[] avro(int id, String text, byte[] data, boolean isShort) throws Exception {
+    static ArrayNode avro(int id, String text, byte[] data, String way) throws Exception {
         Schema schema = new Schema.Parser().parse(text);
         Object value = new GenericDatumReader<>(schema)
             .read(null, DecoderFactory.get().binaryDecoder(data, 5, data.length - 5, null));
-        return serialized(new AvroKafkaSerializer<Object>(resolver(id, schema)), value, isShort);
+        return serialized(new AvroKafkaSerializer<Object>(resolver(id, schema)), value, way);
     }
 
-    static byte[] protobuf(int id, FileDescriptor file, byte[] data, boolean isShort) throws Exception {
+    static ArrayNode protobuf(int id, FileDescriptor file, byte[] data, String way) throws Exception {
         Message value = DynamicMessage.parseFrom(
             file.getMessageTypes().get(0), Arrays.copyOfRange(data, 6, data.length));
         ProtobufSchema schema = new ProtobufSchema(
             file, FileDescriptorUtils.fileDescriptorToProtoFile(file.toProto()));
-        return serialized(new ProtobufKafkaSerializer<Message>(resolver(id, schema)), value, isShort);
+        return serialized(new ProtobufKafkaSerializer<Message>(resolver(id, schema)), value, way);
     }
 
     static FileDescriptor descriptor(JsonNode version, FileDescriptor... known) throws Exception {
@@ -76,7 +91,7 @@ public class Apicurio {
         return FileDescriptor.buildFrom(proto, wanted);
     }
 
-    static ObjectNode again(JsonNode made, boolean isShort) throws Exception {
+    static ObjectNode again(JsonNode made, String way) throws Exception {
         boolean isAvro = made.get("form").asText().equals("avro");
         Map<Integer, JsonNode> versions = new HashMap<>();
         FileDescriptor place = null;
@@ -91,15 +106,14 @@ public class Apicurio {
             byte[] data = Base64.getDecoder().decode(record.get(0).asText());
             int id = java.nio.ByteBuffer.wrap(data, 1, 4).getInt();
             JsonNode version = versions.get(id);
-            byte[] found = isAvro
-                ? avro(id, version.get("schema").asText(), data, isShort)
-                : protobuf(id, descriptor(version, place, TimestampProto.getDescriptor()), data, isShort);
-            records.addArray().add(Base64.getEncoder().encodeToString(found)).add(record.get(1));
+            ArrayNode found = isAvro
+                ? avro(id, version.get("schema").asText(), data, way)
+                : protobuf(id, descriptor(version, place, TimestampProto.getDescriptor()), data, way);
+            records.add(found.insert(1, record.get(1)));
         }
-        String framing = isShort ? "apicurio4" : "apicurio";
         ObjectNode found = (ObjectNode) made.deepCopy();
-        found.put("name", framing + "-" + made.get("name").asText());
-        found.put("framing", framing);
+        found.put("name", way + "-" + made.get("name").asText());
+        found.put("framing", way.replace("-headers", ""));
         found.set("records", records);
         return found;
     }
@@ -110,8 +124,9 @@ public class Apicurio {
         ArrayNode cases = (ArrayNode) corpus.get("cases");
         for (JsonNode made : cases.deepCopy()) {
             if (made.get("name").asText().matches("users|shipments")) {
-                cases.add(again(made, false));
-                cases.add(again(made, true));
+                for (String way : new String[] {"apicurio", "apicurio4", "apicurio-headers"}) {
+                    cases.add(again(made, way));
+                }
             }
         }
         ((ObjectNode) corpus.get("made_by")).put("apicurio-registry-serdes", arguments[1]);

@@ -21,7 +21,12 @@ from typing import Any
 import fastavro
 import grpc_tools
 from aws_schema_registry.codec import encode
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    header_schema_id_serializer,
+)  # fmt: skip
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -34,23 +39,30 @@ from values import AVRO, JSON, PROTOBUF
 Case = dict[str, Any]
 
 
+IN_HEADERS = {"schema.id.serializer": header_schema_id_serializer}
+
+
 def registered(client: Any, subject: str, number: int, schema_id: int) -> Case:
     """Return a version as a registry describes it."""
     found = client.get_schema(schema_id)
     references = [{"name": one.name, "subject": one.subject, "version": one.version}
                   for one in found.references or ()]  # fmt: skip
     return {"subject": subject, "version": number, "id": schema_id, "schema": found.schema_str,
-            "schemaType": found.schema_type, "references": references}  # fmt: skip
+            "schemaType": found.schema_type, "references": references,
+            "guid": client.get_latest_version(subject).guid}  # fmt: skip
 
 
-def id_of(data: bytes) -> int:
-    return int.from_bytes(data[1:5], "big")
+def serialized(serializer: Any, value: Any, topic: str, row: Any) -> list[Any]:
+    """Return the bytes of a value, its row and, if the schema's id is there, its headers."""
+    context = SerializationContext(topic, MessageField.VALUE, [])
+    data = b64encode(serializer(value, context)).decode()
+    headers = [[name, b64encode(id_).decode()] for name, id_ in context.headers]
+    return [data, row, headers] if headers else [data, row]
 
 
-def textual(case: Case, form: str, made: Any) -> Case:
+def textual(case: Case, form: str, made: Any, conf: Any) -> Case:
     """Serialize with schemas that are texts: Avro and JSON Schema."""
-    client = SchemaRegistryClient.new_client({"url": f"mock://{case['name']}"})
-    context = SerializationContext(case["name"], MessageField.VALUE)
+    client = SchemaRegistryClient.new_client({"url": f"mock://{case['name']}/{len(conf)}"})
     subject = f"{case['name']}-value"
     versions, records, references = [], [], []
     for name, other, text in case.get("references", ()):
@@ -59,17 +71,20 @@ def textual(case: Case, form: str, made: Any) -> Case:
         versions.append(registered(client, other, 1, schema_id))
     for number, (text, values) in enumerate(case["versions"], 1):
         used = [one for one in references if one.name in json.dumps(text)]
-        serializer = made(Schema(json.dumps(text), form, used), client)
-        for value, row in values:
-            data = serializer(value, context)
-            records.append([b64encode(data).decode(), row])
-        versions.append(registered(client, subject, number, id_of(data)))
-    return {"name": case["name"], "form": form.lower(), "framing": "confluent",
+        serializer = made(Schema(json.dumps(text), form, used), client, conf=conf)
+        records += [serialized(serializer, value, case["name"], row) for value, row in values]
+        schema_id = client.get_latest_version(subject).schema_id
+        versions.append(registered(client, subject, number, schema_id))
+    return {"name": name_of(case, conf), "form": form.lower(), "framing": "confluent",
             "versions": versions, "records": records}  # fmt: skip
 
 
-def avro_serializer(schema: Schema, client: Any) -> AvroSerializer:
-    return AvroSerializer(client, schema)
+def name_of(case: Case, conf: Any) -> str:
+    return f"headers-{case['name']}" if conf else str(case["name"])
+
+
+def avro_serializer(schema: Schema, client: Any, conf: Any) -> AvroSerializer:
+    return AvroSerializer(client, schema, conf=conf)
 
 
 def classes_of(files: dict[str, str], main: str) -> Any:
@@ -87,9 +102,8 @@ def classes_of(files: dict[str, str], main: str) -> Any:
     return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-def protobuf(case: Case) -> Case:
-    client = SchemaRegistryClient.new_client({"url": f"mock://{case['name']}"})
-    context = SerializationContext(case["name"], MessageField.VALUE)
+def protobuf(case: Case, conf: Any) -> Case:
+    client = SchemaRegistryClient.new_client({"url": f"mock://{case['name']}/{len(conf)}"})
     versions, records = {}, []
     main = f"{case['name']}.proto"
     for number, (text, values) in enumerate(case["versions"], 1):
@@ -97,20 +111,19 @@ def protobuf(case: Case) -> Case:
         find = classes_of(files, main)
         for name, value, row in values:
             kind = find(name)
-            conf = {"use.deprecated.format": False}
-            data = ProtobufSerializer(kind, client, conf)(
-                json_format.ParseDict(value, kind()), context
-            )
-            records.append([b64encode(data).decode(), row])
+            serializer = ProtobufSerializer(kind, client, {"use.deprecated.format": False, **conf})
+            parsed = json_format.ParseDict(value, kind())
+            records.append(serialized(serializer, parsed, case["name"], row))
             subject = f"{case['name']}-value"
+            schema_id = client.get_latest_version(subject).schema_id
             versions[subject, number] = {
-                **registered(client, subject, number, id_of(data)),
+                **registered(client, subject, number, schema_id),
                 "text": text,
             }
     for name, text in case.get("references", {}).items():
         found = client.get_latest_version(name)
         versions[name, 1] = {**registered(client, name, 1, found.schema_id), "text": text}
-    return {"name": case["name"], "form": "protobuf", "framing": "confluent",
+    return {"name": name_of(case, conf), "form": "protobuf", "framing": "confluent",
             "message": case.get("message"),
             "versions": list(versions.values()), "records": records}  # fmt: skip
 
@@ -132,9 +145,11 @@ def glue(case: Case) -> Case:
 
 
 def main(to: str) -> None:
-    cases = [textual(case, "AVRO", avro_serializer) for case in AVRO]
-    cases += [textual(case, "JSON", JSONSerializer) for case in JSON]
-    cases += [protobuf(case) for case in PROTOBUF]
+    cases: list[Case] = []
+    for conf in ({}, IN_HEADERS):
+        cases += [textual(case, "AVRO", avro_serializer, conf) for case in AVRO]
+        cases += [textual(case, "JSON", JSONSerializer, conf) for case in JSON]
+        cases += [protobuf(case, conf) for case in PROTOBUF]
     cases += [glue(case) for case in AVRO if "references" not in case]
     made_by = {name: version(name) for name in
                ("confluent-kafka", "aws-glue-schema-registry", "fastavro", "protobuf")}  # fmt: skip

@@ -36,7 +36,7 @@ def undecodable(found: Iterator[Found | Defect], column: TypedColumn) -> Iterato
         if isinstance(one, Defect):
             yield one
         else:
-            _, reason = one_value(column, decoder, one.record.value)
+            _, reason = one_value(column, decoder, one.record.value, one.record.headers)
             if reason is not None:
                 yield replace(one, reason=reason)
 

@@ -174,7 +174,9 @@ class Rows(Listener):
         found = batch.select(self.columns)
         rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
         for column, decoder in self.decoders.items():
-            array, failures = typed_column(column, decoder, batch.column(column.source))
+            array, failures = typed_column(
+                column, decoder, batch.column(column.source), batch.column("headers")
+            )
             self.undecoded[column.source] += len(failures)
             for one in failures:
                 rejected.setdefault(one.row, (column, one))

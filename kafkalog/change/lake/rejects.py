@@ -17,6 +17,7 @@ from kafkalog.change.lake.model import REJECTS, Rejects
 from kafkalog.errors import RefusedError
 from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted
+from kafkalog.model import Header
 from kafkalog.tables.arrow_files import parquet_writer
 from kafkalog.tables.model import TableName
 from kafkalog.tables.schemas import SCHEMAS
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.log.typed import TypedColumn
     from kafkalog.log.typed.columns import Undecoded
 
-RAW: Final = ("offset", "timestamp_ms", "leader_epoch", "key", "value")
+RAW: Final = ("offset", "timestamp_ms", "leader_epoch", "key", "value", "headers")
 """The columns of a record that its row among the rejects has."""
 REJECTS_SCHEMA: Final = pa.schema(
     [
@@ -100,7 +101,8 @@ class RejectsOf:
                 self.first.append(f"the {column.source} at {values['offset']}: {why.reason}")
             self.count += 1
             raw = values[column.source] or b""
-            schema_id = column.schema_id_of(raw)
+            headers = [Header(one["key"].encode(), one["value"]) for one in values["headers"]]
+            schema_id, _ = column.split(column.with_prefix(raw, headers))
             self._rows.append(
                 {
                     **values,

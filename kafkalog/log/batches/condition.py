@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.log.batches.selection import Selection
-    from kafkalog.model import Record
+    from kafkalog.model import Header, Record
 
-Reader: TypeAlias = Callable[[bytes], Any]
-"""Decodes a key or a value; raises a `DataError` if it cannot."""
+Reader: TypeAlias = Callable[[bytes, "tuple[Header, ...]"], Any]
+"""Decodes a key or a value of a record with these headers; raises a `DataError` if it cannot."""
 
 DEPTH_MAX: Final = 200
 """Maximum nesting of a value: the engine converts values recursively, on the stack."""
@@ -180,7 +180,7 @@ class Condition:
     @property
     def is_about_content(self) -> bool:
         """Whether a `Content` is enough to decide."""
-        return self._fields.keys() <= _OF_CONTENT
+        return not any(self._readers.values()) and self._fields.keys() <= _OF_CONTENT
 
     @property
     def note(self) -> str | None:
@@ -231,7 +231,7 @@ class Condition:
         if data is None or reader is None:
             return None if data is None else json_or_text(data)
         try:
-            return reader(data)
+            return reader(data, () if isinstance(record, Content) else record.headers)
         except DataError:
             return data
 

@@ -10,15 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.log.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size, split
+from kafkalog.log.typed.framing import (
+    MESSAGE_HEADER,
+    VALUE_SIZE_MAX,
+    Framing,
+    delimited_name,
+    prefix_size,
+)  # fmt: skip
 from kafkalog.log.typed.schema_size import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from kafkalog.log.typed.model import Decoder, TypedColumn
+    from kafkalog.model import Header
 
 # How many rows are decoded at a time, how many bytes of them, and how many as Python objects: calls
 # for few rows take longer than their work, and each is a chance to wait for the GIL.
@@ -44,7 +51,9 @@ class Undecoded:
     reason: str
 
 
-def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
+def typed_column(
+    column: TypedColumn, decoder: Decoder, data: Any, headers: Any = None
+) -> tuple[Any, list[Undecoded]]:
     """Return the typed column, and the values that are null there because they do not decode.
 
     Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
@@ -53,12 +62,16 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
         column: describes the column.
         decoder: the result of `column.decoder`.
         data: a `pyarrow.BinaryArray`.
+        headers: those of the records, a `pyarrow.ListArray` of structs of `key` and `value`; needed
+            if `column.id_headers` names some.
     """
     parts = [pa.array([], decoder.type)]
     failures: list[Undecoded] = []
     sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
     for start, end in _slices(sizes.to_numpy(zero_copy_only=False)):
         part = data.slice(start, end - start)
+        if headers is not None:
+            part = _with_prefixes(column, part, headers.slice(start, end - start))
         if end - start == 1 and part[0].is_valid and part[0].as_buffer().size > VALUE_SIZE_MAX:
             parts.append(pa.nulls(1, decoder.type))
             failures.append(Undecoded(start, _TOO_LARGE))
@@ -78,6 +91,30 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
     return pa.concat_arrays(parts), failures
 
 
+def _with_prefixes(column: TypedColumn, data: Any, headers: Any) -> Any:
+    """Return data with the schema ids before it that headers have, as `with_prefix` does."""
+    pairs, records = headers.flatten(), pc.list_parent_indices(headers)
+    for name, before in reversed(column.id_headers()):
+        ids = _last_values(pairs, records, name, len(data))
+        if ids.null_count < len(ids):
+            named = _last_values(pairs, records, MESSAGE_HEADER, len(data)).dictionary_encode()
+            texts = [delimited_name(one) for one in named.dictionary.to_pylist()]
+            message = pc.fill_null(pa.array(texts, pa.binary()).take(named.indices), b"")
+            whole = pc.binary_join_element_wise(before, ids, message, data, b"")
+            data = pc.if_else(ids.is_valid(), whole, data)
+    return data
+
+
+def _last_values(pairs: Any, records: Any, name: str, count: int) -> Any:
+    """Return the last value of a header for each of some records; null without one."""
+    values = pairs.field("value")
+    which = pc.and_(values.is_valid(), pc.equal(pairs.field("key"), name))
+    found = values.filter(which)
+    places = np.full(count, -1)
+    places[records.filter(which).to_numpy()] = np.arange(len(found))  # of equal places the last
+    return found.take(pa.array(places, mask=places < 0))
+
+
 def _by_columns(
     column: TypedColumn, decoder: Decoder, data: Any
 ) -> tuple[Any, NDArray[np.int64] | None]:
@@ -95,18 +132,19 @@ def _by_columns(
     rows = there.nonzero()[0]
     starts, ends = places[:-1][rows].astype(np.int64), places[1:][rows].astype(np.int64)
     content = np.frombuffer(raw, np.uint8)
-    size = prefix_size(column.framing)
-    is_whole = ends - starts >= size
+    least = prefix_size(column.framing)
+    is_whole = ends - starts >= least
     for _ in range(_SCHEMAS_MAX):
         if not is_whole.any():
             return None, everything
         one = int(is_whole.argmax())
-        has_it = is_whole.copy()
+        schema_id, size = column.split(content[starts[one] : ends[one]].tobytes())
+        size = size or least  # of what has no id, all that begins alike is left out at once
+        has_it = is_whole & (ends - starts >= size)
         for i in range(size):
             # Clip: a value shorter than the prefix may be the last, and is not counted.
             has_it &= content.take(starts + i, mode="clip") == content[starts[one] + i]
-        schema_id, _ = split(column.framing, content[starts[one] : ends[one]].tobytes())
-        is_wanted = column.schema_id in (None, schema_id) and (schema_id is not None or not size)
+        is_wanted = column.schema_id in (None, schema_id) and (schema_id is not None or not least)
         columns = decoder.by_columns(schema_id) if is_wanted else None
         if columns is not None:
             break
@@ -155,7 +193,12 @@ def _some_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
         return array, failures + unfit
 
 
-def one_value(column: TypedColumn, decoder: Decoder, data: bytes | None) -> tuple[Any, str | None]:
+def one_value(
+    column: TypedColumn,
+    decoder: Decoder,
+    data: bytes | None,
+    headers: Iterable[Header] = (),
+) -> tuple[Any, str | None]:
     """Return an array of one value, and why bytes do not decode, as `typed_column` judges it.
 
     Without a reason the value is null only if the bytes are.
@@ -165,18 +208,21 @@ def one_value(column: TypedColumn, decoder: Decoder, data: bytes | None) -> tupl
     if len(data) > VALUE_SIZE_MAX:
         return pa.nulls(1, decoder.type), _TOO_LARGE
     try:
-        return pa.array([decoder.decode(*column.unframed(data))], decoder.type), None
+        whole = column.with_prefix(data, headers)
+        return pa.array([decoder.decode(*column.unframed(whole))], decoder.type), None
     except _UNFIT as error:
         return pa.nulls(1, decoder.type), brief(error)
 
 
-def plain_value(column: TypedColumn, decoder: Decoder, data: bytes) -> Any:
+def plain_value(
+    column: TypedColumn, decoder: Decoder, data: bytes, headers: Iterable[Header]
+) -> Any:
     """Return what bytes decode to, in types of Python.
 
     Raises:
         CorruptDataError: they do not decode.
     """
-    array, reason = one_value(column, decoder, data)
+    array, reason = one_value(column, decoder, data, headers)
     try:
         [value] = array.to_pylist(maps_as_pydicts="lossy")
     except _UNFIT as error:  # a time beyond the calendar of Python

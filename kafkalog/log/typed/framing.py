@@ -12,6 +12,15 @@ VALUE_SIZE_MAX: Final = 16 << 20
 # Of Apicurio's `DefaultIdHandler` and `Default4ByteIdHandler`, and of Glue's
 # `AWSSchemaRegistryConstants`.
 _ID_SIZES: Final = {"confluent": 4, "apicurio": 8, "apicurio4": 4}
+_GUID_SIZE: Final = 17
+_GUID_VERSION: Final = 1
+# Of Confluent's `SchemaId` and of Apicurio's `KafkaSerdeHeaders`.
+_ID_HEADERS: Final = {
+    "confluent": (("__{}_schema_id", b""),),
+    "apicurio": (("apicurio.{}.globalId", b"\0"), ("apicurio.{}.contentId", b"\0")),
+}
+MESSAGE_HEADER: Final = "apicurio.protobuf.type"
+"""The header in which Apicurio names the message of Protobuf, where an id is in a header, too."""
 _GLUE_SIZE: Final = 18
 _GLUE_VERSION: Final = 3
 _GLUE_PLAIN: Final = 0
@@ -23,12 +32,12 @@ class Framing(StrEnum):
 
     NONE = "none"
     CONFLUENT = "confluent"
-    """A zero byte and the id of a schema in a registry, four bytes; for Protobuf also the indexes
-    of the message.
+    """A zero byte and the id of a schema in a registry, four bytes, or a one and its GUID; for
+    Protobuf also the indexes of the message. The same may be in a header.
     """
     APICURIO = "apicurio"
     """A zero byte and the global or content id, eight bytes; for Protobuf also the name of the
-    message.
+    message. Or a header with the id.
     """
     APICURIO4 = "apicurio4"
     """Likewise with an id of four bytes, the default since Apicurio Registry 3."""
@@ -48,13 +57,37 @@ def split(framing: Framing, data: bytes) -> tuple[SchemaId | None, int]:
         if len(data) < _GLUE_SIZE or data[0] != _GLUE_VERSION:
             return None, 0
         return str(UUID(bytes=bytes(data[2:_GLUE_SIZE]))), _GLUE_SIZE
+    if framing == Framing.CONFLUENT and data[:1] == bytes([_GUID_VERSION]):
+        if len(data) < _GUID_SIZE:
+            return None, 0
+        return str(UUID(bytes=bytes(data[1:_GUID_SIZE]))), _GUID_SIZE
     size = _ID_SIZES.get(framing)
     if size is None or len(data) <= size or data[0]:  # a magic byte that is not zero
         return None, 0
     return int.from_bytes(data[1 : 1 + size], "big"), 1 + size
 
 
+def id_headers(framing: Framing, source: str) -> list[tuple[str, bytes]]:
+    """Return the headers that have the id of a key or value, and what a prefix has before that.
+
+    The first that a record has counts; of several with that name the last.
+    """
+    return [(name.format(source), before) for name, before in _ID_HEADERS.get(framing, ())]
+
+
+def delimited_name(name: bytes) -> bytes:
+    """Return the name of a message as Apicurio's prefix has it: a message with one string."""
+    text = b"\x0a" + _varint(len(name)) + name
+    return _varint(len(text)) + text
+
+
+def _varint(number: int) -> bytes:
+    low = bytes([number & 0x7F | (0x80 if number > 0x7F else 0)])
+    return low + _varint(number >> 7) if number > 0x7F else low
+
+
 def prefix_size(framing: Framing) -> int:
+    """Return the size of the shortest prefix."""
     # 1 - 1 without a framing.
     return _GLUE_SIZE if framing == Framing.GLUE else 1 + _ID_SIZES.get(framing, -1)
 

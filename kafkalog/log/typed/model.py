@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import base64
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from formats.late_classes import dataclass
 from kafkalog.errors import UnsupportedError, UsageError
-from kafkalog.log.typed.framing import Framing, SchemaId, split, unpacked
+from kafkalog.log.typed.framing import (
+    MESSAGE_HEADER,
+    Framing,
+    SchemaId,
+    delimited_name,
+    id_headers,
+    split,
+    unpacked,
+)  # fmt: skip
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kafkalog.model import Header
 
 
 class TypedForm(StrEnum):
@@ -58,6 +69,7 @@ class TypedColumn:
             for JSON likewise, with the name before each of these; for Protobuf what
             `proto_files.compiled` returns.
         versions: ids of the `writers` whose fields the column has, the newest first.
+        guids: the ids of `writers` that are numbers, by their GUIDs.
     """
 
     source: str
@@ -68,6 +80,7 @@ class TypedColumn:
     schema_id: int | None = None
     writers: tuple[tuple[SchemaId, tuple[str, ...]], ...] = ()
     versions: tuple[SchemaId, ...] = ()
+    guids: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -135,16 +148,33 @@ class TypedColumn:
         """
         if self.framing == Framing.NONE:
             return data, None
-        schema_id, start = split(self.framing, data)
+        schema_id, start = self.split(data)
         if schema_id is None:
             raise ValueError("no schema id")
         if self.schema_id not in (None, schema_id):
             raise ValueError(f"the schema is {schema_id}, not {self.schema_id}")
         return unpacked(self.framing, data, start), schema_id
 
-    def schema_id_of(self, data: bytes) -> SchemaId | None:
-        """Return the schema id in the prefix of data; None if it has none."""
-        return split(self.framing, data)[0]
+    def split(self, data: bytes) -> tuple[SchemaId | None, int]:
+        """Return the schema id in the prefix, and where what follows begins; None without one."""
+        schema_id, start = split(self.framing, data)
+        if isinstance(schema_id, str):
+            return _numbers(self.guids).get(schema_id, schema_id), start
+        return schema_id, start
+
+    def id_headers(self) -> list[tuple[str, bytes]]:
+        """Return the headers that may have the schema id, as `framing.id_headers` does."""
+        return id_headers(self.framing, self.source)
+
+    def with_prefix(self, data: bytes, headers: Iterable[Header]) -> bytes:
+        """Return the data of a record with the schema id before it that a header has, if any."""
+        last = {one.key: one.value for one in headers if one.value is not None}
+        for name, before in self.id_headers() if last else ():
+            if (found := last.get(name.encode())) is not None:
+                message = last.get(MESSAGE_HEADER.encode())
+                named = b"" if message is None else delimited_name(message)
+                return before + found + named + data
+        return data
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
@@ -157,6 +187,7 @@ class TypedColumn:
             "schema_id": self.schema_id,
             "writers": [[number, list(texts)] for number, texts in self.writers],
             "versions": list(self.versions),
+            "guids": [list(one) for one in self.guids],
         }
 
     @classmethod
@@ -171,4 +202,10 @@ class TypedColumn:
             fields["schema_id"],
             tuple((number, tuple(texts)) for number, texts in fields["writers"]),
             tuple(fields["versions"]),
+            tuple((guid, number) for guid, number in fields["guids"]),
         )
+
+
+@lru_cache(8)
+def _numbers(guids: tuple[tuple[str, int], ...]) -> dict[str, int]:
+    return dict(guids)

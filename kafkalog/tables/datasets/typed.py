@@ -37,10 +37,12 @@ class TypedColumns:
 
     def bytes_for(self, names: Sequence[str]) -> list[str]:
         """Return the columns to read for some columns."""
-        given = (
-            f"{self._columns[one][0].source}_bytes" if one in self._columns else one
-            for one in names
-        )
+        given: list[str] = []
+        for name in names:
+            column, _ = self._columns.get(name, (None, None))
+            given.append(name if column is None else f"{column.source}_bytes")
+            if column is not None and column.id_headers():
+                given.append("headers")
         return list(dict.fromkeys(given))
 
     def added(self, batch: Any, schema: Any) -> Any:
@@ -55,7 +57,9 @@ class TypedColumns:
         from kafkalog.log.typed.columns import typed_column
 
         column, decoder = self._columns[name]
-        array, undecoded = typed_column(column, decoder, batch.column(f"{column.source}_bytes"))
+        headers = batch.column("headers") if column.id_headers() else None
+        data = batch.column(f"{column.source}_bytes")
+        array, undecoded = typed_column(column, decoder, data, headers)
         for one in undecoded[:1]:
             self._failed(column, one.reason)
         return array

@@ -10,8 +10,10 @@ import json
 import threading
 from base64 import b64encode
 from contextlib import contextmanager
+from hashlib import md5
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import fastavro
 import pyarrow.parquet as pq
@@ -57,6 +59,10 @@ def framed(schema_id: int, schema: Any, value: Any, *named: Any) -> bytes:
     file = io.BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(schema, named_schemas=known), value)
     return b"\0" + schema_id.to_bytes(4, "big") + file.getvalue()
+
+
+def guid_of(data: bytes) -> str:
+    return str(UUID(bytes=md5(data, usedforsecurity=False).digest()))
 
 
 def version(subject: str, number: int, schema_id: int, schema: Any, **more: Any) -> dict[str, Any]:
@@ -252,3 +258,43 @@ def test_usage(tmp_path: Path, log_dir: Path, kafkalog: Kafkalog) -> None:
         *words, "--value-format", "avro", "--topic", "orders", "--registry", tmp_path / "no"
     )
     assert nowhere.status == 2
+
+
+def test_guids_of_schemas(tmp_path: Path, kafkalog: Kafkalog) -> None:
+    """A registry says them; its topic has them as MD5s, or what they are computed from.
+
+    The expected ones: MD5 over the text and what it refers to, as Confluent's `Schema.updateHash`.
+    """
+    said, kept = "74eed96a-49d1-4d39-9ffc-e4135bdd861c", "0b8e0fd1-6b84-4fb3-b4a1-3e2a5a2c7e10"
+    refers = [{"name": "Money", "subject": "money", "version": 1}]
+    versions = [
+        version("orders-value", 1, 1, FIRST, guid=said),
+        version("orders-value", 2, 2, FIRST, md5=b64encode(UUID(kept).bytes).decode()),
+        version("orders-value", 3, 3, FIRST),
+        version("money", 1, 7, MONEY),
+        version("orders-value", 4, 4, REFERRING, references=refers),
+        version("orders-value", 5, 5, FIRST, metadata={"tags": {}}),
+        version("orders-value", 6, 6, SECOND),
+    ]
+    texts = [json.dumps(FIRST).encode(), json.dumps(MONEY).encode(),
+             json.dumps(REFERRING).encode() + b"Moneymoney\0\0\0\1"]  # fmt: skip
+    third, money, fourth = (guid_of(one) for one in texts)
+    with registry(json.dumps(versions).encode()) as url:
+        found = read_registry(url).guids()
+    last = guid_of(json.dumps(SECOND).encode())
+    assert found == {said: 1, kept: 2, third: 3, money: 7, fourth: 4, last: 6}
+    value = {"id": 7, "amount": 1.5}
+    rows = [b"\1" + UUID(one).bytes + framed(0, FIRST, value)[5:] for one in (said, kept, third)]
+    other = b"\1" + UUID(last).bytes + framed(0, SECOND, {"id": 8, "total": 2.5, "note": "x"})[5:]
+    unknown = b"\1" + bytes(16) + framed(0, FIRST, value)[5:]
+    place = tmp_path / "log"
+    batches = batch(0, [record(n, b"k", one) for n, one in enumerate(
+        [*rows, other, framed(1, FIRST, value), unknown, rows[0][:16]])])  # fmt: skip
+    write_log(place / "orders-0", batches)
+    with registry(json.dumps(versions).encode()) as url:
+        first = {"id": 7, "total": 1.5, "note": None}
+        wanted = [first] * 3 + [{"id": 8, "total": 2.5, "note": "x"}, first]
+        assert exported(kafkalog, place, tmp_path / "lake", "--registry", url) == (wanted, 2)
+    wrong = json.dumps([version("a", 1, 1, FIRST, guid="x")]).encode()
+    with registry(wrong) as url, pytest.raises(CorruptDataError, match="not an entry"):
+        read_registry(url)

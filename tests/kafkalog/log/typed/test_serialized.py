@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +20,8 @@ import pytest
 
 from kafkalog.errors import UsageError
 from kafkalog.log.typed import TypedColumn, TypedForm
-from kafkalog.log.typed.columns import typed_column
+from kafkalog.log.typed.columns import one_value, typed_column
+from kafkalog.model import Header
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.schemas import Payload
 from tests.builders import batch, record, write_log
@@ -34,6 +36,7 @@ CASES = {
     one["name"]: one
     for one in json.loads(Path("tests/corpus/serialized.json").read_text())["cases"]
 }
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SUFFIXES = {"AVRO": ".avsc", "JSON": ".json", "PROTOBUF": ".proto"}
 
 
@@ -43,11 +46,20 @@ def texts_of(versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_topic(place: Path, versions: list[dict[str, Any]]) -> Path:
-    rows = [(json.dumps({"keytype": "SCHEMA", "subject": one["subject"],
-                         "version": one["version"]}).encode(), json.dumps(one).encode())
-            for one in versions]  # fmt: skip
+    """Write the topic of a registry, which has a GUID as an MD5."""
+    rows = []
+    for one in versions:
+        kept = {**one, "md5": b64encode(UUID(one["guid"]).bytes).decode(), "guid": None}
+        key = {"keytype": "SCHEMA", "subject": one["subject"], "version": one["version"]}
+        rows.append((json.dumps(key).encode(), json.dumps(kept).encode()))
     write_log(place / "_schemas-0", batch(0, [record(n, *row) for n, row in enumerate(rows)]))
     return place
+
+
+def headers_of(made: list[Any]) -> list[dict[str, Any]]:
+    """Return the headers of a record, after one that is not its last of that name."""
+    pairs = [{"key": key, "value": b64decode(value)} for key, value in (made[2:] or [[]])[0]]
+    return [{**one, "value": b"\0\0\0\0\x63"} for one in pairs[:1]] + pairs
 
 
 def as_files(place: Path, versions: list[dict[str, Any]]) -> Path:
@@ -59,10 +71,25 @@ def as_files(place: Path, versions: list[dict[str, Any]]) -> Path:
     return place
 
 
-def decoded(column: TypedColumn, values: Sequence[bytes | None]) -> tuple[list[Any], list[str]]:
-    """Decode with a column that passed through JSON, as for workers; return rows and failures."""
+def decoded(
+    column: TypedColumn,
+    values: Sequence[bytes | None],
+    headers: Sequence[list[dict[str, Any]]] = (),
+) -> tuple[list[Any], list[str]]:
+    """Decode with a column that passed through JSON, as for workers; return rows and failures.
+
+    One by one, too, as for tables of records.
+    """
     there = TypedColumn.from_json(json.loads(json.dumps(column.as_json())))
-    array, failures = typed_column(there, there.decoder(), pa.array(values, pa.binary()))
+    decoder, lists = there.decoder(), [*headers] or [[] for _ in values]
+    array, failures = typed_column(
+        there, decoder, pa.array(values, pa.binary()), pa.array(lists, HEADERS)
+    )
+    for row, (value, pairs) in enumerate(zip(values, lists, strict=True)):
+        given = [Header(one["key"].encode(), one["value"]) for one in pairs]
+        one, reason = one_value(there, decoder, value, given)
+        assert one.equals(array.slice(row, 1)), reason
+        assert [reason] == ([one.reason for one in failures if one.row == row] or [None])
     assert all(not array[one.row].is_valid for one in failures)
     return [plain(row) for row in array.to_pylist()], [one.reason for one in failures]
 
@@ -86,6 +113,8 @@ def ways_to(case: dict[str, Any]) -> list[str]:
     """Return the places that can provide the schemas of a case."""
     if case["framing"] != "confluent":
         return ["files"]
+    if case["name"].startswith("headers-"):
+        return ["registry", "topic"]
     ways = ["registry", "topic"] + ["files"] * (case["name"] != "sales")
     return ways + ["descriptors"] * (case["form"] == "protobuf")
 
@@ -113,10 +142,11 @@ def test_rows_are_what_was_serialized(
     framing = None if case["framing"] == "confluent" else case["framing"]
     [column] = Payload("value", BytesFormat.AUTO, TypedForm(case["form"]), framing, schema,
                        case.get("message"), place).columns([topic])  # fmt: skip
-    values = [b64decode(data) for data, _ in case["records"]]
-    rows, reasons = decoded(column, [*values, None, b"plain"])
-    assert rows == [*(row for _, row in case["records"]), None, None]
-    wanted = ["no schema id"] if name != "events" else [
+    values = [b64decode(one[0]) for one in case["records"]]
+    headers = [headers_of(one) for one in case["records"]]
+    rows, reasons = decoded(column, [*values, None, b"plain"], [*headers, headers[0], []])
+    assert rows == [*(one[1] for one in case["records"]), None, None]
+    wanted = ["no schema id"] if topic != "events" else [
         "not events.Envelope.Event, but the message [1], not [0, 1]", "no schema id"
     ]  # fmt: skip
     assert sorted(reasons) == sorted(wanted)
