@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.files.log_dir import FileEntry, PartitionDir
-    from kafkalog.tables.schema_registry import Registered, SchemaRegistry
     from kafkalog_cli.output.decoded import Decoded
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
@@ -58,7 +56,7 @@ class Payload:
             UsageError: the schema cannot be read, or does not decide what the column is.
         """
         if self.typed is None:
-            return ()
+            return self._of_subject(topics)
         kind, schema_id = self._framing()
         is_by_id = self.registry is not None and kind != Framing.NONE
         if self.schema is None and not is_by_id and self.typed != TypedForm.JSON:
@@ -68,8 +66,32 @@ class Payload:
             )
         contents = b"" if self.schema is None else _contents(self.schema)
         given = TypedColumn(self.source, self.typed, contents, self.message, kind, schema_id)
-        assert self.registry is not None or not is_by_id, "ids need a place"
-        return (_by_id(given, self.registry or "", topics) if is_by_id else given,)
+        if not is_by_id:
+            return (given,)
+        from kafkalog.tables.schema_columns import column_by_id
+        from kafkalog.tables.schema_registry import read_registry
+
+        assert self.registry is not None, "ids need a place"
+        return (column_by_id(given, read_registry(self.registry), topics),)
+
+    def _of_subject(self, topics: Sequence[str]) -> tuple[TypedColumn, ...]:
+        """Return the column whose form is that of the topic's subject, if there is one."""
+        if self.registry is None or self.form != BytesFormat.AUTO:
+            return ()
+        from kafkalog.tables.schema_columns import column_by_id, form_of_subject
+        from kafkalog.tables.schema_registry import read_registry
+
+        if len(topics) != 1:
+            raise UsageError(
+                "--registry has many schemas, and a column has one.",
+                hint="One --topic, or --value-format and --value-schema",
+            )
+        registry = read_registry(self.registry)
+        form = form_of_subject(registry, topics[0], self.source)
+        if form is None:
+            return ()
+        given = TypedColumn(self.source, form, b"", framing=Framing.CONFLUENT)
+        return (column_by_id(given, registry, topics),)
 
     def _framing(self) -> tuple[Framing, int | None]:
         text = self.framing
@@ -96,15 +118,24 @@ def decoders(
         UnsupportedError: a package is missing.
     """
     typed = [one for one in found if one.typed is not None]
-    if not typed:
+    by_id = [one for one in found if one.is_auto and one.registry is not None]
+    if not (typed or by_id):
         return {}
     from kafkalog.io.jit.fast_path import require_arrow
 
     require_arrow("schemas")
-    from kafkalog_cli.output.decoded import Decoded
+    from kafkalog_cli.output.decoded import decoded_by_column, decoded_by_id
 
     topics = topics_in(logs)
-    return {column.source: Decoded(column) for one in typed for column in one.columns(topics)}
+    made = {
+        column.source: decoded_by_column(column) for one in typed for column in one.columns(topics)
+    }
+    if by_id:
+        from kafkalog.tables.schema_registry import read_registry
+
+        registry = read_registry(by_id[0].registry or "")  # of both: --registry is about both
+        made |= {one.source: decoded_by_id(one.source, registry) for one in by_id}
+    return made
 
 
 def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:
@@ -125,10 +156,8 @@ def payloads(
         UsageError: a word is unknown, or a schema is given for what has none.
     """
     found = _payload("key", *key, registry), _payload("value", *value, registry)
-    if registry is not None and all(one.typed is None for one in found):
-        raise UsageError(
-            "--registry requires --value-format or --key-format.", hint="--value-format avro"
-        )
+    if registry is not None and not any(one.typed or one.is_auto for one in found):
+        raise UsageError("--registry is about data with schemas.", hint="--value-format auto")
     return found
 
 
@@ -143,64 +172,13 @@ def _payload(source: str, form: str, schema: str | None, registry: str | None) -
                 f"{what} is about data with a schema, and --{source}-format {name} has none.",
                 hint=f"--{source}-format {', '.join(TypedForm)}",
             )
-        return Payload(source, BytesFormat(name))
+        return Payload(source, BytesFormat(name), registry=registry)
     typed = TypedForm(name)
     path, _, message = schema or "", "", ""
     if typed == TypedForm.PROTOBUF:
         path, _, message = path.partition("#")
     given = path or None, message or None
     return Payload(source, BytesFormat.AUTO, typed, framing if at else None, *given, registry)
-
-
-def _by_id(given: TypedColumn, place: str, topics: Sequence[str]) -> TypedColumn:
-    """Return the column whose prefix says by which of many schemas a value was written.
-
-    Without a file, the column has the versions of the subject of the topic. For Avro that is the
-    latest, since each schema says itself what becomes of values of the others.
-    """
-    from kafkalog.log.typed.proto_files import MAIN, compiled
-    from kafkalog.tables.schema_registry import read_registry
-
-    registry = read_registry(place)
-    schemas = registry.of_form(given.form.upper())
-    if not given.schema:
-        versions = _versions(given, registry, schemas, topics)
-        if given.form == TypedForm.AVRO and not versions[0].references:
-            given = replace(given, schema=versions[0].text.encode())
-        else:
-            given = replace(given, versions=tuple(one.id for one in versions))
-    texts = {one.id: registry.with_references(one, MAIN) for one in schemas}
-    if given.form == TypedForm.PROTOBUF:
-        writers = compiled(texts)
-    elif given.form == TypedForm.JSON:
-        writers = {
-            number: (*(word for pair in found[:-1] for word in pair), found[-1][1])
-            for number, found in texts.items()
-        }
-    else:
-        writers = {number: tuple(text for _, text in found) for number, found in texts.items()}
-    guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
-    return replace(given, writers=tuple(writers.items()), guids=guids)
-
-
-def _versions(
-    given: TypedColumn, registry: SchemaRegistry, schemas: list[Registered], topics: Sequence[str]
-) -> list[Registered]:
-    """Return the schemas that decide the type of a column, the newest first."""
-    has_subjects = any(one.subject is not None for one in schemas)
-    if schemas and not has_subjects and given.form != TypedForm.AVRO:
-        return schemas[::-1]
-    if len(topics) != 1:
-        raise UsageError(
-            f"--registry has many schemas, and the column {given.source}_decoded has one.",
-            hint=f"--{given.source}-schema FILE, or one --topic with the subject "
-            f"TOPIC-{given.source}",
-        )
-    subject = f"{topics[0]}-{given.source}"
-    found = [one for one in registry.versions(subject) if one.form == given.form.upper()]
-    if not found:
-        raise UsageError(f"The subject {subject} has no schema of {given.form}.")
-    return found
 
 
 def _contents(path: str) -> bytes:

@@ -94,9 +94,25 @@ def _by_schema(source: str) -> Field[Any]:
     return Field(
         f"{source}_decoded",
         k.Kind("any", to_json=decoded),
-        f"with `--{source}-format json`, `avro` or `protobuf`: null where it does not decode",
+        f"with `--registry`, or `--{source}-format json`, `avro` or `protobuf`: null where it does "
+        "not decode",
         lambda record: record,
         lambda style: source in style.decoded,
+    )
+
+
+def _id_of_schema(source: str) -> Field[Any]:
+    """Return the field with the id of the schema that a key or a value was written with."""
+
+    def schema_id(record: Record, style: Style) -> object:
+        return style.decoded[source].schema_id(getattr(record, source), record.headers)
+
+    return Field(
+        f"{source}_schema_id",
+        k.Kind("string or null", to_json=schema_id),
+        "with `--registry`: in a header or before the data; null without one",
+        lambda record: record,
+        lambda style: source in style.decoded and style.decoded[source].has_ids,
     )
 
 
@@ -238,7 +254,9 @@ RECORD: Final = ObjectType[Record](
     Field("batch_base_offset", k.INT, "", "batch.base_offset"),
     Field("batch_position", k.INT, "", "batch.position"),
     _by_schema("key"),
+    _id_of_schema("key"),
     _by_schema("value"),
+    _id_of_schema("value"),
     Field("decoded", k.Kind("object", _decoded_cell, to_json=_decoded, is_data=True),
           "of internal topics, with `--value-format auto`: `key` and `value`, objects or null, and "
           "`error`, why one does not decode, or null",

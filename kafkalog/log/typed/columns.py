@@ -214,22 +214,20 @@ def one_value(
         return pa.nulls(1, decoder.type), brief(error)
 
 
-def plain_value(
-    column: TypedColumn, decoder: Decoder, data: bytes, headers: Iterable[Header]
-) -> Any:
-    """Return what bytes decode to, in types of Python.
+def python_value(array: Any, reason: str | None) -> Any:
+    """Return what `one_value` says in types of Python.
 
     Raises:
-        CorruptDataError: they do not decode.
+        CorruptDataError: the bytes do not decode.
     """
-    array, reason = one_value(column, decoder, data, headers)
-    try:
-        [value] = array.to_pylist(maps_as_pydicts="lossy")
-    except _UNFIT as error:  # a time beyond the calendar of Python
-        reason = brief(error)
-    if reason is not None:
-        raise CorruptDataError(reason)
-    return value
+    if reason is None:
+        try:
+            [value] = array.to_pylist(maps_as_pydicts="lossy")
+        except _UNFIT as error:  # a time beyond the calendar of Python
+            reason = brief(error)
+        else:
+            return value
+    raise CorruptDataError(reason)
 
 
 def _slices(sizes: Any) -> Iterator[tuple[int, int]]:

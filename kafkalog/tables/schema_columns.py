@@ -1,0 +1,187 @@
+"""Keys and values by the schemas whose ids they have: as one column, or each by its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import UsageError
+from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog.log.typed.columns import one_value
+from kafkalog.log.typed.proto_files import MAIN, compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.model import Decoder
+    from kafkalog.model import Header
+    from kafkalog.tables.schema_registry import Registered, SchemaRegistry
+
+_FRAMINGS: Final = (Framing.CONFLUENT, Framing.APICURIO, Framing.GLUE)
+_FORMS: Final = frozenset(form.upper() for form in TypedForm)
+
+
+def column_by_id(
+    given: TypedColumn, registry: SchemaRegistry, topics: Sequence[str]
+) -> TypedColumn:
+    """Return a column whose values have the ids of the schemas that they were written with.
+
+    Without a schema of its own, the column has the versions of the subject of the topic. For Avro
+    that is the latest, since each schema says itself what becomes of values of the others.
+
+    Args:
+        given: the column without writers.
+        topics: the topics that are read.
+
+    Raises:
+        UsageError: the registry does not decide what the column is.
+    """
+    schemas = registry.of_form(given.form.upper())
+    if not given.schema:
+        versions = _versions(given, registry, schemas, topics)
+        if given.form == TypedForm.AVRO and not versions[0].references:
+            given = replace(given, schema=versions[0].text.encode())
+        else:
+            given = replace(given, versions=tuple(one.id for one in versions))
+    writers = _writers(given.form, registry, schemas)
+    guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
+    return replace(given, writers=tuple(writers.items()), guids=guids)
+
+
+def form_of_subject(registry: SchemaRegistry, topic: str, source: str) -> TypedForm | None:
+    """Return the form that the keys or values of a topic have by its subject, if it has one."""
+    found = [one for one in registry.by_version.values() if one.subject == f"{topic}-{source}"]
+    latest = max(found, key=lambda one: one.version, default=None)
+    return TypedForm(latest.form.lower()) if latest and latest.form in _FORMS else None
+
+
+def _versions(
+    given: TypedColumn, registry: SchemaRegistry, schemas: list[Registered], topics: Sequence[str]
+) -> list[Registered]:
+    """Return the schemas that decide the type of a column, the newest first."""
+    has_subjects = any(one.subject is not None for one in schemas)
+    if schemas and not has_subjects and given.form != TypedForm.AVRO:
+        return schemas[::-1]
+    if len(topics) != 1:
+        raise UsageError(
+            f"--registry has many schemas, and the column {given.source}_decoded has one.",
+            hint=f"--{given.source}-schema FILE, or one --topic with the subject "
+            f"TOPIC-{given.source}",
+        )
+    subject = f"{topics[0]}-{given.source}"
+    found = [one for one in registry.versions(subject) if one.form == given.form.upper()]
+    if not found:
+        raise UsageError(f"The subject {subject} has no schema of {given.form}.")
+    return found
+
+
+def _writers(
+    form: TypedForm, registry: SchemaRegistry, schemas: Iterable[Registered]
+) -> dict[SchemaId, tuple[str, ...]]:
+    """Return what `TypedColumn.writers` has of some schemas of a form."""
+    texts = {one.id: registry.with_references(one, MAIN) for one in schemas}
+    if form == TypedForm.PROTOBUF:
+        return compiled(texts)
+    if form == TypedForm.JSON:
+        return {
+            number: (*(word for pair in found[:-1] for word in pair), found[-1][1])
+            for number, found in texts.items()
+        }
+    return {number: tuple(text for _, text in found) for number, found in texts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """A key or a value that has the id of a schema.
+
+    Attributes:
+        schema_id: the id.
+        array: what it decodes to, a `pyarrow.Array` of one value, null if it does not decode; None
+            if there is no such schema.
+        reason: why it does not decode; None if it does.
+    """
+
+    schema_id: SchemaId
+    array: Any
+    reason: str | None
+
+
+class SchemaIdDecoder:
+    """Decodes each key or value by the schema whose id it has, whatever its form.
+
+    An id in a header counts always, one in a prefix only if the registry has it: any value can
+    begin with a zero byte.
+
+    Args:
+        source: `key` or `value`.
+        registry: the schemas.
+    """
+
+    def __init__(self, source: str, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        guids = tuple(registry.guids().items())
+        self._framed = [
+            TypedColumn(source, TypedForm.AVRO, b"", framing=framing, guids=guids)
+            for framing in _FRAMINGS
+        ]
+        self._decoders: dict[
+            tuple[Framing, SchemaId], tuple[TypedColumn, Decoder] | UsageError
+        ] = {}
+
+    def schema_id(self, data: bytes, headers: Iterable[Header]) -> SchemaId | None:
+        """Return the id of the schema that bytes of a record were written with, if they have it."""
+        return self._identified(data, headers)[1]
+
+    def decode(self, data: bytes, headers: Iterable[Header]) -> Identified | None:
+        """Return what bytes of a record decode to; None if they have no id.
+
+        Raises:
+            UnsupportedError: a package is missing.
+        """
+        framed, schema_id, whole = self._identified(data, headers)
+        if schema_id is None:
+            return None
+        if schema_id not in self._registry.by_id:
+            return Identified(schema_id, None, f"the schema {schema_id} is unknown")
+        made = self._made(framed, schema_id)
+        if isinstance(made, UsageError):
+            return Identified(schema_id, None, made.message)
+        column, decoder = made
+        # Its id stands before it by now, also if a header had it.
+        array, reason = one_value(column, decoder, whole)
+        return Identified(schema_id, array, reason)
+
+    def _identified(
+        self, data: bytes, headers: Iterable[Header]
+    ) -> tuple[TypedColumn, SchemaId | None, bytes]:
+        for column in self._framed:
+            whole = column.with_prefix(data, headers)
+            schema_id, _ = column.split(whole)
+            is_in_header = whole is not data
+            if schema_id is not None and (is_in_header or schema_id in self._registry.by_id):
+                return column, schema_id, whole
+        return column, None, data
+
+    def _made(
+        self, framed: TypedColumn, schema_id: SchemaId
+    ) -> tuple[TypedColumn, Decoder] | UsageError:
+        """Return the column and decoder of a schema; the error if it decodes nothing."""
+        found = self._decoders.get((framed.framing, schema_id))
+        if found is None:
+            found = self._decoders[framed.framing, schema_id] = self._new(framed, schema_id)
+        return found
+
+    def _new(
+        self, framed: TypedColumn, schema_id: SchemaId
+    ) -> tuple[TypedColumn, Decoder] | UsageError:
+        one = self._registry.by_id[schema_id]
+        try:
+            if one.form not in _FORMS:
+                raise UsageError(f"{one.form} is not a form of schemas.")
+            form = TypedForm(one.form.lower())
+            writers = tuple(_writers(form, self._registry, [one]).items())
+            column = replace(framed, form=form, writers=writers, versions=(schema_id,))
+            return column, column.decoder()
+        except UsageError as error:
+            return error
