@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
-from kafkalog.errors import NotAKafkaFileError, UsageError
+from kafkalog.errors import DataError, NotAKafkaFileError, UnsupportedError, UsageError
+from kafkalog.io.paths import file_system
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.files.log_dir import FileEntry, PartitionDir
+    from kafkalog.model import Record
     from kafkalog_cli.output.decoded import Decoded
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
@@ -117,10 +122,11 @@ def decoders(
         UsageError: a schema cannot be read, is malformed, or it is not clear which one is meant.
         UnsupportedError: a package is missing.
     """
+    found, logs = list(found), list(logs)
     typed = [one for one in found if one.typed is not None]
     by_id = [one for one in found if one.is_auto and one.registry is not None]
     if not (typed or by_id):
-        return {}
+        return _decoders_on_disk([one.source for one in found if one.is_auto], logs)
     from kafkalog.io.jit.fast_path import require_arrow
 
     require_arrow("schemas")
@@ -138,13 +144,69 @@ def decoders(
     return made
 
 
-def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:
-    """Return the topics of logs, by name."""
+def _decoders_on_disk(
+    sources: list[str], logs: Sequence[PartitionDir | FileEntry]
+) -> dict[str, Decoded]:
+    """Return what decodes by the schemas of the topic `_schemas` that is next to logs.
+
+    That decodes a topic whose first record has the id of one of them. What nobody asked for must
+    not fail: without the packages, or with a damaged topic, a note says so.
+    """
+    around = (os.path.dirname(file_system.absolute(one.path)) for one in _partitions(logs))
+    places = (os.path.join(one, "_schemas-0") for one in around)
+    found = [one for one in dict.fromkeys(places) if os.path.isdir(one)]
+    if not (sources and found):
+        return {}
+    try:
+        from kafkalog.tables.schema_registry import read_registry
+        from kafkalog_cli.output.decoded import decoded_by_id
+
+        registry = read_registry(found[0])
+        made = {source: decoded_by_id(source, registry) for source in sources}
+    except (ModuleNotFoundError, UnsupportedError, DataError) as error:
+        show_note(f"{found[0]} decodes nothing: {error}")
+        return {}
+    firsts = _first_records(logs)
+    used = {
+        source: one for source, one in made.items()
+        if any(one.schema_id(getattr(record, source), record.headers) for record in firsts)
+    }  # fmt: skip
+    if used:
+        what = " and ".join(f"{source}s" for source in used)
+        show_note(f"{what} with schema ids are decoded by {found[0]}")
+    return used
+
+
+def _first_records(logs: Sequence[PartitionDir | FileEntry]) -> list[Record]:
+    """Return the first record of each topic."""
+    from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.payloads.kinds import payload_kind
+    from kafkalog.log.batches.selection import Selection
+    from kafkalog.model import Record
+    from kafkalog.node.reader import read_records
+
+    firsts: dict[str, Record] = {}
+    for log, around in zip(logs, _partitions(logs), strict=True):
+        if around.topic in firsts or payload_kind(around.topic) is not None:
+            continue
+        with suppress(DataError):  # the command itself will say it
+            path = log if isinstance(log, PartitionDir) else log.path
+            rows = read_records(path, Selection(data=True))
+            first = next((one for one in rows if isinstance(one, Record)), None)
+            firsts |= {} if first is None else {around.topic: first}
+    return [*firsts.values()]
+
+
+def _partitions(logs: Iterable[PartitionDir | FileEntry]) -> list[PartitionDir]:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.targets import partition_around
 
-    around = (one if isinstance(one, PartitionDir) else partition_around(one.path) for one in logs)
-    return sorted({one.topic for one in around})
+    return [one if isinstance(one, PartitionDir) else partition_around(one.path) for one in logs]
+
+
+def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:
+    """Return the topics of logs, by name."""
+    return sorted({one.topic for one in _partitions(logs)})
 
 
 def payloads(

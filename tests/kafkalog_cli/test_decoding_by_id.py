@@ -1,0 +1,165 @@
+"""Records are decoded by the schemas whose ids they have, without a word about formats.
+
+The bytes are of Confluent's serializers, with ids in headers and before the data; what they hold is
+read by fastavro and `json` here, and said by `tests/serializers/values.py` for Protobuf.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+
+from tests.builders import batch, record, write_log
+from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Kafkalog = Callable[..., Result]
+
+NAMES = ("headers-users", "headers-pages", "headers-shipments", "users")
+OF_PROTOBUF = ("id", "recipient", "state", "to")
+UNKNOWN = [(b"__value_schema_id", b"\1" + bytes(16))]
+
+
+def by_avro(text: str, data: bytes) -> Any:
+    return fastavro.schemaless_reader(io.BytesIO(data), fastavro.parse_schema(json.loads(text)))
+
+
+def registered() -> tuple[list[dict[str, Any]], list[tuple[Any, Any]]]:
+    """Return the versions of all cases with ids of their own; value and headers, and the row."""
+    versions: list[dict[str, Any]] = []
+    rows: list[tuple[Any, Any]] = []
+    for number, name in enumerate(NAMES):
+        case = CASES[name]
+        mine = [one | {"id": one["id"] + 100 * number} for one in texts_of(case["versions"])]
+        for one in mine if name != "users" else ():  # it has the ids 1 and 2
+            subject = one["subject"].removesuffix("-value")
+            versions.append(one | {"subject": subject if "." in subject else f"{name}-value"})
+        for data, row, *headers in case["records"]:
+            pairs = [(name.encode(), b64decode(one)) for name, one in (headers or [[]])[0]]
+            rows.append(((b64decode(data), pairs), row))
+    return versions, rows
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """A log directory with a topic of values of all forms, and the topic of the registry."""
+    versions, rows = registered()
+    values = [pair for pair, _ in rows]
+    values += [(b"plain", []), (b"\0\0\0\3\xe7no id", []), (b"\x02", UNKNOWN), (b"\0\0\0\0\1", [])]
+    write_log(tmp_path / "mixed-0", batch(0, [
+        record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(values)
+    ]))  # fmt: skip
+    write_log(tmp_path / "other-0", batch(0, [record(0, b"k", b"plain")]))
+    as_topic(tmp_path, versions)
+    return tmp_path
+
+
+def expected() -> list[tuple[Any, str | None]]:
+    """Return decoded value and id of each record, without what is null."""
+    versions, rows = registered()
+    ids = {one["guid"]: one for one in versions}
+    found: list[tuple[Any, str | None]] = []
+    for (value, pairs), row in rows:
+        guid = str(UUID(bytes=pairs[0][1][1:17])) if pairs else None
+        one = ids[guid] if guid else next(v for v in versions if v["id"] == value[4])
+        text, data = one["schema"], value if pairs else value[5:]
+        if one["schemaType"] == "PROTOBUF":
+            decoded = {name: row[name] for name in OF_PROTOBUF}
+        else:
+            decoded = json.loads(data) if one["schemaType"] == "JSON" else by_avro(text, data)
+        found.append((without_nulls(decoded), str(one["id"])))
+    return found
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [without_nulls(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: without_nulls(one) for name, one in value.items() if one is not None}
+
+
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    return [one for one in map(json.loads, result.stdout.splitlines()) if "offset" in one]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_each_by_its_own_schema(disk: Path, kafkalog: Kafkalog, is_named: bool) -> None:
+    """With `--registry`, or by the topic on the same disk; what has no id stays as it is."""
+    words = ("--registry", disk) if is_named else ()
+    result = kafkalog("dump-segment", disk / "mixed-0", *words, "-o", "ndjson")
+    rows = rows_of(result)
+    for row, (value, schema_id) in zip(rows, expected(), strict=False):
+        found = without_nulls(row["value_decoded"])
+        if "receiver" in found:  # the first version of Protobuf; the row has the newest's names
+            found["recipient"] = found.pop("receiver")
+        if "recipient" in found:
+            found = {name: found[name] for name in OF_PROTOBUF if name in found}
+        assert (found, row["value_schema_id"]) == (value, schema_id)
+    plain, zero, unknown, short = rows[-4:]
+    assert [one["value_decoded"] for one in (plain, zero, unknown, short)] == [None] * 4
+    assert [one["value_schema_id"] for one in (plain, zero)] == [None, None]
+    assert unknown["value_schema_id"] == str(UUID(int=0))
+    assert short["value_schema_id"] == "1"
+    # The last two have an id, and do not decode.
+    assert result.status == 8
+    assert "2 values not decoded as its schema says" in result.stderr
+    assert ("_schemas-0" in result.stderr) != is_named
+
+
+def test_conditions_see_what_is_decoded(disk: Path, kafkalog: Kafkalog) -> None:
+    found = kafkalog("find", disk, "-t", "mixed", "--where", "value.title == 'Bo'", "-o", "ndjson")
+    assert [one["offset"] for one in rows_of(found)] == [
+        n for n, (value, _) in enumerate(expected()) if value.get("title") == "Bo"
+    ]
+
+
+def test_a_topic_without_ids_stays_as_it_is(disk: Path, kafkalog: Kafkalog) -> None:
+    """Nothing says that there are schemas; a damaged topic of them is a note, and no error."""
+    result = kafkalog("dump-segment", disk / "other-0", "-o", "ndjson")
+    assert (result.status, result.stderr) == (0, "")
+    assert "value_decoded" not in rows_of(result)[0]
+    log = disk / "_schemas-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-9])
+    result = kafkalog("dump-segment", disk / "mixed-0", "-o", "ndjson", "-n", "1")
+    assert result.status == 0
+    assert "_schemas-0 decodes nothing" in result.stderr
+    named = kafkalog("dump-segment", disk / "mixed-0", "-o", "ndjson", "-r", disk)
+    assert named.status not in (0, 8)
+
+
+def test_the_subject_says_the_form(
+    disk: Path, tmp_path_factory: pytest.TempPathFactory, kafkalog: Kafkalog
+) -> None:
+    """A column of a table has one schema: that of the topic's subject."""
+    _, rows = registered()
+    users = [pair for pair, _ in rows][:3]
+    write_log(disk / "headers-users-0", batch(0, [
+        record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(users)
+    ]))  # fmt: skip
+    lake = tmp_path_factory.mktemp("lake")
+    words = (disk, "-t", "headers-users", "-r", disk, "-o", "ndjson")
+    result = kafkalog("export", *words, "--to", lake / "one")
+    assert result.status == 0, result.stderr
+    [file] = (lake / "one").rglob("*.parquet")
+    titles = [row["title"] for _, row in rows[:3]]
+    found = pq.ParquetFile(file).read(["value_decoded"]).column(0).to_pylist()
+    assert [one["title"] for one in found] == titles
+    query = 'SELECT value_decoded.title FROM records ORDER BY "offset"'
+    asked = kafkalog("sql", "-c", query, *words)
+    assert asked.status == 0, asked.stderr
+    assert [json.loads(line)["title"] for line in asked.stdout.splitlines()] == titles
+    several = kafkalog("export", disk, "-r", disk, "--to", lake / "all")
+    assert several.status == 2
