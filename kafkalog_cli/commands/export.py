@@ -251,7 +251,8 @@ def _require_libraries(kind: TableFormat, payloads: Iterable[Payload]) -> None:
     """Raise `UnsupportedError`, before anything else, without what each export needs."""
     from kafkalog.io.jit.fast_path import require_arrow
 
-    chosen = (kind, *(one.typed for one in payloads))
+    forms = (one.typed or (TypedForm.AVRO if one.registry else None) for one in payloads)
+    chosen = (kind, *forms)
     wanted = dict.fromkeys(_EXTRAS[one] for one in chosen if one in _EXTRAS)
     require_arrow(
         ",".join(wanted) or "data",

@@ -23,6 +23,7 @@ from kafkalog_cli.values import parse_duration, parse_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkalog.log.typed import TypedColumn
     from kafkalog.spark.reading import Find
     from kafkalog.tables.datasets.model import Tables
     from kafkalog.tables.model import Answer
@@ -97,9 +98,9 @@ def _refuse_in_spark(partitions: opt.Partitions, decode: opt.Decode) -> None:
         raise UsageError(
             "--topic and --partition do not work with --spark.", hint="… WHERE topic = 'orders'"
         )
-    if not all(one.is_auto for one in decode.payloads):
+    if decode.registry or not all(one.is_auto for one in decode.payloads):
         raise UsageError(
-            "--key-format and --value-format do not work with --spark.",
+            "--key-format, --value-format and --registry do not work with --spark.",
             hint="from_json(value, …) and from_avro(value_bytes, …) are functions of Spark.",
         )
 
@@ -118,14 +119,10 @@ def _run_here(
     outcome = Outcome()
     _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
-    read = replace(
-        tables,
-        listener=damage,
-        undecoded=damage.undecoded,
-        typed=tuple(column for one in payloads for column in one.columns([*(tables.topics or ())])),
-    )
+    typed = tuple(column for one in payloads for column in one.columns([*(tables.topics or ())]))
+    read = replace(tables, listener=damage, undecoded=damage.undecoded, typed=typed)
     answers = Answers(show.format, show.limit)
-    with Database(read, memory_size=memory_size, shown=_shown(payloads)) as database:
+    with Database(read, memory_size=memory_size, shown=_shown(payloads, typed)) as database:
         if query is None and sys.stdin.isatty():
             ask(database, damage, answers)
         else:
@@ -133,15 +130,14 @@ def _run_here(
     return outcome.status
 
 
-def _shown(payloads: Sequence[Payload]) -> dict[str, str]:
+def _shown(payloads: Sequence[Payload], typed: Sequence[TypedColumn]) -> dict[str, str]:
     """Return the SQL of keys and values that are no plain text."""
     found = {}
+    for column in typed:
+        is_text = column.form == TypedForm.JSON and not (column.schema or column.writers)
+        found[column.source] = f'"{column.name}"' + ("::JSON" if is_text else "")
     for one in payloads:
-        if one.typed is not None:
-            found[one.source] = f'"{one.source}_decoded"'
-            if one.typed == TypedForm.JSON and one.schema is None and one.registry is None:
-                found[one.source] += "::JSON"
-        elif one.form == BytesFormat.HEX:
+        if one.form == BytesFormat.HEX:
             found[one.source] = f"'0x' || lower(hex({one.source}_bytes))"
         elif one.form == BytesFormat.BASE64:
             found[one.source] = f"to_base64({one.source}_bytes)"

@@ -157,7 +157,7 @@ def test_the_subject_says_the_form(
     titles = [row["title"] for _, row in rows[:3]]
     found = pq.ParquetFile(file).read(["value_decoded"]).column(0).to_pylist()
     assert [one["title"] for one in found] == titles
-    query = 'SELECT value_decoded.title FROM records ORDER BY "offset"'
+    query = 'SELECT value.title FROM records ORDER BY "offset"'
     asked = kafkalog("sql", "-c", query, *words)
     assert asked.status == 0, asked.stderr
     assert [json.loads(line)["title"] for line in asked.stdout.splitlines()] == titles
