@@ -24,6 +24,7 @@ def profile(
     hot_keys: Annotated[int, opt.option(
         SHOW, "--hot-keys", metavar="N", min=0, help="At most N hot keys per topic.",
     )] = 10,
+    registry: opt.RegistryOption = None,
     *,
     partitions: opt.Partitions,
     bounds: opt.Bounds,
@@ -61,10 +62,10 @@ def profile(
     )
     outcome = Outcome()
     choice = engine_choice(spark, reading.threads)
-    found = _profiles(paths, request, choice, outcome, parse_duration(bucket), hot_keys)
+    found = _profiles(paths, request, choice, outcome, parse_duration(bucket), hot_keys, registry)
     _report_defects(found, outcome)
     style, found = show.style(), found[: show.limit]
-    with Writer(profile_view(style), show.format) as writer:
+    with Writer(profile_view(style, schemas=registry is not None), show.format) as writer:
         for one in found:
             writer.write(one)
         if found or not outcome.errors:
@@ -94,9 +95,11 @@ def _profiles(
     outcome: Outcome,
     bucket_s: float,
     hot_keys: int,
+    registry: str | None,
 ) -> list[Profile]:
     from kafkalog.io.paths.file_system import absolute
     from kafkalog.tables.profiles.run import profile_logs
+    from kafkalog.tables.schema_registry import read_registry
 
     targets = outcome.open_all(map(absolute, paths), topics=request.bounds.topics)
     with choice.open() as engine:
@@ -107,6 +110,7 @@ def _profiles(
             request,
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,
+            registry=None if registry is None else read_registry(registry),
             listener=outcome,
         )
     outcome.report_logs()

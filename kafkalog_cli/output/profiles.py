@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
 
 _HOT_KEYS_SHOWN: Final = 3
+_SCHEMAS_SHOWN: Final = 5
 
 
 def _codec_objects(codecs: Any, _: Style) -> object:
@@ -65,6 +66,7 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     Field("max_batch_bytes", k.INT, ""),
     Field("codecs", k.Kind("array", to_json=_codec_objects),
           "per codec: `codec`, its counts, and `ratio`, uncompressed size by size in the log"),
+    Field("schemas", k.ARRAY, "`source`, `schema_id`, `records`, with `--registry`"),
     Field("producers", k.INT, "distinct ids"),
     Field("producers_at_least", k.INT, "bounds"),
     Field("producers_at_most", k.INT, "bounds"),
@@ -79,7 +81,9 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
 )  # fmt: skip
 
 
-def profile_view(style: Style) -> View[Profile]:
+def profile_view(style: Style, *, schemas: bool = False) -> View[Profile]:
+    """Return the view of profiles, with the schemas of keys and values if they were counted."""
+
     def times(one: Profile) -> str:
         if one.min_timestamp is None or one.max_timestamp is None:
             return "-"
@@ -111,6 +115,7 @@ def profile_view(style: Style) -> View[Profile]:
         Column("BATCH", batches, right=True),
         Column("KEYS", _keys, right=True),
         Column("CODECS", _codecs, below=True),
+        *((Column("SCHEMAS", _schemas, below=True),) if schemas else ()),
         Column("TOMBSTONES", lambda one: counted(one.tombstones, "tombstone"), below=True),
         Column("TIMES", times, below=True),
         Column("HOT KEYS", hot, below=True),
@@ -134,6 +139,12 @@ def _codecs(profile: Profile) -> str:
         for one in profile.codecs
     ]
     return ", ".join(words) or "-"
+
+
+def _schemas(profile: Profile) -> str:
+    words = [f"{one.source} {one.schema_id} in {counted(one.records, 'record')}"
+             for one in profile.schemas[:_SCHEMAS_SHOWN]]  # fmt: skip
+    return f"schemas: {', '.join(words)}" if words else "no schemas"
 
 
 def _between(low: int, high: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from base64 import b64decode
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -163,3 +164,16 @@ def test_the_subject_says_the_form(
     assert [json.loads(line)["title"] for line in asked.stdout.splitlines()] == titles
     several = kafkalog("export", disk, "-r", disk, "--to", lake / "all")
     assert several.status == 2
+
+
+def test_a_profile_counts_schemas(disk: Path, kafkalog: Kafkalog) -> None:
+    """Of ids in headers and before the data; what no schema has is not counted."""
+    result = kafkalog("profile", disk, "-t", "mixed", "-r", disk, "-o", "ndjson")
+    [row] = [json.loads(line) for line in result.stdout.splitlines()]
+    wanted = Counter(schema_id for _, schema_id in expected())
+    wanted["1"] += 1  # of the value that is cut
+    assert {one["schema_id"]: one["records"] for one in row["schemas"]} == wanted
+    assert {one["source"] for one in row["schemas"]} == {"value"}
+    assert result.status == 0
+    plain = kafkalog("profile", disk, "-t", "other", "-r", disk)
+    assert b"no schemas" in plain.stdout

@@ -71,7 +71,7 @@ def typed_column(
     for start, end in _slices(sizes.to_numpy(zero_copy_only=False)):
         part = data.slice(start, end - start)
         if headers is not None:
-            part = _with_prefixes(column, part, headers.slice(start, end - start))
+            part = with_prefixes(column, part, headers.slice(start, end - start))
         if end - start == 1 and part[0].is_valid and part[0].as_buffer().size > VALUE_SIZE_MAX:
             parts.append(pa.nulls(1, decoder.type))
             failures.append(Undecoded(start, _TOO_LARGE))
@@ -91,7 +91,7 @@ def typed_column(
     return pa.concat_arrays(parts), failures
 
 
-def _with_prefixes(column: TypedColumn, data: Any, headers: Any) -> Any:
+def with_prefixes(column: TypedColumn, data: Any, headers: Any) -> Any:
     """Return data with the schema ids before it that headers have, as `with_prefix` does."""
     pairs, records = headers.flatten(), pc.list_parent_indices(headers)
     for name, before in reversed(column.id_headers()):

@@ -67,6 +67,16 @@ def split(framing: Framing, data: bytes) -> tuple[SchemaId | None, int]:
     return int.from_bytes(data[1 : 1 + size], "big"), 1 + size
 
 
+def prefixes_of(schema_id: SchemaId) -> list[bytes]:
+    """Return what can stand before data that a schema with this id wrote, but for the message."""
+    if isinstance(schema_id, str):
+        uuid = UUID(schema_id).bytes
+        glue = [bytes([_GLUE_VERSION, way]) + uuid for way in (_GLUE_PLAIN, _GLUE_ZLIB)]
+        return [bytes([_GUID_VERSION]) + uuid, *glue]
+    sizes = {size for size in _ID_SIZES.values() if schema_id < 1 << 8 * size}
+    return [b"\0" + schema_id.to_bytes(size, "big") for size in sorted(sizes)]
+
+
 def id_headers(framing: Framing, source: str) -> list[tuple[str, bytes]]:
     """Return the headers that have the id of a key or value, and what a prefix has before that.
 

@@ -142,6 +142,21 @@ class CodecUse:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaUse:
+    """The keys or values with the id of one schema.
+
+    Attributes:
+        source: `key` or `value`.
+        schema_id: the number of the schema, or a UUID.
+        records: number of records.
+    """
+
+    source: str
+    schema_id: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
 class HotKey:
     """A key that many records have; their number is known within bounds.
 
@@ -190,6 +205,7 @@ class Profile:
         min_timestamp, max_timestamp: the earliest and the latest of them; None without any.
         max_batch_records, max_batch_bytes: most records in a batch, and the largest batch in bytes.
         codecs: by name.
+        schemas: of keys, then of values, the most frequent first; empty without a registry.
         producers, producers_at_least, producers_at_most: number of producer ids.
         keys, keys_at_least, keys_at_most: number of distinct keys.
         hot_keys: the most frequent keys, most frequent first.
@@ -221,6 +237,7 @@ class Profile:
     max_batch_records: int
     max_batch_bytes: int
     codecs: tuple[CodecUse, ...]
+    schemas: tuple[SchemaUse, ...]
     producers: int
     producers_at_least: int
     producers_at_most: int

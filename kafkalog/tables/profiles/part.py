@@ -15,6 +15,7 @@ from kafkalog.log.defects import DELETED, Events
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.listeners import COPIED
 from kafkalog.tables.profiles.model import DistinctCount, FrequentKeys, text_of
+from kafkalog.tables.profiles.schema_ids import KnownIds
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -33,15 +34,16 @@ class Part:
     """The counts of one piece of a log.
 
     Attributes:
-        counts: sums, by name; for a codec as `codec/lz4/batches`.
+        counts: sums, by name; for a codec as `codec/lz4/batches`, for a schema as `schema/value/7`.
         largest, smallest: by name; a name is missing if nothing was seen.
         keys, producers: estimates of distinct values.
         frequent: the frequent keys.
         histogram: records and bytes by time.
     """
 
-    def __init__(self, bucket_ms: int) -> None:
+    def __init__(self, bucket_ms: int, ids: KnownIds | None = None) -> None:
         self.counts: Counter[str] = Counter()
+        self._ids = ids
         self.largest: dict[str, int] = {}
         self.smallest: dict[str, int] = {}
         self.keys = DistinctCount()
@@ -77,6 +79,11 @@ class Part:
             by_codec.group_by("codec", use_threads=False).aggregate([("data", "sum")]).to_pylist()
         ):
             self.counts[f"codec/{row['codec']}/data_bytes"] += row["data_sum"]
+        if self._ids is not None:
+            for source in ("key", "value"):
+                found = self._ids.counted(source, batch.column(source), batch.column("headers"))
+                for schema_id, number in found:
+                    self.counts[f"schema/{source}/{schema_id}"] += number
         self._waiting.append(keys)
         if sum(some.nbytes for some in self._waiting) > _KEYS_AT_ONCE:
             self._add_keys()
@@ -210,7 +217,8 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     """Count the records and batches in some splits: a task of an engine.
 
     Args:
-        task: `splits` of the table of records, as JSON, and `bucket_ms`.
+        task: `splits` of the table of records, as JSON, `bucket_ms`, and the `ids` and `guids` of
+            known schemas.
 
     Returns:
         A `Part` as JSON under `part`; `failures` of kafkalog itself, which leave it incomplete.
@@ -218,7 +226,8 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     Cost:
         Reads the splits twice: for the records, and for the headers with their checksums.
     """
-    part = Part(task["bucket_ms"])
+    ids = KnownIds(task["ids"], task["guids"]) if task["ids"] else None
+    part = Part(task["bucket_ms"], ids)
     failures: list[dict[str, Any]] = []
     splits = [Split.from_json(one) for one in task["splits"]]
     with failures_kept(splits[0].path, failures):

@@ -11,7 +11,7 @@ from kafkalog.log.defects import Tolerant
 from kafkalog.model import present_ms
 from kafkalog.node.targets import path_of
 from kafkalog.tables.planning import Target, each_planned, find_targets, tell_differences
-from kafkalog.tables.profiles.model import CodecUse, Profile, TimeBucket
+from kafkalog.tables.profiles.model import CodecUse, Profile, SchemaUse, TimeBucket
 from kafkalog.tables.profiles.part import Part, profile_part
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.targets import AnyPath
     from kafkalog.tables import Request
+    from kafkalog.tables.schema_registry import SchemaRegistry
 
 
 HOUR_MS: Final = 3_600_000
@@ -34,6 +35,7 @@ def profile_logs(
     *,
     bucket_ms: int = HOUR_MS,
     hot_keys: int = HOT_KEYS,
+    registry: SchemaRegistry | None = None,
     done: Callable[[int], None] | None = None,
     listener: Listener | None = None,
 ) -> list[Profile]:
@@ -45,6 +47,7 @@ def profile_logs(
         request: which records; its table must be that of records.
         bucket_ms: minimum length of the intervals of the histogram.
         hot_keys: maximum number of frequent keys.
+        registry: the schemas whose uses are counted.
         done: called with the number of tasks that ended.
         listener: as for `plan_splits`; also hears if kafkalog itself fails on a log. The partition
             and topic of a log that cannot be read have no profile.
@@ -56,6 +59,8 @@ def profile_logs(
         Memory here: about 300 KiB per partition, and the frequent keys.
     """
     at_ms = present_ms()
+    known = {"ids": [*registry.by_id] if registry else [],
+             "guids": [*registry.guids().items()] if registry else []}  # fmt: skip
     tasks = []
     owners = []
     heard = _Heard(listener)
@@ -66,7 +71,8 @@ def profile_logs(
         # Before anything is counted: the result would lack them unnoticed.
         for path, splits in zip(targets, planned, strict=True):
             for some, size_bytes in _grouped(splits, request.split_bytes):
-                tasks.append({"splits": some, "bucket_ms": bucket_ms, "size_bytes": size_bytes})
+                tasks.append({"splits": some, "bucket_ms": bucket_ms, "size_bytes": size_bytes,
+                              **known})  # fmt: skip
                 owners.append(path)
     parts = {path: Part(bucket_ms) for path in targets}
     for partition in heard.lacking:
@@ -180,6 +186,7 @@ def _profile(
         max_batch_records=largest.get("batch_records", 0),
         max_batch_bytes=largest.get("batch_size", 0),
         codecs=tuple(_codecs(counts)),
+        schemas=tuple(_schemas(counts)),
         producers=producers[0],
         producers_at_least=producers[1],
         producers_at_most=producers[2],
@@ -193,6 +200,16 @@ def _profile(
         ),
         **sums,
     )
+
+
+def _schemas(counts: dict[str, int]) -> list[SchemaUse]:
+    found = []
+    for name, number in counts.items():
+        kind, _, rest = name.partition("/")
+        if kind == "schema":
+            source, _, schema_id = rest.partition("/")
+            found.append(SchemaUse(source, schema_id, number))
+    return sorted(found, key=lambda one: (one.source, -one.records, one.schema_id))
 
 
 def _codecs(counts: dict[str, int]) -> Iterator[CodecUse]:
