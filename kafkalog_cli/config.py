@@ -143,13 +143,14 @@ def apply_places(command: Any, context: Any) -> None:
 
 
 def forget_unused_registry(context: Any) -> None:
-    """Forget where schemas are if no format has any: only the command line must mean something."""
+    """Forget where schemas are unless a format or the command line asks: a registry is slow."""
     from kafkalog.log.typed import TypedForm
 
     source = context.get_parameter_source("registry")
     if source is not None and source.name == "COMMANDLINE":
         return
-    formats = (context.params[name].partition("@")[0] for name in ("key_format", "value_format"))
+    given = (context.params.get(name, "") for name in ("key_format", "value_format"))
+    formats = (one.partition("@")[0] for one in given)
     if not {*formats} & {*TypedForm}:
         context.params["registry"] = None
 

@@ -69,6 +69,7 @@ def test_a_registry_of_a_place_is_used_where_something_is_decoded(
     write(f'[place.ex]\npaths = ["{LOG_DIR}"]\nregistry = "{tmp_path}"\n')
     find = ("find", "@ex", "-t", "orders", "-k", "user-6", "-n", "1")
     assert kafkalog(*find).status == 0
+    assert kafkalog("profile", "@ex", "-t", "orders").status == 0
     assert kafkalog(*find, "-r", tmp_path).status == 3  # it has no schemas
     assert str(tmp_path) in kafkalog(*find, "--value-format", "avro").stderr
 
