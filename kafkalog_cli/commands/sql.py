@@ -121,7 +121,7 @@ def _run_here(
     read = replace(
         tables,
         listener=damage,
-        undecoded=damage.undecoded,
+        typed_listener=damage.typed,
         typed=tuple(column for one in payloads for column in one.columns([*(tables.topics or ())])),
     )
     answers = Answers(show.format, show.limit)

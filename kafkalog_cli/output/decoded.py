@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.io.wording import counted
 from kafkalog.log.columns.json_values import json_values
 from kafkalog.log.typed.columns import one_value, plain_value
-from kafkalog_cli.outcome import show_warning
+from kafkalog.log.typed.remarks import placed
+from kafkalog_cli.outcome import show_note, show_warning
+from kafkalog_cli.output.remarks import loss_lines, remark_lines
 from kafkalog_cli.output.text import bytes_cell, dumps
 
 if TYPE_CHECKING:
@@ -31,11 +33,12 @@ class Decoded:
         self._column = column
         self._decoder = column.decoder()
         self._is_text = not (column.schema or column.writers)
-        self._failed = 0
+        self._count = self._failed = 0
 
     def value(self, data: bytes | None) -> Any:
         """Return the JSON value; None where it does not decode."""
         array, reason = one_value(self._column, self._decoder, data)
+        self._count += data is not None
         self._failed += reason is not None
         [value] = json_values(array, "base64")
         return json.loads(value) if self._is_text and value is not None else value
@@ -50,10 +53,16 @@ class Decoded:
     @property
     def reader(self) -> Reader | None:
         """What decodes for conditions, which know JSON without a schema themselves."""
-        return None if self._is_text else partial(plain_value, self._column, self._decoder)
+        # By a decoder of its own: that of the rows counts what these lost.
+        return None if self._is_text else partial(plain_value, self._column, self._column.decoder())
 
     def report(self, outcome: Outcome) -> None:
-        """Warn of what did not decode: the answer lacks it."""
+        """Say what has other types, and what was lost; warn of what did not decode."""
+        if self._count:
+            remarks = placed({self._column.name: self._decoder.remarks})
+            losses = {self._column.name: self._decoder.losses}
+            for line in (*remark_lines(remarks), *loss_lines(losses)):
+                show_note(line)
         if self._failed:
             what = counted(self._failed, self._column.source)
             show_warning(f"{what} not decoded as {self._column.form}: shown as bytes")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,16 +45,32 @@ class Undecoded:
     reason: str
 
 
-def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
-    """Return the typed column, and the values that are null there because they do not decode.
+class TypedArray(NamedTuple):
+    """A typed column of some rows.
 
-    Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
+    Attributes:
+        array: the column.
+        failures: the values that are null there because they do not decode.
+        losses: how many values lost something, by what.
+    """
+
+    array: Any
+    failures: list[Undecoded]
+    losses: Counter[str]
+
+
+def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> TypedArray:
+    """Return the typed column of some bytes.
+
+    Values of more than `VALUE_SIZE_MAX` bytes are not decoded. A decoder counts what values lose,
+    so one thread at a time may use it.
 
     Args:
         column: describes the column.
         decoder: the result of `column.decoder`.
         data: a `pyarrow.BinaryArray`.
     """
+    before = Counter(decoder.losses)
     parts = [pa.array([], decoder.type)]
     failures: list[Undecoded] = []
     sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
@@ -75,7 +92,7 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
         places = np.arange(len(part))
         places[rows] = len(part) + np.arange(len(rows))
         parts.append(pa.concat_arrays([found, array]).take(pa.array(places)))
-    return pa.concat_arrays(parts), failures
+    return TypedArray(pa.concat_arrays(parts), failures, decoder.losses - before)
 
 
 def _by_columns(

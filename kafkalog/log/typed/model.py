@@ -12,7 +12,10 @@ from kafkalog.log.typed.framing import Framing, SchemaId, split, unpacked
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.log.typed.remarks import Remark
 
 
 class TypedForm(StrEnum):
@@ -27,7 +30,15 @@ class Decoder(Protocol):
     """Decodes bytes to values."""
 
     type: Any
-    """The `pyarrow.DataType` of the column."""
+    """The `pyarrow.DataType` of the column: one of `lake_types`."""
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        """The parts of the column that have another type than one may expect."""
+
+    @property
+    def losses(self) -> Counter[str]:
+        """How many of the values so far lost something, by what: `LOST_DIGITS` for example."""
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return a value that `pyarrow.array` accepts for the type.
@@ -125,7 +136,7 @@ class TypedColumn:
         from kafkalog.log.typed.evolution import EvolvedDecoder
 
         versions = () if column else self.versions
-        return EvolvedDecoder(make, dict(self.writers), versions, column and column.type)
+        return EvolvedDecoder(make, dict(self.writers), versions, column)
 
     def unframed(self, data: bytes) -> tuple[bytes, SchemaId | None]:
         """Return the data without its prefix, and the schema id there.
