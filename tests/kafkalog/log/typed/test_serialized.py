@@ -62,7 +62,7 @@ def as_files(place: Path, versions: list[dict[str, Any]]) -> Path:
 def decoded(column: TypedColumn, values: Sequence[bytes | None]) -> tuple[list[Any], list[str]]:
     """Decode with a column that passed through JSON, as for workers; return rows and failures."""
     there = TypedColumn.from_json(json.loads(json.dumps(column.as_json())))
-    array, failures = typed_column(there, there.decoder(), pa.array(values, pa.binary()))
+    array, failures, _ = typed_column(there, there.decoder(), pa.array(values, pa.binary()))
     assert all(not array[one.row].is_valid for one in failures)
     return [plain(row) for row in array.to_pylist()], [one.reason for one in failures]
 
