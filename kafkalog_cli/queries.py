@@ -101,16 +101,25 @@ def _value(value: Any) -> Any:
     if isinstance(value, bytes):
         return bytes_value(value, BytesFormat.AUTO)
     if isinstance(value, datetime):
-        return value.replace(tzinfo=value.tzinfo or UTC).isoformat().replace("+00:00", "Z")
+        text = value.isoformat()
+        return text if value.tzinfo is None else text.replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):
         return [_value(inner) for inner in value]
     if isinstance(value, dict):
-        return {name: _value(inner) for name, inner in value.items()}
+        return {_key(name): _value(inner) for name, inner in value.items()}
     return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+
+def _key(value: Any) -> str:
+    """Convert a key of a map for JSON."""
+    plain = _value(value)
+    return plain if isinstance(plain, str) else dumps(plain)
 
 
 _SHOWN_MAX: Final = 5

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN_MAX: Final = 24
 _WORDS: Final = {
     LOST_DIGITS: "lost digits (nanoseconds, or more than a double has)",
-    UNKNOWN_FIELDS: f"have {UNKNOWN_FIELDS}",
+    UNKNOWN_FIELDS: f"had {UNKNOWN_FIELDS}",
 }
 
 
