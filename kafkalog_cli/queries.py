@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, Final

@@ -79,7 +79,7 @@ def _iso_of(microseconds: int, end: str) -> str:
     from datetime import datetime, timedelta
 
     try:
-        moment = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)  # noqa: DTZ001 # see `end`
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)  # see `end`
     except OverflowError:
         return str(microseconds // 1000)
     digits = "microseconds" if microseconds % 1000 else "milliseconds"

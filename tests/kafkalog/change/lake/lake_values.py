@@ -71,8 +71,8 @@ _FIELDS: Final = [
 ]
 LAKE_TYPE: Final = struct_type(_FIELDS)
 NAMES: Final = [one.name for one in LAKE_TYPE]
-_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001 # of both kinds
-_FIRST: Final = datetime(1, 1, 1)  # noqa: DTZ001 # likewise
+_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # of both kinds
+_FIRST: Final = datetime(1, 1, 1)  # likewise
 _MOST: Final = {
     "flag": True, "whole": 2**63 - 1, "unsigned": Decimal(2**64 - 1), "float": 3.4028234663852886e38,
     "double": 1.7976931348623157e308, "price": Decimal("9999999999.99"),

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kafkalog.change.lake import FileFormat, Writing
-from kafkalog.log.typed.lake_types import NAME_KEY
+from kafkalog.change.lake import ExportRequest, FileFormat, Writing
+from kafkalog.log.typed.lake_types import NAME_KEY, struct_type
 from kafkalog.tables import TableName
 from kafkalog.tables.datasets.arrow_dataset import Dataset
 from kafkalog.tables.datasets.model import Tables
 from kafkalog.tables.datasets.sql import Database
-from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG, iceberg
+from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG, REQUEST, add, iceberg
 from tests.kafkalog.change.lake.lake_values import (
     LAKE_TYPE,
     ROWS,
@@ -222,3 +222,56 @@ def test_given_names_are_kept(
     }
     of_delta = {other: name for name, other in RENAMED.items()} if form == DELTA else {}
     assert given == {"Case_2": "Case", **of_delta}
+
+
+def case(*names: str) -> tuple[Any, dict[str, Any]]:
+    """Return a struct of texts with these names, and a value in which each has its own."""
+    kind = struct_type([(name, pa.string()) for name in names])
+    return kind, dict(zip((one.name for one in kind), names, strict=True))
+
+
+GROWTHS: Final = [
+    [("a b",), ("a b", "a_b"), ("a_b", "a b"), ("a_b",), ("a b", "a,b", "a_b")],
+    [("a",), ("A", "a"), ("a", "A"), ("A",), ("A", "a", "aa", "AA")],
+    [("é=", "x"), ("x", "X", "é;"), ("X", "é;", "é=")],
+]
+
+
+@pytest.mark.parametrize("names", GROWTHS)
+@pytest.mark.parametrize("form", OF_TABLES)
+def test_a_name_keeps_its_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat, names: list[tuple[str, ...]]
+) -> None:
+    """However later schemas order their names, each has the field that it got first, in lists too.
+
+    The value of a field is the name that the schema gives it.
+    """
+    rows: list[bytes] = []
+    for number, some in enumerate(names):
+        kind, value = case(*some)
+        rows.append(b"%d" % number)
+        decoder = ByName(pa.list_(kind), dict.fromkeys(rows, [value]))
+        log = log_of(tmp_path, rows)
+        asked = ExportRequest((str(log),), REQUEST, None, Writing(), decodes(monkeypatch, value=decoder),
+                              form, append=True)  # fmt: skip
+        add(asked, tmp_path / "lake")
+    found = _table(tmp_path / "lake", form).sort_by("offset")["value_decoded"]
+    fields = found.type.value_type
+    assert len({one.name.casefold() for one in fields}) == len(list(fields))
+    given: dict[str, str] = {}
+    for [row], some in zip(found.to_pylist(), names, strict=True):
+        there = {name: value for name, value in row.items() if value is not None}
+        assert sorted(there.values()) == sorted(some)
+        for name, value in there.items():
+            assert given.setdefault(value, name) == name
+    if form == DELTA:
+        assert not set("".join(given.values())) & set(" ,;{}()\n\t=")
+
+
+def _table(place: Path, form: TableFormat) -> Any:
+    if form == ICEBERG:
+        return iceberg(place).scan().to_arrow()
+    if form == DELTA:
+        return DeltaTable(place).to_pyarrow_table()
+    files = [pq.read_table(one, partitioning=None) for one in place.rglob("*.parquet")]
+    return pa.concat_tables(files, promote_options="permissive")
