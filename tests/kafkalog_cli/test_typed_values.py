@@ -62,8 +62,9 @@ def notes(text: str) -> list[str]:
     return [line.removeprefix("note: ") for line in text.splitlines() if line.startswith("note: ")]
 
 
+@pytest.mark.usefixtures("decoder")
 def test_find_shows_values_and_notes(
-    tmp_path: Path, decoder: ByName, schema: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, schema: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Extremes keep all their digits; remarks and losses are notes, once."""
     log = log_of(tmp_path, ROWS)
@@ -83,8 +84,9 @@ def test_find_shows_values_and_notes(
     assert least["digits"] == "-0." + "9" * 38
 
 
+@pytest.mark.usefixtures("decoder")
 def test_sql_shows_them_once(
-    tmp_path: Path, decoder: ByName, schema: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, schema: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Remarks come with the first statement that reads the column, losses with each."""
     log = log_of(tmp_path, ROWS)
@@ -99,10 +101,11 @@ def test_sql_shows_them_once(
     assert most["at"] == "9999-12-31T23:59:59.999999Z"
 
 
+@pytest.mark.usefixtures("decoder")
 def test_dump_segment_shows_them(
-    tmp_path: Path, decoder: ByName, schema: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, schema: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where a table has the cells of the values; nothing is said where no value was decoded."""
+    """Also where a table has cells of the values; nothing is said where no value was decoded."""
     log = log_of(tmp_path, ROWS)
     assert run(["dump-segment", str(log), *TYPED, schema]) == 0
     assert notes(capfd.readouterr().err) == [*LINES, *LOST]
@@ -119,9 +122,8 @@ SAID = [
 ]
 
 
-def test_export_says_it(
-    tmp_path: Path, decoder: ByName, schema: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("decoder")
+def test_export_says_it(tmp_path: Path, schema: str, capfd: pytest.CaptureFixture[str]) -> None:
     """The plan has the remarks; the summary and the manifest also what was lost."""
     export = ["export", str(log_of(tmp_path, ROWS)), *TYPED, schema]
     to = ["--to", str(tmp_path / "lake")]
@@ -142,10 +144,9 @@ def test_export_says_it(
     assert summary["remarks"] == SAID
 
 
+@pytest.mark.usefixtures("decoder")
 @pytest.mark.parametrize("kind", ["files", "delta"])
-def test_commits_say_it(
-    tmp_path: Path, decoder: ByName, schema: str, capfd: pytest.CaptureFixture[str], kind: str
-) -> None:
+def test_commits_say_it(tmp_path: Path, schema: str, kind: str) -> None:
     """Each commit of a table that grows, too."""
     log, to = log_of(tmp_path, ROWS), tmp_path / "lake"
     more = ["--append", "--as", kind, "--to", str(to)]
@@ -155,7 +156,8 @@ def test_commits_say_it(
     assert (found["remarks"], found["losses"]) == (SAID, {"value_decoded": OF_COLUMN})
 
 
-def test_snapshots_say_it(tmp_path: Path, decoder: ByName, schema: str) -> None:
+@pytest.mark.usefixtures("decoder")
+def test_snapshots_say_it(tmp_path: Path, schema: str) -> None:
     """A snapshot of Iceberg has both among its properties."""
     log, to = log_of(tmp_path, ROWS), tmp_path / "lake"
     more = ["--append", "--as", "iceberg", "--to", "lake.kafka.records"]

@@ -74,8 +74,9 @@ NAMES: Final = [one.name for one in LAKE_TYPE]
 _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # of both kinds
 _FIRST: Final = datetime(1, 1, 1)  # likewise
 _MOST: Final = {
-    "flag": True, "whole": 2**63 - 1, "unsigned": Decimal(2**64 - 1), "float": 3.4028234663852886e38,
-    "double": 1.7976931348623157e308, "price": Decimal("9999999999.99"),
+    "flag": True, "whole": 2**63 - 1, "unsigned": Decimal(2**64 - 1),
+    "float": 3.4028234663852886e38, "double": 1.7976931348623157e308,
+    "price": Decimal("9999999999.99"),
     "digits": Decimal("0." + "9" * 38), "duration": Decimal("315576000000.999999999"),
     "large": "9" * 48 + ".99", "text": "é\U0001f600\u0000", "data": bytes(range(256)),
     "day": date(9999, 12, 31), "at": _LAST.replace(tzinfo=UTC), "local": _LAST,

@@ -233,6 +233,7 @@ def case(*names: str) -> tuple[Any, dict[str, Any]]:
 GROWTHS: Final = [
     [("a b",), ("a b", "a_b"), ("a_b", "a b"), ("a_b",), ("a b", "a,b", "a_b")],
     [("a",), ("A", "a"), ("a", "A"), ("A",), ("A", "a", "aa", "AA")],
+    [("a b",), ("a_b",), ("a", "A"), ("a", "A_2")],
     [("é=", "x"), ("x", "X", "é;"), ("X", "é;", "é=")],
 ]
 
@@ -250,10 +251,10 @@ def test_a_name_keeps_its_field(
     for number, some in enumerate(names):
         kind, value = case(*some)
         rows.append(b"%d" % number)
-        decoder = ByName(pa.list_(kind), dict.fromkeys(rows, [value]))
+        decoder = ByName(pa.list_(kind), {row: [value] for row in rows})
         log = log_of(tmp_path, rows)
-        asked = ExportRequest((str(log),), REQUEST, None, Writing(), decodes(monkeypatch, value=decoder),
-                              form, append=True)  # fmt: skip
+        typed = decodes(monkeypatch, value=decoder)
+        asked = ExportRequest((str(log),), REQUEST, typed=typed, table_format=form, append=True)
         add(asked, tmp_path / "lake")
     found = _table(tmp_path / "lake", form).sort_by("offset")["value_decoded"]
     fields = found.type.value_type
@@ -264,6 +265,7 @@ def test_a_name_keeps_its_field(
         assert sorted(there.values()) == sorted(some)
         for name, value in there.items():
             assert given.setdefault(value, name) == name
+    assert len(set(given.values())) == len(given)
     if form == DELTA:
         assert not set("".join(given.values())) & set(" ,;{}()\n\t=")
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_A = struct_type([("a", TEXT)])
+_A_B = struct_type([("a", TEXT), ("b", TIMESTAMP)])
+
+
 class Version:
     """Decodes every value to the same one."""
 
@@ -79,8 +83,7 @@ def outcome(new: Version, old: Version) -> Any:
         (pa.list_(TEXT), TEXT, "n is string, and a list in the column"),
         (struct_type([]), struct_type([("a", TEXT)]), "n has no field that the column has"),
         (pa.map_(TEXT, pa.float64()), pa.map_(TEXT, INTEGER), pa.map_(TEXT, pa.float64())),
-        (pa.list_(struct_type([("a", TEXT)])), pa.list_(struct_type([("a", TEXT), ("b", TIMESTAMP)])),
-         pa.list_(struct_type([("a", TEXT), ("b", TIMESTAMP)]))),
+        (pa.list_(_A), pa.list_(_A_B), pa.list_(_A_B)),
     ],
 )  # fmt: skip
 def test_types_of_versions(new: Any, old: Any, wanted: Any) -> None:
