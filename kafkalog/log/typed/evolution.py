@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
-from kafkalog.log.typed.lake_types import given_name
+from kafkalog.log.typed.lake_types import PRESENT, given_name
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ def _merged(one: Any, other: Any, place: str, json: Set[str], others_json: Set[s
 def _merged_fields(one: Any, other: Any, place: str, json: Set[str], others_json: Set[str]) -> Any:
     there = {field.name: field for field in other}
     here = {field.name.casefold(): field for field in one}
-    if not there.keys() & {field.name for field in one}:
+    names = {field.name for field in one}
+    # One without fields may get some, and lose them.
+    if not names & there.keys() and PRESENT not in names | there.keys():
         raise ValueError(f"{place or 'it'} has no field that the column has")
     for field in other:
         same = here.get(field.name.casefold(), field)

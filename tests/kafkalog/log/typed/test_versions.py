@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _A = struct_type([("a", TEXT)])
+_NOTHING = struct_type([])
 _A_B = struct_type([("a", TEXT), ("b", TIMESTAMP)])
 
 
@@ -81,7 +82,9 @@ def outcome(new: Version, old: Version) -> Any:
          "n is decimal128(10, 2), and decimal128(12, 2) in the column"),
         (TEXT, INTEGER, "n is int64, and string in the column"),
         (pa.list_(TEXT), TEXT, "n is string, and a list in the column"),
-        (struct_type([]), struct_type([("a", TEXT)]), "n has no field that the column has"),
+        (_A, struct_type([("b", TEXT)]), "n has no field that the column has"),
+        (_A, _NOTHING, pa.struct([*_A, *_NOTHING])),
+        (_NOTHING, _A, pa.struct([*_NOTHING, *_A])),
         (pa.map_(TEXT, pa.float64()), pa.map_(TEXT, INTEGER), pa.map_(TEXT, pa.float64())),
         (pa.list_(_A), pa.list_(_A_B), pa.list_(_A_B)),
     ],
