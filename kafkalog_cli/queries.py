@@ -7,9 +7,10 @@ import math
 import os
 import re
 import sys
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -17,21 +18,25 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import KafkaLogError, Listener, UnsupportedError, UsageError
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.io.wording import counted
+from kafkalog.log.typed.remarks import placed
 from kafkalog.model import Defect
 from kafkalog.node.state.model import Groups
+from kafkalog.tables.datasets.model import TypedListener
 from kafkalog.tables.datasets.sql import TABLES, Database, usual_columns
 from kafkalog_cli.outcome import Outcome, show_error, show_note, show_warning
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import waiting_for
+from kafkalog_cli.output.remarks import loss_lines, remark_lines
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
 from kafkalog_cli.output.writer import Format, write_all
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.errors import Event
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.remarks import Remark
     from kafkalog.tables.model import Answer
 
 Values = tuple[Any, ...]
@@ -96,19 +101,60 @@ def _value(value: Any) -> Any:
     if isinstance(value, bytes):
         return bytes_value(value, BytesFormat.AUTO)
     if isinstance(value, datetime):
-        return value.replace(tzinfo=value.tzinfo or UTC).isoformat().replace("+00:00", "Z")
+        text = value.isoformat()
+        return text if value.tzinfo is None else text.replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):
         return [_value(inner) for inner in value]
     if isinstance(value, dict):
-        return {name: _value(inner) for name, inner in value.items()}
+        return {_key(name): _value(inner) for name, inner in value.items()}
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
+def _key(value: Any) -> str:
+    """Convert a key of a map for JSON."""
+    plain = _value(value)
+    return plain if isinstance(plain, str) else dumps(plain)
+
+
 _SHOWN_MAX: Final = 5
+
+
+class _Typed(TypedListener):
+    """What became of the values of typed columns in a statement."""
+
+    def __init__(self) -> None:
+        self._undecoded: dict[str, str] = {}
+        self._remarks: dict[str, tuple[Remark, ...]] = {}
+        self._shown: set[str] = set()
+        self._losses: dict[str, Counter[str]] = {}
+
+    def decoded(
+        self, column: TypedColumn, remarks: Sequence[Remark], losses: Mapping[str, int]
+    ) -> None:
+        self._remarks[column.name] = tuple(remarks)
+        self._losses.setdefault(column.name, Counter()).update(losses)
+
+    def undecoded(self, column: TypedColumn, reason: str) -> None:
+        self._undecoded.setdefault(f"{column.source}s that are no {column.form}", reason)
+
+    def report(self) -> bool:
+        """Show it, remarks once only, and forget it; return whether a value did not decode."""
+        new = {name: one for name, one in self._remarks.items() if name not in self._shown}
+        self._shown |= set(new)
+        for line in (*remark_lines(placed(new)), *loss_lines(self._losses)):
+            show_note(line)
+        for what, reason in self._undecoded.items():
+            show_warning(f"{what} are NULL: {reason}")
+        lacks = bool(self._undecoded)
+        self._undecoded.clear()
+        self._losses.clear()
+        return lacks
 
 
 class Damage(Listener):
@@ -118,7 +164,7 @@ class Damage(Listener):
         self._outcome = outcome
         self._defects: set[tuple[str, str, int | None]] = set()
         self._groups: Groups | None = None
-        self._undecoded: dict[str, str] = {}
+        self.typed = _Typed()
 
     def hear(self, event: Event) -> None:
         """Take an event; show errors, and the first few defects."""
@@ -143,10 +189,6 @@ class Damage(Listener):
             if len(self._defects) <= _SHOWN_MAX:
                 self._outcome.defect(defect)
 
-    def undecoded(self, column: TypedColumn, reason: str) -> None:
-        """Take that keys or values do not decode, and why one of them does not."""
-        self._undecoded.setdefault(f"{column.source}s that are no {column.form}", reason)
-
     def answered(self) -> None:
         """Take that a statement has ended with an answer."""
         self._outcome.answers()
@@ -154,10 +196,7 @@ class Damage(Listener):
     def report(self) -> None:
         """Show what belongs to the answers so far, and forget it."""
         self._outcome.report_logs()
-        for what, reason in self._undecoded.items():
-            show_warning(f"{what} are NULL: {reason}")
-        self._outcome.lacks(bool(self._undecoded))
-        self._undecoded.clear()
+        self._outcome.lacks(self.typed.report())
         if self._groups is not None:
             self._outcome.hear(self._groups)
             self._groups = None

@@ -187,7 +187,8 @@ def schema_of(model: type, *, optional: Collection[str] = ()) -> Fields:
     """Derive the schema of a dataclass, as `asdict` writes it, from the types of its fields.
 
     Supports numbers, flags, strings, bytes (as strings, a letter for each), string enumerations,
-    dataclasses and tuples, each of them also as `… | None`. Fields in `optional` may be missing.
+    dataclasses, tuples and dictionaries, each of them also as `… | None`. Fields in `optional` may
+    be missing.
     """
     hints = get_type_hints(model)
     found = {one.name: _schema_of_type(hints[one.name]) for one in dataclass_fields(model)}
@@ -206,6 +207,8 @@ def _schema_of_type(kind: Any) -> Schema:
         if arguments[-1] is ...:
             return Items(_schema_of_type(arguments[0]))
         return Row(tuple(map(_schema_of_type, arguments)))
+    if get_origin(kind) is dict:
+        return Entries(*map(_schema_of_type, arguments))
     if is_dataclass(kind):
         return schema_of(cast("type", kind))
     if issubclass(kind, StrEnum):

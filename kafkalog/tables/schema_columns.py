@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UsageError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.model import Decoder
+    from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Header
     from kafkalog.tables.schema_registry import Registered, SchemaRegistry
 
@@ -91,22 +93,6 @@ def _writers(
     return {number: tuple(text for _, text in found) for number, found in texts.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Identified:
-    """A key or a value that has the id of a schema.
-
-    Attributes:
-        schema_id: the id.
-        array: what it decodes to, a `pyarrow.Array` of one value, null if it does not decode; None
-            if there is no such schema.
-        reason: why it does not decode; None if it does.
-    """
-
-    schema_id: SchemaId
-    array: Any
-    reason: str | None
-
-
 class SchemaIdDecoder:
     """Decodes each key or value by the schema whose id it has, whatever its form.
 
@@ -133,24 +119,38 @@ class SchemaIdDecoder:
         """Return the id of the schema that bytes of a record were written with, if they have it."""
         return self._identified(data, headers)[1]
 
-    def decode(self, data: bytes, headers: Iterable[Header]) -> Identified | None:
-        """Return what bytes of a record decode to; None if they have no id.
+    @property
+    def remarks(self) -> list[Remark]:
+        """What the schemas so far have no type for."""
+        return [*dict.fromkeys(one for made in self._used for one in made.remarks)]
+
+    @property
+    def losses(self) -> Counter[str]:
+        """How many of the values so far lost something, by what."""
+        return sum((made.losses for made in self._used), Counter[str]())
+
+    @property
+    def _used(self) -> list[Decoder]:
+        return [one[1] for one in self._decoders.values() if not isinstance(one, UsageError)]
+
+    def decode(self, data: bytes, headers: Iterable[Header]) -> tuple[Any, str | None]:
+        """Return what bytes of a record decode to, and why they do not decode.
+
+        An Arrow array of one value; None for both if the bytes have no id.
 
         Raises:
             UnsupportedError: a package is missing.
         """
         framed, schema_id, whole = self._identified(data, headers)
         if schema_id is None:
-            return None
+            return None, None
         if schema_id not in self._registry.by_id:
-            return Identified(schema_id, None, f"the schema {schema_id} is unknown")
+            return None, f"the schema {schema_id} is unknown"
         made = self._made(framed, schema_id)
         if isinstance(made, UsageError):
-            return Identified(schema_id, None, made.message)
-        column, decoder = made
+            return None, made.message
         # Its id stands before it by now, also if a header had it.
-        array, reason = one_value(column, decoder, whole)
-        return Identified(schema_id, array, reason)
+        return one_value(*made, whole)
 
     def _identified(
         self, data: bytes, headers: Iterable[Header]

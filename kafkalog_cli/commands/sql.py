@@ -120,7 +120,7 @@ def _run_here(
     _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
     typed = tuple(column for one in payloads for column in one.columns([*(tables.topics or ())]))
-    read = replace(tables, listener=damage, undecoded=damage.undecoded, typed=typed)
+    read = replace(tables, listener=damage, typed_listener=damage.typed, typed=typed)
     answers = Answers(show.format, show.limit)
     with Database(read, memory_size=memory_size, shown=_shown(payloads, typed)) as database:
         if query is None and sys.stdin.isatty():

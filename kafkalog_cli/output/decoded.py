@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kafkalog.io.wording import counted
 from kafkalog.log.batches.condition import json_or_text
 from kafkalog.log.columns.json_values import json_values
 from kafkalog.log.typed.columns import one_value, python_value
+from kafkalog.log.typed.remarks import placed
 from kafkalog.model import Header
 from kafkalog.tables.schema_columns import SchemaIdDecoder
-from kafkalog_cli.outcome import show_warning
+from kafkalog_cli.outcome import show_note, show_warning
+from kafkalog_cli.output.remarks import loss_lines, remark_lines
 from kafkalog_cli.output.text import bytes_cell, dumps
 
 if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Sequence
+
     from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.remarks import Remark
     from kafkalog.tables.schema_registry import SchemaRegistry
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.text import BytesFormat
 
 Headers: TypeAlias = tuple[Header, ...]
-_Decode: TypeAlias = Callable[[bytes, Headers], tuple[Any, str | None]]
+
+
+class RowDecoder(Protocol):
+    """Decodes keys or values one by one."""
+
+    def decode(self, data: bytes, headers: Headers) -> tuple[Any, str | None]:
+        """Return an Arrow array of one value, and why it does not decode.
+
+        None for both if the bytes are not data with a schema.
+        """
+
+    def schema_id(self, data: bytes, headers: Headers) -> object:
+        """Return the id of the schema that bytes have; None without one."""
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        """What the schemas have no type for."""
+
+    @property
+    def losses(self) -> Counter[str]:
+        """How many of the values so far lost something, by what."""
 
 
 class Decoded:
@@ -32,37 +58,37 @@ class Decoded:
     Args:
         source: `key` or `value`.
         form: what they are decoded as, for messages.
-        decode: returns what bytes decode to, an Arrow array of one value, and why they do not; None
-            for both if they stay bytes.
-        schema_id: returns the id of the schema that bytes have, if they have one.
+        make: returns what decodes them.
+        has_ids: whether each may have the id of a schema.
         is_text: whether a value is the text of JSON.
+
+    Raises:
+        UsageError: the schema is malformed.
+        UnsupportedError: a package is missing.
     """
 
     def __init__(
         self,
         source: str,
         form: str,
-        decode: _Decode,
-        schema_id: Callable[[bytes, Headers], object] | None = None,
+        make: Callable[[], RowDecoder],
         *,
+        has_ids: bool,
         is_text: bool = False,
     ) -> None:
         self._source, self._form = source, form
-        self._decode = decode
-        self._schema_id = schema_id
+        self._make = make
+        self._decoder = make()
+        self.has_ids = has_ids
         self._is_text = is_text
-        self._failed = 0
-
-    @property
-    def has_ids(self) -> bool:
-        """Whether each may have the id of a schema."""
-        return self._schema_id is not None
+        self._count = self._failed = 0
 
     def value(self, data: bytes | None, headers: Headers) -> Any:
         """Return the JSON value, of a record with these headers; None where it does not decode."""
         if data is None:
             return None
-        array, reason = self._decode(data, headers)
+        array, reason = self._decoder.decode(data, headers)
+        self._count += 1
         self._failed += reason is not None
         if array is None:
             return None
@@ -71,7 +97,7 @@ class Decoded:
 
     def schema_id(self, data: bytes | None, headers: Headers) -> str | None:
         """Return the id of the schema that bytes have; None if they have none."""
-        found = None if data is None or not self._schema_id else self._schema_id(data, headers)
+        found = None if data is None else self._decoder.schema_id(data, headers)
         return None if found is None else str(found)
 
     def cell(self, data: bytes | None, headers: Headers, form: BytesFormat) -> str:
@@ -86,46 +112,60 @@ class Decoded:
         """What decodes for conditions, which know JSON without a schema themselves."""
         return None if self._is_text else self._read
 
+    @cached_property
+    def _of_conditions(self) -> RowDecoder:
+        return self._make()  # another one: that of the rows counts what these lost
+
     def _read(self, data: bytes, headers: Headers) -> Any:
-        array, reason = self._decode(data, headers)
+        array, reason = self._of_conditions.decode(data, headers)
         is_bytes = array is None and reason is None
         return json_or_text(data) if is_bytes else python_value(array, reason)
 
     def report(self, outcome: Outcome) -> None:
-        """Warn of what did not decode: the answer lacks it."""
+        """Say what has other types, and what was lost; warn of what did not decode."""
+        if self._count:
+            name = f"{self._source}_decoded"
+            remarks = placed({name: self._decoder.remarks})
+            for line in (*remark_lines(remarks), *loss_lines({name: self._decoder.losses})):
+                show_note(line)
         if self._failed:
             what = counted(self._failed, self._source)
             show_warning(f"{what} not decoded as {self._form}: shown as bytes")
             outcome.lacks()
 
 
+class _ByColumn:
+    """Decodes as a typed column does."""
+
+    def __init__(self, column: TypedColumn) -> None:
+        self._column = column
+        self._decoder = column.decoder()
+
+    def decode(self, data: bytes, headers: Headers) -> tuple[Any, str | None]:
+        return one_value(self._column, self._decoder, data, headers)
+
+    def schema_id(self, data: bytes, headers: Headers) -> object:
+        return self._column.split(self._column.with_prefix(data, headers))[0]
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        return self._decoder.remarks
+
+    @property
+    def losses(self) -> Counter[str]:
+        return self._decoder.losses
+
+
 def decoded_by_column(column: TypedColumn) -> Decoded:
-    """Return what decodes values as a typed column does.
-
-    Raises:
-        UsageError: the schema is malformed.
-        UnsupportedError: a package is missing.
-    """
-    decoder = column.decoder()
-
-    def decode(data: bytes, headers: Headers) -> tuple[Any, str | None]:
-        return one_value(column, decoder, data, headers)
-
-    def schema_id(data: bytes, headers: Headers) -> object:
-        return column.split(column.with_prefix(data, headers))[0]
-
+    """Return what decodes values as a typed column does. Raises as `Decoded`."""
     return Decoded(
-        column.source, column.form, decode, schema_id if column.writers else None,
+        column.source, column.form, lambda: _ByColumn(column), has_ids=bool(column.writers),
         is_text=not (column.schema or column.writers),
     )  # fmt: skip
 
 
 def decoded_by_id(source: str, registry: SchemaRegistry) -> Decoded:
     """Return what decodes each value by the schema whose id it has."""
-    decoder = SchemaIdDecoder(source, registry)
-
-    def decode(data: bytes, headers: Headers) -> tuple[Any, str | None]:
-        found = decoder.decode(data, headers)
-        return (None, None) if found is None else (found.array, found.reason)
-
-    return Decoded(source, "its schema says", decode, decoder.schema_id)
+    return Decoded(
+        source, "its schema says", lambda: SchemaIdDecoder(source, registry), has_ids=True
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.files.offsets import name_of
 from kafkalog.io.wording import counted, some_of
@@ -12,13 +12,17 @@ from kafkalog_cli.maintenance import STATUS
 from kafkalog_cli.outcome import END_HINT
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType, View
+from kafkalog_cli.output.remarks import loss_lines, remark_lines
 from kafkalog_cli.output.text import size_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from kafkalog.change.lake import ExportedPart, ExportSummary
     from kafkalog.change.lake.model import Gap
     from kafkalog.change.lake.plan import Part, Plan
+    from kafkalog.log.typed.remarks import Remark
     from kafkalog_cli.output.objects import Style
 
 
@@ -48,6 +52,7 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
           "relative to the destination",
           lambda one: None if one.rejects is None else one.rejects.file),
     Field("without_answer", k.INT, "records that `--where` has no answer for: not decoded"),
+    Field("losses", k.OBJECT, "numbers of values that lost something, by typed column and what"),
     Field("defects", k.INT, "skipped damage and deletions: `defect` objects follow",
           "defect_count"),
 )  # fmt: skip
@@ -82,6 +87,14 @@ EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
 )  # fmt: skip
 
 
+def _remarks(of: Callable[[Any], Sequence[Remark]]) -> Field[Any]:
+    return Field(
+        "remarks", k.ARRAY,
+        "parts of typed columns that are JSON as text, or omitted: `path`, `type`, `reason`",
+        lambda one: [asdict(remark) for remark in of(one)],
+    )  # fmt: skip
+
+
 class Reported(NamedTuple):
     """What an export did, and the exit status of the command so far."""
 
@@ -111,6 +124,9 @@ EXPORT_SUMMARY: Final[ObjectType[Reported]] = ObjectType(
     Field("rejects", k.INT, "in the table of rejects, not in `rows`", "done.rejects"),
     Field("without_answer", k.INT, "records that `--where` has no answer for: not decoded",
           "done.without_answer"),
+    Field("losses", k.OBJECT, "numbers of values that lost something, by typed column and what",
+          "done.losses"),
+    _remarks(lambda one: one.done.remarks),
     Field("defects", k.INT, "skipped damage and deletions", "done.defect_count"),
     Field("without_watermark", k.ARRAY,
           "partitions read to the log end: no high watermark is known",
@@ -147,6 +163,7 @@ EXPORT_PLAN_SUMMARY: Final[ObjectType[Planned]] = ObjectType(
     "The last object: totals.",
     Field("files", k.INT, "that would be written", lambda one: len(one.plan.parts)),
     Field("size_bytes", k.SIZE, "to read", "plan.size_bytes"),
+    _remarks(lambda one: one.plan.remarks),
     STATUS,
     Field("changed", k.INT, "0: a plan changes nothing", lambda _: 0),
 )
@@ -214,7 +231,8 @@ def plan_view(style: Style) -> View[Part]:
 def plan_lines(plan: Plan, style: Style) -> list[str]:
     size = size_text(plan.size_bytes, style)
     what = f"{counted(len(plan.parts), 'file')}, {size} to read"
-    return [f"{what}. Plan only: --to NEW writes it", *plan.left_out.lines(END_HINT)]
+    notes = [*remark_lines(plan.remarks), *plan.left_out.lines(END_HINT)]
+    return [f"{what}. Plan only: --to NEW writes it", *notes]
 
 
 class ExportWriter(Writer[PartitionTotal]):
@@ -249,7 +267,8 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     files = _files(summary)
     size = size_text(summary.size_bytes, style)
     what = f"{counted(summary.rows, 'row')} in {counted(files, 'file')}, {size}"
-    notes = [*_rejects_lines(summary), *summary.left_out.lines(END_HINT)]
+    of_values = [*remark_lines(summary.remarks), *loss_lines(summary.losses)]
+    notes = [*of_values, *_rejects_lines(summary), *summary.left_out.lines(END_HINT)]
     if summary.left_out.without_watermark:
         names = some_of(list(summary.left_out.without_watermark))
         notes.append(f"no high watermark is known, so records end at the log end: {names}")

@@ -119,7 +119,7 @@ def check_schema(files: Files, rng: Random, _place: Place) -> None:
     except UsageError:
         return
     values = [None, b"", *(_value(rng, framing) for _ in range(8))]
-    array, failures = typed_column(column, decoder, pa.array(values, pa.binary()))
+    array, failures, _ = typed_column(column, decoder, pa.array(values, pa.binary()))
     array.validate(full=True)
     assert array.type == decoder.type, (column, array.type, decoder.type)
     assert len(array) == len(values)

@@ -23,7 +23,8 @@ from kafkalog.spark import KafkaLogDataSource, spark_session
 from kafkalog.spark.job import errors_as_ours
 from kafkalog_cli.main import run
 from kafkalog_cli.outcome import show_error
-from tests.spark.driver import REPOSITORY, WAIT_S
+from tests.checkout import ROOT
+from tests.spark.driver import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ class CommandSession:
     """
 
     def __init__(self, cluster: Cluster, temporary: Path) -> None:
-        own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary), "PYTHONWARNINGS": "error"}
+        own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "PYTHONWARNINGS": "error"}
         self._master = cluster.master
         self._log = (temporary / "stderr.log").open("w+")
         self._process = subprocess.Popen(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders import batch, copy_tree, flip, record
-from tests.spark.cluster import REPOSITORY, running_processes
+from tests.checkout import ROOT
+from tests.spark.cluster import running_processes
 from tests.waiting import cpu_seconds
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def kill_a_driver(
     line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--spark", cluster.master,
             *conf]  # fmt: skip
     driver = subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     while not is_so():
         assert driver.poll() is None, driver.communicate()

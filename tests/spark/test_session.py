@@ -21,15 +21,16 @@ from kafkalog.errors import EngineError, UnsupportedError, UsageError
 from kafkalog.spark import session as session_module
 from kafkalog.spark.session import _connected, scratch_directory, spark_session
 from kafkalog.spark.settings import DriverProcess, find_java, require_connect
+from tests.checkout import ROOT
 from tests.spark.cluster import QUICK, connect_server, running_processes
-from tests.spark.driver import REPOSITORY, start_driver, wait_for_files
+from tests.spark.driver import start_driver, wait_for_files
 from tests.waiting import HANG_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-QUERY = ("sql", "--spark", "local[*]", "-c", "SELECT 1", REPOSITORY / "examples" / "log-dir")
+QUERY = ("sql", "--spark", "local[*]", "-c", "SELECT 1", ROOT / "examples" / "log-dir")
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -130,7 +131,7 @@ def test_server_of_connect_that_does_not_answer_is_told(tmp_path: Path) -> None:
 def test_connect_gives_the_same(tmp_path: Path) -> None:
     """Tasks of the engine and the data source, for a client without a JVM."""
     tasks = [{"number": number} for number in range(5)]
-    read = str(REPOSITORY / "examples" / "log-dir" / "orders-0")
+    read = str(ROOT / "examples" / "log-dir" / "orders-0")
     with connect_server(tmp_path / "server") as master:
         driver = start_driver(
             tmp_path / "tmp", master=master, work="doubled", tasks=tasks, read=read
@@ -176,7 +177,7 @@ try:
 except (UsageError, KeyboardInterrupt) as error:
     print(repr(error))
 """
-    own = {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "error"}
+    own = {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True, text=True, check=False, env={**os.environ, **own},

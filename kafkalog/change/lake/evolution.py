@@ -1,8 +1,9 @@
 """Columns of a table that grows: a later run may have more of them, fewer, or wider ones.
 
 What only the run has is added to the table, and is null in the rows before. What only the table has
-is null in the rows of the run. This holds for the fields of structs as for columns. Another type is
-refused, unless one of both holds all values of the other.
+is null in the rows of the run. This holds for the fields of structs as for columns; they are the
+same if their schema gives them one name. Another type is refused, unless one of both holds all
+values of the other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import pyarrow.compute as pc
 
 from kafkalog.change.lake.model import ColumnChanges
 from kafkalog.errors import CorruptDataError, DestinationExistsError
+from kafkalog.log.typed.lake_types import NAME_KEY, column_names, given_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+_NOT_IN_DELTA: Final = str.maketrans(dict.fromkeys(" ,;{}()\n\t=", "_"))
 _FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
 
 
@@ -59,11 +62,11 @@ class Evolution:
         return ColumnChanges(tuple(self._added), tuple(self._widened), tuple(self._absent))
 
     def _fields(self, table: Iterable[Any], rows: Iterable[Any], prefix: str) -> list[Any]:
-        new = {one.name: one for one in rows}
+        new = {given_name(one): one for one in rows}
         found = []
         for one in table:
             name = f"{prefix}{one.name}"
-            other = new.pop(one.name, None)
+            other = new.pop(given_name(one), None)
             if other is None:
                 self._absent.append(name)
                 # Null in the rows of the run, so no longer required.
@@ -72,15 +75,18 @@ class Evolution:
                 is_nullable = one.nullable or other.nullable
                 kind = self._type(one.type, other.type, name)
                 found.append(one.with_type(kind).with_nullable(is_nullable))
-        for one in new.values():
-            self._added.append(f"{prefix}{one.name}")
+        names = [one.name for one in (*found, *new.values())]
+        if prefix:
+            names = column_names(names)
+        for one, name in zip(new.values(), names[len(found) :], strict=True):
+            self._added.append(f"{prefix}{name}")
             # Null in the rows before.
-            found.append(one.with_nullable(True))
+            found.append(_renamed(one, name).with_nullable(True))
         return found
 
     def _type(self, table: Any, rows: Any, name: str) -> Any:
         is_ = pa.types
-        if table == rows:
+        if _is_same(table, rows):
             return table
         if is_.is_struct(table) and is_.is_struct(rows):
             return pa.struct(self._fields(table, rows, f"{name}."))
@@ -105,6 +111,14 @@ class Evolution:
     def _item(self, table: Any, rows: Any, name: str) -> Any:
         kind = self._type(table.type, rows.type, name)
         return table.with_type(kind).with_nullable(table.nullable or rows.nullable)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether types are equal, and their fields have the same given names."""
+    if one != other:
+        return False
+    pairs = zip(_fields_of(one), _fields_of(other), strict=True)
+    return all(given_name(a) == given_name(b) and _is_same(a.type, b.type) for a, b in pairs)
 
 
 def _named(kind: Any) -> str:
@@ -133,7 +147,9 @@ def _holds(wide: Any, narrow: Any) -> bool:
 
 def conformed(batch: Any, schema: Any) -> Any:
     """Return a `pyarrow.RecordBatch` with the columns of a table: null where it has none."""
-    if batch.schema == schema:
+    if batch.schema == schema and all(
+        _is_same(one.type, other.type) for one, other in zip(batch.schema, schema, strict=True)
+    ):
         return batch
     arrays = [
         converted(batch.column(one.name), one.type)
@@ -146,13 +162,13 @@ def conformed(batch: Any, schema: Any) -> Any:
 
 def converted(array: Any, kind: Any) -> Any:
     """Return an array with a type that has more fields, or wider ones."""
-    if array.type == kind:
+    if _is_same(array.type, kind):
         return array
-    if pa.types.is_struct(kind) and kind.num_fields:
-        parts = dict(zip((one.name for one in array.type), array.flatten(), strict=True))
+    if pa.types.is_struct(kind):
+        parts = dict(zip(map(given_name, array.type), array.flatten(), strict=True))
         found = [
-            converted(parts[one.name], one.type)
-            if one.name in parts
+            converted(parts[given_name(one)], one.type)
+            if given_name(one) in parts
             else pa.nulls(len(array), one.type)
             for one in kind
         ]
@@ -179,6 +195,63 @@ def _items_converted(array: Any, kind: Any) -> Any:
         else (pa.ListArray, pa.int32())
     )
     return made.from_arrays(offsets.cast(size), items, type=kind, mask=absent)
+
+
+# Names of fields ---------------------------------------------------------------------------------
+
+
+def delta_named(schema: Any) -> Any:
+    """Return a `pyarrow.Schema` whose nested fields have names that Delta allows."""
+    return pa.schema([one.with_type(_delta_type(one.type)) for one in schema])
+
+
+def _delta_type(kind: Any) -> Any:
+    if not pa.types.is_struct(kind):
+        return _with_types(kind, lambda one: one.with_type(_delta_type(one.type)))
+    # Those whose names are allowed keep them, whatever comes before.
+    wanted = {one.name: one.name.translate(_NOT_IN_DELTA) for one in kind}
+    kept = [name for name, other in wanted.items() if name == other]
+    changed = {name: other for name, other in wanted.items() if name != other}
+    names = dict(zip((*kept, *changed), column_names((*kept, *changed.values())), strict=True))
+    return pa.struct(
+        _renamed(one, names[one.name]).with_type(_delta_type(one.type)) for one in kind
+    )
+
+
+def _renamed(field: Any, name: str) -> Any:
+    """Return a field with another name, whose metadata has the given one."""
+    given = given_name(field)
+    found = field.with_name(name)
+    if given == name:
+        return found
+    return found.with_metadata({**(field.metadata or {}), NAME_KEY: given.encode()})
+
+
+def with_fields(field: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a field that was changed, as all fields within it."""
+    kind = _with_types(field.type, lambda one: with_fields(one, change))
+    return change(field.with_type(kind))
+
+
+def _with_types(kind: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a type whose fields, or items, were changed."""
+    is_ = pa.types
+    if is_.is_struct(kind):
+        return pa.struct([change(one) for one in kind])
+    if is_.is_map(kind):
+        return pa.map_(change(kind.key_field), change(kind.item_field))
+    if is_.is_large_list(kind):
+        return pa.large_list(change(kind.value_field))
+    return pa.list_(change(kind.value_field)) if is_.is_list(kind) else kind
+
+
+def _fields_of(kind: Any) -> list[Any]:
+    """Return the fields within a type, or its items."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    if _is_list(kind):
+        return [kind.value_field]
+    return list(kind) if pa.types.is_struct(kind) else []
 
 
 # In documents --------------------------------------------------------------------------------

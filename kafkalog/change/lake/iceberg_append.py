@@ -10,6 +10,7 @@ from uuid import uuid4
 from kafkalog.change.lake.append import Agreed
 from kafkalog.change.lake.iceberg import IcebergTable
 from kafkalog.change.lake.iceberg_columns import iceberg_schema
+from kafkalog.change.lake.iceberg_commits import notes_of_values
 from kafkalog.change.lake.iceberg_files import write_data_files
 from kafkalog.change.lake.iceberg_rejects import RejectsTable, have_rejects
 from kafkalog.change.lake.increments import with_damage
@@ -135,6 +136,7 @@ class IcebergAppend:
             defects = [one for part in self._parts for one in part.defects]
             notes = {} if self._rejects is None else self._rejects.notes(run, rejects)
             self.plan = replace(self.plan, increment=increment)
+            notes |= notes_of_values(self.plan.remarks, self.summary().losses)
             self._table.commit(files, self._asked, self._last, increment, defects, notes)
         except BaseException:  # raised again: readers never see these files, but disks do
             if not self._table.may_have_committed:
@@ -192,7 +194,7 @@ class IcebergAppend:
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
             self.plan.increment, ColumnChanges() if self._was_complete else self._columns,
             "" if self._rejects is None else self._rejects.shown, self.plan.ends,
-            self.plan.size_bytes,
+            self.plan.size_bytes, self.plan.remarks,
         )  # fmt: skip
 
     @property

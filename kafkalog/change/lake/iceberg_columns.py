@@ -11,8 +11,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
-from kafkalog.change.lake.evolution import Evolution
+from kafkalog.change.lake.evolution import Evolution, with_fields
 from kafkalog.errors import DestinationExistsError, UnsupportedError
+from kafkalog.log.typed.lake_types import NAME_KEY, given_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 _KEY: Final = ("topic", "partition", "offset", "leader_epoch")
 """What identifies a row: an offset may be in the log of two leaders."""
+_DOC: Final = b"doc"
+"""The key by which pyiceberg has the comments of fields in Arrow's metadata."""
+_GIVEN: Final = "In its schema: "
+"""Before the name of a field in the comment about it, if the table has another."""
 
 
 def evolution_of(table: Table, schema: Any, shown: str) -> Evolution:
@@ -29,8 +34,8 @@ def evolution_of(table: Table, schema: Any, shown: str) -> Evolution:
     Raises:
         DestinationExistsError: a column has another type, or identifies rows and is missing.
     """
-    found = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    wanted = schema_to_pyarrow(iceberg_schema(schema), include_field_ids=False)
+    found = arrow_schema(table.schema(), has_ids=False)
+    wanted = arrow_schema(iceberg_schema(schema), has_ids=False)
     for name in table.schema().identifier_field_names():
         if name not in wanted.names:
             raise DestinationExistsError(
@@ -68,6 +73,20 @@ def iceberg_schema(schema: Any) -> Schema:
     return Schema(*made.fields, identifier_field_ids=required if is_key else [])
 
 
+def arrow_schema(schema: Schema, *, has_ids: bool) -> Any:
+    """Return the `pyarrow.Schema` for rows of a table, whose fields know their given names."""
+    found = schema_to_pyarrow(schema, include_field_ids=has_ids)
+    return pa.schema([with_fields(one, _with_given_name) for one in found])
+
+
+def _with_given_name(field: Any) -> Any:
+    metadata = dict(field.metadata or {})
+    text = metadata.get(_DOC, b"").decode()
+    if text.startswith(_GIVEN):
+        metadata[NAME_KEY] = text.removeprefix(_GIVEN).encode()
+    return field.with_metadata(metadata)
+
+
 def _numbered(field: Any, numbers: Iterator[int]) -> Any:
     """Return a `pyarrow.Field` that has an id, as all fields within it have."""
     number = next(numbers)
@@ -79,7 +98,10 @@ def _numbered(field: Any, numbers: Iterator[int]) -> Any:
         kind = pa.map_(key, item)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = pa.list_(_numbered(kind.value_field, numbers))
-    return pa.field(field.name, kind, field.nullable, {"PARQUET:field_id": str(number)})
+    metadata = {b"PARQUET:field_id": str(number).encode()}
+    if (given := given_name(field)) != field.name:
+        metadata[_DOC] = f"{_GIVEN}{given}".encode()
+    return pa.field(field.name, kind, field.nullable, metadata)
 
 
 def spec_of(schema: Schema) -> PartitionSpec:

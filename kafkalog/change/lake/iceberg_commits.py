@@ -13,18 +13,21 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from kafkalog.log.defects import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from kafkalog.change.lake.model import Increment
+    from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Defect
 
 COMMIT: Final = "kafkalog.commit"
 """The number of a run, in the snapshot that it has added."""
 DEFECTS: Final = "kafkalog.defects"
+LOSSES: Final = "kafkalog.losses"
+REMARKS: Final = "kafkalog.remarks"
 INCREMENT_PROPERTY: Final = "kafkalog.increment"
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 _DEFECTS_SAID: Final = 1000
@@ -80,6 +83,14 @@ def notes_of(increment: Increment, defects: Sequence[Defect]) -> dict[str, str]:
         ]
         said[DEFECTS] = _json(fields)
     return said
+
+
+def notes_of_values(
+    remarks: Sequence[Remark], losses: Mapping[str, Mapping[str, int]]
+) -> dict[str, str]:
+    """Return what a snapshot says about typed columns, if there is something."""
+    said = {REMARKS: [asdict(one) for one in remarks[:_DEFECTS_SAID]], LOSSES: losses}
+    return {name: _json(value) for name, value in said.items() if value}
 
 
 def _json(value: Any) -> str:

@@ -20,7 +20,6 @@ from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
-    schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
@@ -32,6 +31,7 @@ from pyiceberg.types import TimestamptzType
 
 from kafkalog.change.lake.evolution import converted
 from kafkalog.change.lake.files import CountedFile, as_text, row_groups
+from kafkalog.change.lake.iceberg_columns import arrow_schema
 from kafkalog.change.lake.model import Codec, Writing
 from kafkalog.change.lake.part import Rows
 from kafkalog.change.lake.plan import Part
@@ -162,7 +162,7 @@ def _told(whole: ExportedPart, written: list[dict[str, Any]]) -> Iterator[Export
         yield replace(whole, **only, first_offset=first, last_offset=last)
         whole = replace(
             whole, undecoded_keys=0, undecoded_values=0, defect_count=0, defects=(), rejects=None,
-            without_answer=0,
+            without_answer=0, losses={},
         )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ class NewDataFiles:
         self._name = f"{task['name']}-{number:08d}"
         self._writing = writing
         self._constant = constant
-        self._file_schema = schema_to_pyarrow(self._schema)
+        self._file_schema = arrow_schema(self._schema, has_ids=True)
         self._open: dict[tuple[Any, ...], _File] = {}
         self._count = 0
         self.written: list[dict[str, Any]] = []

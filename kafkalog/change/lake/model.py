@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.remarks import Remark
     from kafkalog.tables.model import Loss, Offsets
 
 
@@ -305,6 +306,7 @@ class ExportedPart:
         defects: the first thousand of these.
         rejects: the records that did not decode; None if all did.
         without_answer: number of records that did not decode for the condition, and do not match.
+        losses: by typed column, how many of its values lost what.
     """
 
     number: int
@@ -323,6 +325,7 @@ class ExportedPart:
     defects: tuple[Defect, ...]
     rejects: Rejects | None = None
     without_answer: int = 0
+    losses: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -354,6 +357,7 @@ class ExportSummary:
         rejects_at: the table of rejects, without credentials.
         ends: for each partition, where its log ends, and which bound decides where its rows end.
         log_bytes: size of what was read.
+        remarks: what typed columns have another type for than one may expect.
     """
 
     destination: str
@@ -367,6 +371,18 @@ class ExportSummary:
     rejects_at: str = ""
     ends: tuple[PartitionOffsets, ...] = ()
     log_bytes: int = 0
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def losses(self) -> dict[str, dict[str, int]]:
+        """By typed column, how many of its values lost what."""
+        found: dict[str, dict[str, int]] = {}
+        for part in self.parts:
+            for column, counts in part.losses.items():
+                sums = found.setdefault(column, {})
+                for loss, count in counts.items():
+                    sums[loss] = sums.get(loss, 0) + count
+        return found
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

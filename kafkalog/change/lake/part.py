@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -12,9 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.change.lake.evolution import conformed, schema_from
+from kafkalog.change.lake.evolution import conformed, delta_named, schema_from
 from kafkalog.change.lake.files import CountedFile, row_groups, table_writer
-from kafkalog.change.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
+from kafkalog.change.lake.model import (
+    MANIFEST,
+    PLAN,
+    ExportedPart,
+    TableFormat,
+    Writing,
+    entry_name,
+)
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
 from kafkalog.change.lake.targets import open_target
@@ -50,7 +58,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
-            `schema`, that of the table, or None; `fail_fast`; `max_rejects`; `parts`. All as JSON
+            `schema`, that of the files; `fail_fast`; `max_rejects`; `parts`. All as JSON
             values.
 
     Returns:
@@ -76,7 +84,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     decoders = {one: one.decoder() for one in typed}
-    schema = None if task["schema"] is None else schema_from(task["schema"], target.shown)
+    schema = schema_from(task["schema"], target.shown)
     done = []
     failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
@@ -125,6 +133,7 @@ class Rows(Listener):
     last_offset: int | None = None
     where: Condition | None = None
     undecoded: dict[str, int] = field(default_factory=lambda: {"key": 0, "value": 0})
+    losses: dict[str, Counter[str]] = field(default_factory=dict)
     defect_count: int = 0
     defects: list[Defect] = field(default_factory=list)
 
@@ -144,12 +153,9 @@ class Rows(Listener):
         first = next(groups, None)
         if first is None:
             return self.told(None, 0, None)
-        schema = self.schema
-        if schema is None:
-            schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
         with target.create(self.part.file) as file:
             counted = CountedFile(file)
-            with table_writer(counted, schema, writing, first) as write:
+            with table_writer(counted, self.schema, writing, first) as write:
                 write(first)
                 del first  # a row group less while the next one is made
                 for group in groups:
@@ -174,10 +180,12 @@ class Rows(Listener):
         found = batch.select(self.columns)
         rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
         for column, decoder in self.decoders.items():
-            array, failures = typed_column(
+            array, failures, losses = typed_column(
                 column, decoder, batch.column(column.source), batch.column("headers")
             )
             self.undecoded[column.source] += len(failures)
+            if losses:
+                self.losses.setdefault(column.name, Counter()).update(losses)
             for one in failures:
                 rejected.setdefault(one.row, (column, one))
             found = found.append_column(pa.field(column.name, decoder.type), array)
@@ -218,22 +226,16 @@ class Rows(Listener):
             size_bytes, checksum, self.first_offset, self.last_offset,
             self.undecoded["key"], self.undecoded["value"], self.defect_count, tuple(self.defects),
             self.rejects.told(), 0 if self.where is None else self.where.undecodable,
+            {name: dict(counts) for name, counts in self.losses.items()},
         )  # fmt: skip
 
 
-def file_schema(
-    table: TableName, columns: Sequence[str], decoders: Mapping[TypedColumn, Decoder]
-) -> Any:
-    """Return the `pyarrow.Schema` of the files: columns of the table, then typed ones."""
-    schema = table_schema(table, columns)
-    for column, decoder in decoders.items():
-        schema = schema.append(pa.field(column.name, decoder.type))
-    return schema
-
-
 def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
-    """Return the `pyarrow.Schema` of the files that a request asks for."""
-    return file_schema(asked.request.table, columns, {one: one.decoder() for one in asked.typed})
+    """Return the `pyarrow.Schema` of the files that a request asks for: typed columns are last."""
+    schema = table_schema(asked.request.table, columns)
+    for column in asked.typed:
+        schema = schema.append(pa.field(column.name, column.decoder().type))
+    return delta_named(schema) if asked.table_format == TableFormat.DELTA else schema
 
 
 def with_path_columns(asked: ExportRequest, schema: Any) -> Any:

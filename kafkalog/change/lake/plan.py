@@ -36,6 +36,7 @@ from kafkalog.io.documents import (
     schema_of,
 )
 from kafkalog.io.paths import file_system
+from kafkalog.log.typed.remarks import Remark, placed
 from kafkalog.model import LogView, computed_once
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, TableName, partition_ends
@@ -96,6 +97,7 @@ class Plan:
         increment: what an appending run adds; None for others.
         schema: for an appending run, that of the files, as `schema_text` returns it.
         lacking: the partitions that could not be read.
+        remarks: what typed columns have another type for than one may expect.
     """
 
     options: dict[str, Any]
@@ -106,6 +108,7 @@ class Plan:
     increment: Increment | None = None
     schema: str | None = None
     lacking: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -139,6 +142,7 @@ class Plan:
             "parts": [part.as_json() for part in self.parts],
             **({} if self.schema is None else {"schema": self.schema}),
             **({"lacking": self.lacking} if self.lacking else {}),
+            **({"remarks": [asdict(one) for one in self.remarks]} if self.remarks else {}),
         }
         return json.dumps(fields, indent=1).encode()
 
@@ -167,6 +171,7 @@ class Plan:
             None if fields["increment"] is None else Increment.from_json(fields["increment"]),
             fields.get("schema"),
             tuple(fields.get("lacking", ())),
+            tuple(Remark(**one) for one in fields.get("remarks", ())),
         )
 
 
@@ -201,7 +206,7 @@ _PLAN = Fields(
         ),
         "ends": Items(schema_of(PartitionOffsets)),
     },
-    {"schema": Text(), "lacking": Items(Text())},
+    {"schema": Text(), "lacking": Items(Text()), "remarks": Items(schema_of(Remark))},
 )
 
 
@@ -228,8 +233,7 @@ def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None =
     """
     request = asked.request
     require_what_applies(asked)
-    for one in asked.typed:
-        one.decoder()
+    remarks = placed({one.name: one.decoder().remarks for one in asked.typed})
     paths = [file_system.absolute(path) for path in asked.paths]
     columns = [
         name for name in table_schema(request.table, asked.columns).names if name not in _BY_PATH
@@ -259,6 +263,7 @@ def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None =
         tuple(heard.ends),
         increment,
         lacking=tuple(heard.lacking),
+        remarks=remarks,
     )
 
 

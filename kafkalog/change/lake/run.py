@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.change.lake.delta_log import commit_delta, delta_schema
+from kafkalog.change.lake.evolution import schema_text
 from kafkalog.change.lake.model import (
     MANIFEST,
     OWN,
@@ -201,6 +202,7 @@ class Export:
             self.plan.left_out, self.plan.increment,
             ColumnChanges() if self._was_complete else self._columns,
             rejects_place(self._target.shown), self.plan.ends, self.plan.size_bytes,
+            self.plan.remarks,
         )  # fmt: skip
 
     @property
@@ -370,7 +372,7 @@ class Export:
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
             "writing": self.plan.options["writing"],
-            "schema": self.plan.schema,
+            "schema": schema_text(self._file_schema(self.plan)),
             "fail_fast": self._fail_fast,
             "max_rejects": self._max_rejects,
         }
@@ -402,6 +404,8 @@ class Export:
             "undecoded_values": summary.undecoded_values,
             "rejects": summary.rejects,
             "defects": summary.defect_count,
+            "remarks": [asdict(one) for one in summary.remarks],
+            "losses": summary.losses,
             **asdict(summary.left_out),
             "parts": [part.as_json() for part in summary.parts],
         }

@@ -6,7 +6,6 @@ import base64
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +42,8 @@ def json_values(column: Any, form: str) -> list[Any]:
             value if value is None or value - value == 0 else str(value)
             for value in column.to_pylist()
         ]
+    if pa.types.is_decimal(kind):  # with all its digits, and never an exponent
+        return [None if value is None else f"{value:f}" for value in column.to_pylist()]
     return [None if value is None else str(value) for value in column.to_pylist()]
 
 
@@ -65,19 +66,24 @@ def _listed(column: Any, form: str) -> list[Any]:
 
 
 def _iso(column: Any) -> list[str | None]:
-    """Format as ISO 8601 in UTC; a time beyond the calendar stays in milliseconds."""
-    numbers = pc.divide(column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
-    return [None if number is None else _iso_of(number) for number in numbers.to_pylist()]
+    """Format as ISO 8601; with `Z` if it has a zone, which is UTC then.
+
+    A time beyond the calendar stays in milliseconds.
+    """
+    numbers = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    end = "" if column.type.tz is None else "Z"
+    return [None if number is None else _iso_of(number, end) for number in numbers]
 
 
-def _iso_of(milliseconds: int) -> str:
-    from datetime import UTC, datetime, timedelta
+def _iso_of(microseconds: int, end: str) -> str:
+    from datetime import datetime, timedelta
 
     try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)  # see `end`
     except OverflowError:
-        return str(milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return str(microseconds // 1000)
+    digits = "microseconds" if microseconds % 1000 else "milliseconds"
+    return moment.isoformat(timespec=digits) + end
 
 
 _TEXTS: Final[dict[str, Callable[[bytes], str]]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from collections import Counter
 from decimal import DecimalException
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.lake_types import Remark
 
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),
@@ -76,6 +78,8 @@ class AvroDecoder:
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
             raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
         self.type = _type(tree, "#", SchemaSize())
+        self.remarks: list[Remark] = []
+        self.losses: Counter[str] = Counter()
         self._texts = writers or {}
         self._writers: dict[SchemaId, _Writer] = {}
         self._own = _Writer(self._schema, None, _has_uuids(schemas), _columns(tree, self.type))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,12 +52,27 @@ class Undecoded:
     reason: str
 
 
+class TypedArray(NamedTuple):
+    """A typed column of some rows.
+
+    Attributes:
+        array: the column.
+        failures: the values that are null there because they do not decode.
+        losses: how many values lost something, by what.
+    """
+
+    array: Any
+    failures: list[Undecoded]
+    losses: Counter[str]
+
+
 def typed_column(
     column: TypedColumn, decoder: Decoder, data: Any, headers: Any = None
-) -> tuple[Any, list[Undecoded]]:
-    """Return the typed column, and the values that are null there because they do not decode.
+) -> TypedArray:
+    """Return the typed column of some bytes.
 
-    Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
+    Values of more than `VALUE_SIZE_MAX` bytes are not decoded. A decoder counts what values lose,
+    so one thread at a time may use it.
 
     Args:
         column: describes the column.
@@ -65,6 +81,7 @@ def typed_column(
         headers: those of the records, a `pyarrow.ListArray` of structs of `key` and `value`; needed
             if `column.id_headers` names some.
     """
+    before = Counter(decoder.losses)
     parts = [pa.array([], decoder.type)]
     failures: list[Undecoded] = []
     sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
@@ -88,7 +105,7 @@ def typed_column(
         places = np.arange(len(part))
         places[rows] = len(part) + np.arange(len(rows))
         parts.append(pa.concat_arrays([found, array]).take(pa.array(places)))
-    return pa.concat_arrays(parts), failures
+    return TypedArray(pa.concat_arrays(parts), failures, decoder.losses - before)
 
 
 def with_prefixes(column: TypedColumn, data: Any, headers: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.lake_types import Remark
 
 _KNOWN: Final = "type, properties, items, additionalProperties as a schema, and enum of strings"
 _NOT_TYPES: Final = ("$ref", "oneOf", "anyOf", "allOf", "not", "if", "prefixItems")
@@ -41,6 +43,8 @@ class JsonDecoder:
     def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
         trees = {name: _parsed(text) for name, text in (references or {}).items()}
         tree = _parsed(schema)
+        self.remarks: list[Remark] = []
+        self.losses: Counter[str] = Counter()
         self.type, self._convert = _node(_Node(tree, tree, trees), "#", SchemaSize())
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
@@ -55,6 +59,10 @@ class AnyJsonDecoder:
     """Takes any JSON; the column has its text."""
 
     type = pa.string()
+
+    def __init__(self) -> None:
+        self.remarks: list[Remark] = []
+        self.losses: Counter[str] = Counter()
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # no schema
         try:

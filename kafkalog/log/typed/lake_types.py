@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64encode
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+
+from kafkalog.log.typed.remarks import LOST_DIGITS as LOST_DIGITS  # noqa: PLC0414 # for decoders
+from kafkalog.log.typed.remarks import UNKNOWN_FIELDS as UNKNOWN_FIELDS  # noqa: PLC0414 # for decoders
+from kafkalog.log.typed.remarks import Remark as Remark  # noqa: PLC0414 # for decoders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,27 +38,7 @@ PRESENT: Final = "_present"
 """The one field of a record without fields, always true: Parquet has no empty struct."""
 NAME_KEY: Final = b"kafkalog:name"
 """In the metadata of a field: the name that its schema gives it, if the column's is another."""
-LOST_DIGITS: Final = "lost digits"
-"""Values that a column has with fewer digits than their bytes, such as nanoseconds."""
-UNKNOWN_FIELDS: Final = "fields that the schema lacks"
-"""Values with these, which are dropped: often the sign of a wrong schema."""
 _DECIMAL_DIGITS_MAX: Final = 38
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A part of a schema for which a column has another type than one may expect.
-
-    Attributes:
-        path: where it is in the column: names of fields with `.` between them, `[]` after a list
-            and `{}` after a map, as in `orders[].prices{}.amount`; empty for the whole column.
-        type: `json`, or `omitted` if the column lacks it.
-        reason: why, as in `a union of several types`.
-    """
-
-    path: str
-    type: str
-    reason: str
 
 
 def decimal_type(precision: int, scale: int) -> Any:
@@ -93,6 +76,12 @@ def struct_type(fields: Sequence[tuple[str, Any]]) -> Any:
         pa.field(name, kind, metadata=None if name == given else {NAME_KEY: given.encode()})
         for name, (given, kind) in zip(names, fields, strict=True)
     )
+
+
+def given_name(field: Any) -> str:
+    """Return the name that a schema gives a field, whatever the column calls it."""
+    name: bytes = (field.metadata or {}).get(NAME_KEY, field.name.encode())
+    return name.decode()
 
 
 def time_text(nanoseconds: int, digits: int = 9) -> str:

@@ -21,8 +21,10 @@ from kafkalog.log.typed.framing import (
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Header
 
 
@@ -38,7 +40,15 @@ class Decoder(Protocol):
     """Decodes bytes to values."""
 
     type: Any
-    """The `pyarrow.DataType` of the column."""
+    """The `pyarrow.DataType` of the column: one of `lake_types`."""
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        """The parts of the column that have another type than one may expect."""
+
+    @property
+    def losses(self) -> Counter[str]:
+        """How many of the values so far lost something, by what: `LOST_DIGITS` for example."""
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return a value that `pyarrow.array` accepts for the type.
@@ -138,7 +148,7 @@ class TypedColumn:
         from kafkalog.log.typed.evolution import EvolvedDecoder
 
         versions = () if column else self.versions
-        return EvolvedDecoder(make, dict(self.writers), versions, column and column.type)
+        return EvolvedDecoder(make, dict(self.writers), versions, column)
 
     def unframed(self, data: bytes) -> tuple[bytes, SchemaId | None]:
         """Return the data without its prefix, and the schema id there.

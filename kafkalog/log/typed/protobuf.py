@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections import Counter
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.lake_types import Remark
 
 _VARINT_SIZE_MAX: Final = 5  # of 32 bits
 _DEPTH_MAX: Final = 64
@@ -93,6 +95,8 @@ class ProtobufDecoder:
         self._after = _START[framing](descriptor) if framing in _START else None
         self.name = name
         self.names = dict(names or {})
+        self.remarks: list[Remark] = []
+        self.losses: Counter[str] = Counter()
         self.type, self._convert = _message(descriptor, (), SchemaSize(), self.names)
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema

@@ -42,7 +42,7 @@ class Dataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         self.table = table
         self._condition = condition
         self.typed = TypedColumns(
-            tables.typed if table == TableName.RECORDS else (), tables.undecoded
+            tables.typed if table == TableName.RECORDS else (), tables.typed_listener
         )
         plain = dataset_schema(table, text=tables.text)
         self._schema = pa.schema([*plain, *self.typed.fields])

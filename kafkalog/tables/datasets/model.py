@@ -12,10 +12,11 @@ from kafkalog.model import Isolation, LogView, Replicas
 from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container
+    from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
     from kafkalog.errors import Listener
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.remarks import Remark
 
 
 class StateTable(StrEnum):
@@ -31,8 +32,16 @@ def _nothing() -> None:
     """Let reading go on."""
 
 
-def _pass_over(_column: TypedColumn, _reason: str) -> None:
-    """Let a value that does not decode be null."""
+class TypedListener:
+    """Hears what becomes of the values of typed columns, and passes over it."""
+
+    def decoded(
+        self, column: TypedColumn, remarks: Sequence[Remark], losses: Mapping[str, int]
+    ) -> None:
+        """Take the remarks about a column, and how many of some more values lost what."""
+
+    def undecoded(self, column: TypedColumn, reason: str) -> None:
+        """Take that a value is null in a column, and why it does not decode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Tables:
             that differ from files and of missing groups.
         partitions: these partitions only; None for all.
         typed: more columns of records, which schemas or JSON give types to.
-        undecoded: called with a typed column and why a value is null there, if it does not decode.
+        typed_listener: hears what becomes of their values.
         before_each: called before each look at a log; what it raises stops the reading.
     """
 
@@ -72,7 +81,7 @@ class Tables:
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
     partitions: Container[int | None] | None = None
     typed: tuple[TypedColumn, ...] = ()
-    undecoded: Callable[[TypedColumn, str], object] = field(default=_pass_over, compare=False)
+    typed_listener: TypedListener = field(default_factory=TypedListener, compare=False)
 
     @property
     def reader(self) -> Listener:

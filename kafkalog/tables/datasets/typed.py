@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,9 +10,10 @@ import pyarrow as pa
 from kafkalog.log.columns.arrow import table_of_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.tables.datasets.model import TypedListener
 
 
 class TypedColumns:
@@ -19,7 +21,7 @@ class TypedColumns:
 
     Args:
         columns: the typed columns.
-        failed: called with a column and the reason why a value of it does not decode.
+        listener: hears what becomes of the values.
 
     Attributes:
         fields: the columns, as fields of Arrow.
@@ -28,11 +30,10 @@ class TypedColumns:
         UsageError, UnsupportedError: as `TypedColumn.decoder`.
     """
 
-    def __init__(
-        self, columns: Sequence[TypedColumn], failed: Callable[[TypedColumn, str], object]
-    ) -> None:
+    def __init__(self, columns: Sequence[TypedColumn], listener: TypedListener) -> None:
         self._columns = {one.name: (one, one.decoder()) for one in columns}
-        self._failed = failed
+        self._listener = listener
+        self._lock = threading.Lock()  # the parts of a dataset may be read by several threads
         self.fields = [pa.field(name, one.type) for name, (_, one) in self._columns.items()]
 
     def bytes_for(self, names: Sequence[str]) -> list[str]:
@@ -59,7 +60,9 @@ class TypedColumns:
         column, decoder = self._columns[name]
         headers = batch.column("headers") if column.id_headers() else None
         data = batch.column(f"{column.source}_bytes")
-        array, undecoded = typed_column(column, decoder, data, headers)
-        for one in undecoded[:1]:
-            self._failed(column, one.reason)
-        return array
+        with self._lock:
+            found = typed_column(column, decoder, data, headers)
+            self._listener.decoded(column, decoder.remarks, found.losses)
+            for one in found.failures[:1]:
+                self._listener.undecoded(column, one.reason)
+        return found.array

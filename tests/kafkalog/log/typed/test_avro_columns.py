@@ -107,8 +107,8 @@ def test_both_ways_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
     array = pa.array([b"before", *values], pa.binary())[1:]
     decoder, slow = column.decoder(), column.decoder()
     slow.by_columns = lambda _: None  # type: ignore[attr-defined]
-    found, failures = typed_column(column, decoder, array)
-    wanted, reasons = typed_column(column, slow, array)
+    found, failures, _ = typed_column(column, decoder, array)
+    wanted, reasons, _ = typed_column(column, slow, array)
     found.validate(full=True)
     assert found.to_pylist() == wanted.to_pylist()
     assert sorted(failures, key=lambda one: one.row) == sorted(reasons, key=lambda one: one.row)
@@ -123,7 +123,7 @@ def test_most_values_are_read_by_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     values = [encoded(schema, row) for row in rows]
     column = TypedColumn("value", TypedForm.AVRO, json.dumps(schema).encode())
     monkeypatch.setattr(fastavro, "schemaless_reader", lambda *_: 1 // 0)
-    array, failures = typed_column(column, column.decoder(), pa.array(values, pa.binary()))
+    array, failures, _ = typed_column(column, column.decoder(), pa.array(values, pa.binary()))
     assert not failures
     assert array.to_pylist() == rows
 
@@ -145,6 +145,6 @@ def test_without_kernels_fastavro_decodes(monkeypatch: pytest.MonkeyPatch) -> No
     """The steps by columns are kernels, which not every processor has."""
     monkeypatch.setattr(avro, "kernels_work", lambda: False)
     column = TypedColumn("value", TypedForm.AVRO, b'"long"')
-    array, failures = typed_column(column, column.decoder(), pa.array([b"\4", b""], pa.binary()))
+    array, failures, _ = typed_column(column, column.decoder(), pa.array([b"\4", b""], pa.binary()))
     assert array.to_pylist() == [2, None]
     assert [one.row for one in failures] == [1]

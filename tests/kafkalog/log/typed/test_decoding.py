@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def typed(column: TypedColumn, values: Sequence[bytes | None]) -> tuple[list[Any], int]:
-    array, failures = typed_column(column, column.decoder(), pa.array(values, pa.binary()))
+    array, failures, _ = typed_column(column, column.decoder(), pa.array(values, pa.binary()))
     return array.to_pylist(), len(failures)
 
 

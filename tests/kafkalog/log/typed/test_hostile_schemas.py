@@ -97,7 +97,7 @@ def test_a_deep_schema_within_the_bounds_decodes() -> None:
     """60 levels become ordinary columns."""
     column = TypedColumn("value", TypedForm.JSON, nested_json(60))
     value = b"[" * 60 + b'"x"' + b"]" * 60
-    array, failures = typed_column(column, column.decoder(), pa.array([value], pa.binary()))
+    array, failures, _ = typed_column(column, column.decoder(), pa.array([value], pa.binary()))
     assert not failures
     found = array.to_pylist()
     for _ in range(61):
@@ -108,7 +108,7 @@ def test_a_deep_schema_within_the_bounds_decodes() -> None:
 def test_a_large_fixed_takes_no_room_for_its_nulls() -> None:
     """A fixed-width array would take a gigabyte for one null."""
     column = TypedColumn("value", TypedForm.AVRO, fixed((1 << 31) - 1))
-    array, failures = typed_column(column, column.decoder(), pa.array([b"x", None], pa.binary()))
+    array, failures, _ = typed_column(column, column.decoder(), pa.array([b"x", None], pa.binary()))
     assert array.to_pylist() == [None, None]
     assert [one.row for one in failures] == [0]
     assert array.nbytes < 1000
@@ -120,7 +120,7 @@ def test_a_value_too_large_is_counted_and_not_decoded() -> None:
     some = varint(2) + b"\0\0\0"
     large = varint(VALUE_SIZE_MAX) + bytes(VALUE_SIZE_MAX + 1)
     values = pa.array([some, large, some], pa.binary())
-    array, failures = typed_column(column, column.decoder(), values)
+    array, failures, _ = typed_column(column, column.decoder(), values)
     assert array.to_pylist() == [[None, None], None, [None, None]]
     assert [one.row for one in failures] == [1]
 

@@ -82,7 +82,7 @@ def decoded(
     """
     there = TypedColumn.from_json(json.loads(json.dumps(column.as_json())))
     decoder, lists = there.decoder(), [*headers] or [[] for _ in values]
-    array, failures = typed_column(
+    array, failures, _ = typed_column(
         there, decoder, pa.array(values, pa.binary()), pa.array(lists, HEADERS)
     )
     for row, (value, pairs) in enumerate(zip(values, lists, strict=True)):

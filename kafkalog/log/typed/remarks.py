@@ -1,0 +1,41 @@
+"""What a typed column has another type for than one may expect, and what its values lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from formats.late_classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LOST_DIGITS: Final = "lost digits"
+"""Values that a column has with fewer digits than their bytes, such as nanoseconds."""
+UNKNOWN_FIELDS: Final = "fields that the schema lacks"
+"""Values with these, which are dropped: often the sign of a wrong schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A part of a schema for which a column has another type than one may expect.
+
+    Attributes:
+        path: where it is in the column: names of fields with `.` between them, `[]` after a list
+            and `{}` after a map, as in `orders[].prices{}.amount`; empty for the whole column.
+        type: `json`, or `omitted` if the column lacks it.
+        reason: why, as in `a union of several types`.
+    """
+
+    path: str
+    type: str
+    reason: str
+
+
+def placed(remarks: Mapping[str, Iterable[Remark]]) -> tuple[Remark, ...]:
+    """Return the remarks about some columns, by name, with the column before each path."""
+    return tuple(
+        replace(one, path=f"{name}{'.' if one.path[:1] not in ('', '[', '{') else ''}{one.path}")
+        for name, some in remarks.items()
+        for one in some
+    )
