@@ -37,6 +37,7 @@ NAME_KEY: Final = b"kafkalog:name"
 """In the metadata of a field: the name that its schema gives it, if the column's is another."""
 LOST_DIGITS: Final = "lost digits"
 """Values that a column has with fewer digits than their bytes, such as nanoseconds."""
+LOCAL_AS_UTC: Final = "times without a zone, taken as UTC"
 UNKNOWN_FIELDS: Final = "fields that the schema lacks"
 """Values with these, which are dropped: often the sign of a wrong schema."""
 _DECIMAL_DIGITS_MAX: Final = 38
