@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +27,7 @@ from kafkalog.log.typed.lake_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.json_types import Members, Shape
@@ -41,8 +42,6 @@ _LEAST: Final = 1e-290
 _LARGEST: Final = 1e290
 _ZEROS: Final = ("0.0", "-0.0", "0.00", "0e0", "0E0")
 _BOM: Final = "\ufeff"
-
-_Convert = "Callable[[Any], Any]"
 
 
 class JsonDecoder:
@@ -65,10 +64,16 @@ class JsonDecoder:
     """
 
     def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
-        from kafkalog.log.typed.json_types import shape_of
+        from kafkalog.log.typed.json_types import Shape, shape_of
 
-        trees = {name: _schema(text) for name, text in (references or {}).items()}
-        shape = shape_of(_schema(schema), trees)
+        trees = {}
+        for name, text in (references or {}).items():
+            with suppress(RecursionError):  # what refers to it is JSON text
+                trees[name] = _schema(text)
+        try:
+            shape = shape_of(_schema(schema), trees)
+        except RecursionError:
+            shape = Shape(text="the schema is nested too deeply")
         self.remarks: list[Remark] = []
         self.losses: Counter[str] = Counter()
         self._noted: list[str] = []
@@ -162,8 +167,6 @@ def _schema(text: str | bytes) -> Any:
         return json.loads(text, parse_int=lambda digits: int(digits[:99]))
     except ValueError as error:
         raise UsageError(f"The schema is not JSON: {error}.") from error
-    except RecursionError:
-        return None  # it may be JSON, and any column has its values
 
 
 def _json(value: Any) -> str | None:
@@ -471,6 +474,7 @@ class _Columns:
         if not members.named and members.rest is not None:
             return self._map(members.rest, frozenset(), f"{path}{{}}")
         found = []
+        mark = len(self._remarks)
         for name, shape in members.named.items():
             shown = name.encode("utf-8", "backslashreplace").decode()
             place = f"{path}.{shown}" if path else shown
@@ -480,14 +484,16 @@ class _Columns:
                 self._remarks.append(Remark(place, "omitted", reason))
             else:
                 found.append((name, *one))
-        if members.named and members.rest is not None:
+        if not found:
+            del self._remarks[mark:]
+            return self._as_json(path, "it is an object without properties")
+        rest = None
+        if members.rest is not None:
             place = f"{path}.{_ADDITIONAL}" if path else _ADDITIONAL
             rest = self._map(members.rest, frozenset(members.named), f"{place}{{}}")
-        else:
-            rest = None
-        if not found:
-            return self._as_json(path, "it is an object without properties")
-        kinds = [(name, kind) for name, kind, _ in found] + ([(_ADDITIONAL, rest[0])] if rest else [])
+        kinds = [(name, kind) for name, kind, _ in found] + (
+            [(_ADDITIONAL, rest[0])] if rest else []
+        )
         names = column_names(name for name, _ in kinds)
         fields = [
             _Field(name, column, convert)

@@ -37,6 +37,7 @@ _NUMBERS: Final = frozenset(("integer", "number"))
 # Drafts in which what stands next to a `$ref` does not count.
 _REFERENCES_ALONE: Final = (DRAFT4.name, DRAFT6.name, DRAFT7.name)
 _DECIMALS_OF_NET: Final = 9
+_TRAIL_MAX: Final = 256
 # How often names of fields are compared: alternatives of alternatives multiply.
 _WORK_MAX: Final = 1_000_000
 
@@ -115,12 +116,28 @@ class _TooLargeError(Exception):
     """A schema describes a type without end, or nearly."""
 
 
+class _Trail(NamedTuple):
+    """The parts of a schema that lead to one: the last, those before, and how many there are."""
+
+    node: int
+    before: _Trail | None
+    length: int
+
+    def has(self, node: int) -> bool:
+        one: _Trail | None = self
+        while one is not None:
+            if one.node == node:
+                return True
+            one = one.before
+        return False
+
+
 class _Part(NamedTuple):
-    """A part of a schema, what resolves its references, and the parts that it is within."""
+    """A part of a schema, what resolves its references, and what led to it."""
 
     tree: Any
     resolver: Any
-    within: frozenset[int]
+    trail: _Trail
 
 
 class _Reader:
@@ -134,6 +151,7 @@ class _Reader:
         # Draft 4 had `id`; schemas without `$schema` are mostly of Pydantic, or use what all have.
         is_old = isinstance(tree, dict) and isinstance(tree.get("id"), str) and "$id" not in tree
         self._specification = _specification(tree, DRAFT4 if is_old else DRAFT202012)
+        self._is_alone = self._specification.name in _REFERENCES_ALONE
         root = Resource(tree, self._specification)
         others = {
             name: Resource(one, _specification(one, self._specification))
@@ -158,7 +176,7 @@ class _Reader:
             self._resolver = Registry().resolver()
 
     def shape(self) -> Shape:
-        return self._met([_Part(self._tree, self._resolver, frozenset())], frozenset())
+        return self._met([_Part(self._tree, self._resolver, _Trail(0, None, 0))], frozenset())
 
     def _met(self, parts: Iterable[_Part], here: frozenset[int]) -> Shape:
         """Return the shape of values that all parts allow.
@@ -189,17 +207,20 @@ class _Reader:
                 shape = _NEVER
             if not isinstance(node, dict) or id(node) in seen:
                 continue
-            if id(node) in part.within:
+            if part.trail.has(id(node)):
                 return Shape(text=RECURSIVE)
+            if part.trail.length == _TRAIL_MAX:
+                return Shape(text=f"more than {_TRAIL_MAX} parts of the schema lead to it")
             seen.add(id(node))
-            part = part._replace(within=part.within | {id(node)})
+            trail = _Trail(id(node), part.trail, part.trail.length + 1)
+            part = part._replace(trail=trail)
             for word in ("$ref", "$dynamicRef", "$recursiveRef"):
                 if isinstance(node.get(word), str):
                     target = self._resolved(part, word)
                     if target is None:
                         return Shape(text=f"the reference {node[word]!r:.80} cannot be resolved")
                     todo.append(target)
-            if isinstance(node.get("$ref"), str) and self._is_alone(part):
+            if isinstance(node.get("$ref"), str) and self._is_alone:
                 continue
             todo.extend(self._child(part, one) for one in _list(node.get("allOf")))
             nodes.append(part)
@@ -272,6 +293,8 @@ class _Reader:
                 found = part.resolver.lookup(part.tree[word])
         except (Unresolvable, NoSuchResource, *MALFORMED):
             return None
+        if not isinstance(found.contents, (dict, bool)):
+            return None
         return part._replace(tree=found.contents, resolver=found.resolver)
 
     def _child(self, part: _Part, tree: Any) -> _Part:
@@ -282,9 +305,6 @@ class _Reader:
             except MALFORMED:  # an address that is none: references stay relative to the outer one
                 resolver = part.resolver
         return part._replace(tree=tree, resolver=resolver)
-
-    def _is_alone(self, part: _Part) -> bool:
-        return self._specification.name in _REFERENCES_ALONE
 
     def _count(self, names: int) -> None:
         self._work += names
@@ -335,24 +355,23 @@ class _Reader:
         if one.kinds is None or other.kinds is None:
             return _ANY
         self._count(1)
+        mine, its = one.kinds, other.kinds
 
         def of(kind: str, name: str) -> Any:
             """Return what one side knows of values that only it allows, or what both know."""
-            if kind not in one.kinds:
+            if kind not in mine:
                 return getattr(other, name)
-            if kind not in other.kinds or getattr(one, name) == getattr(other, name):
+            if kind not in its or getattr(one, name) == getattr(other, name):
                 return getattr(one, name)
             return None
 
-        has_arrays = "array" in one.kinds and "array" in other.kinds
-        has_objects = "object" in one.kinds and "object" in other.kinds
-        array = one if "array" in one.kinds else other
+        has_arrays = "array" in mine and "array" in its
+        array = one if "array" in mine else other
         items = array.items
         if has_arrays:
-            is_known = one.items is not None and other.items is not None
-            items = self._join(one.items, other.items) if is_known else None
+            items = one.items and other.items and self._join(one.items, other.items)
         return Shape(
-            one.kinds | other.kinds,
+            mine | its,
             one.is_implied or other.is_implied,
             "",
             of("string", "strings"),
@@ -361,8 +380,8 @@ class _Reader:
             one.is_tuple or other.is_tuple if has_arrays else array.is_tuple,
             one.is_map and other.is_map if has_arrays else array.is_map,
             self._joined_members(one.members, other.members)
-            if has_objects
-            else (one if "object" in one.kinds else other).members,
+            if "object" in mine and "object" in its
+            else (one if "object" in mine else other).members,
         )
 
     def _joined_members(self, one: Members, other: Members) -> Members:
@@ -424,10 +443,10 @@ def _tolerant(specification: Specification[Any]) -> Specification[Any]:
                 return
             yield from (one for one in found if isinstance(one, dict))
 
-    def anchors_in(own: Specification[Any], tree: Any) -> list[Any]:
+    def anchors_in(_: Specification[Any], tree: Any) -> list[Any]:
         if not _has_text_ids(tree):
             return []
-        return [one for one in specification._anchors_in(own, tree) if isinstance(one.name, str)]
+        return [one for one in specification.anchors_in(tree) if isinstance(one.name, str)]
 
     return Specification(
         name=specification.name,
