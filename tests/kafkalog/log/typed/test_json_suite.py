@@ -83,7 +83,9 @@ def test_valid_values_of_any_schema() -> None:
             try:
                 check(decoder.type, there, given, "", texts)
             except AssertionError as error:
-                raise AssertionError(f"{case.name}: {given!r} in {decoder.type}: {there!r}") from error
+                raise AssertionError(
+                    f"{case.name}: {given!r} in {decoder.type}: {there!r}"
+                ) from error
             counts["values"] += 1
         assert not decoder.losses
     print(counts)
