@@ -393,11 +393,11 @@ class _Reader:
         if bool(one.named) != bool(other.named):
             return Members()  # any object, or a map, and one with fields
         self._count(len(one.named) + len(other.named))
-        named = {**other.named, **one.named}
-        for name in one.named.keys() & other.named.keys():
-            named[name] = self._join(one.named[name], other.named[name])
-        # The order of the first.
-        named = {name: named[name] for name in (*one.named, *other.named)}
+        named: dict[str, Shape] = {}
+        for name in (*one.named, *other.named):
+            # What only one side names is one of the others of the other side.
+            mine, its = one.named.get(name, one.rest), other.named.get(name, other.rest)
+            named[name] = self._join(mine, its) if mine and its else mine or its or _ANY
         rest = _either(self._join, one.rest, other.rest)
         if (one.rest is None) != (other.rest is None):
             lacking = one if one.rest is None else other

@@ -14,6 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
+from kafkalog.log.typed.lake_types import NAME_KEY
+
 PLACE = Path("tests/corpus/json-schemas")
 SUITE = PLACE / "suite.json.xz"
 DRAFTS = {
@@ -50,6 +54,46 @@ def cases() -> list[Case]:
             needed = remotes if REMOTE in json.dumps(schema) else {}
             found.append(Case(f"{file}: {group['name']}", schema, group["valid"], needed))
     return found
+
+
+def compare(kind: Any, value: Any, given: Any, path: str, texts: set[str]) -> None:
+    """Compare what a column has with the JSON that it is from.
+
+    A null is a null or not there. JSON text has the same tokens, a number the same value, other
+    scalars are the same. Lists have all items, maps all members, structs those of their fields,
+    and `_additional` all others. Members that a struct has no field for are null, or not named by
+    the schema.
+
+    Args:
+        texts: the paths of the parts that are JSON text.
+    """
+    if value is None or given is None:
+        assert value is given, path
+    elif path in texts:
+        assert json.dumps(json.loads(value)) == json.dumps(given), path
+    elif pa.types.is_struct(kind):
+        named = {(field.metadata or {}).get(NAME_KEY, field.name.encode()).decode(): field
+                 for field in kind if field.name != "_additional"}  # fmt: skip
+        for name, field in named.items():
+            place = f"{path}.{name}".lstrip(".")
+            compare(field.type, value[field.name], given.get(name), place, texts)
+        if "_additional" in value:
+            there = value["_additional"]
+            rest = {name: one for name, one in given.items()
+                    if name not in named and (one is not None or name in there)}  # fmt: skip
+            place = f"{path}._additional".lstrip(".")
+            compare(kind.field("_additional").type, there, rest, place, texts)
+    elif pa.types.is_list(kind):
+        assert len(value) == len(given), path
+        for one, other in zip(value, given, strict=True):
+            compare(kind.value_type, one, other, f"{path}[]", texts)
+    elif pa.types.is_map(kind):
+        assert list(value) == list(given), path
+        for name, one in value.items():
+            compare(kind.item_type, one, given[name], f"{path}{{}}", texts)
+    else:
+        assert value == given, path
+        assert isinstance(value, bool) == isinstance(given, bool), path
 
 
 def make(checkout: Path) -> None:

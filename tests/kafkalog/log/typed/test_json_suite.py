@@ -9,52 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from kafkalog.log.typed.json_schema import JsonDecoder
-from kafkalog.log.typed.lake_types import NAME_KEY
-from tests.kafkalog.log.typed.json_suite import cases
+from tests.kafkalog.log.typed.json_suite import cases, compare
 from tests.sampling import sampled, tries_everything
 
 DRAFTS = 5
 # Of each draft, values that are no objects, or no arrays, where a schema without a type has
 # `properties`, or `items`: those are taken to say the type.
 NOT_AS_IMPLIED = 13
-
-
-def check(kind: Any, value: Any, given: Any, path: str, texts: set[str]) -> None:
-    """Compare what a column has with the JSON that it is from.
-
-    A null is a null or not there. JSON text has the same tokens, a number the same value, other
-    scalars are the same. Lists have all items, maps all members, structs those of their fields,
-    and `_additional` all others. A member that a struct has no field for may be null, or one that
-    the schema does not name.
-
-    Args:
-        texts: the paths of the parts that are JSON text.
-    """
-    if value is None or given is None:
-        assert value is given, path
-    elif path in texts:
-        assert json.dumps(json.loads(value)) == json.dumps(given), path
-    elif pa.types.is_struct(kind):
-        named = {(field.metadata or {}).get(NAME_KEY, field.name.encode()).decode(): field
-                 for field in kind if field.name != "_additional"}  # fmt: skip
-        for name, field in named.items():
-            place = f"{path}.{name}".lstrip(".")
-            check(field.type, value[field.name], given.get(name), place, texts)
-        if "_additional" in value:
-            rest = {name: one for name, one in given.items() if name not in named}
-            place = f"{path}._additional".lstrip(".")
-            check(kind.field("_additional").type, value["_additional"], rest, place, texts)
-    elif pa.types.is_list(kind):
-        assert len(value) == len(given), path
-        for one, other in zip(value, given, strict=True):
-            check(kind.value_type, one, other, f"{path}[]", texts)
-    elif pa.types.is_map(kind):
-        assert list(value) == list(given), path
-        for name, one in value.items():
-            check(kind.item_type, one, given[name], f"{path}{{}}", texts)
-    else:
-        assert value == given, path
-        assert isinstance(value, bool) == isinstance(given, bool), path
 
 
 def is_beyond_the_type(schema: Any, value: Any) -> bool:
@@ -81,7 +42,7 @@ def test_valid_values_of_any_schema() -> None:
                 continue
             [there] = pa.array([value], decoder.type).to_pylist(maps_as_pydicts="strict")
             try:
-                check(decoder.type, there, given, "", texts)
+                compare(decoder.type, there, given, "", texts)
             except AssertionError as error:
                 raise AssertionError(
                     f"{case.name}: {given!r} in {decoder.type}: {there!r}"
