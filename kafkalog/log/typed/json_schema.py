@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 _ADDITIONAL: Final = "_additional"
 _DECIMAL_DIGITS: Final = 38
+# An exponent of a few bytes stands for any number of zeros.
+_PLACES_MAX: Final = 1000
 _CONTEXT: Final = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
 # Doubles keep this many digits of any number that is not near the ends of their range.
 _DIGITS_SAFE: Final = 15
@@ -236,6 +238,8 @@ def _integer(value: Any) -> int | None:
 
 def _integer_of(digits: _Digits) -> int:
     number = _decimal_of(digits)
+    if not number:
+        return 0
     if number.adjusted() > _DECIMAL_DIGITS:
         raise ValueError("out of range")
     if number != number.to_integral_value():
@@ -384,7 +388,9 @@ class _Columns:
             else:
                 raise _unfit(value, "number")
             if least is None:
-                return str(number)
+                if abs(number.adjusted()) > _PLACES_MAX:
+                    raise ValueError("out of range")
+                return f"{number:f}"
             try:
                 found = number.quantize(least, context=_CONTEXT)
             except ArithmeticError as error:

@@ -74,7 +74,7 @@ class Shape:
     """What values a schema allows.
 
     Attributes:
-        kinds: the names of types in JSON Schema, `number` always with `integer`; None for any.
+        kinds: the names of types in JSON Schema, `number` mostly with `integer`; None for any.
         is_implied: the kinds are only guessed, from properties or items.
         text: why it has to be JSON text; empty if it need not.
         strings: the format of strings that are more than text: `date`, `date-time` or `base64`.
@@ -396,8 +396,10 @@ class _Reader:
         named: dict[str, Shape] = {}
         for name in (*one.named, *other.named):
             # What only one side names is one of the others of the other side.
-            mine, its = one.named.get(name, one.rest), other.named.get(name, other.rest)
-            named[name] = self._join(mine, its) if mine and its else mine or its or _ANY
+            found = _either(
+                self._join, one.named.get(name) or one.rest, other.named.get(name) or other.rest
+            )
+            named[name] = found or _ANY
         rest = _either(self._join, one.rest, other.rest)
         if (one.rest is None) != (other.rest is None):
             lacking = one if one.rest is None else other

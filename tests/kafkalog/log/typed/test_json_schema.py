@@ -238,6 +238,18 @@ def test_type(name: str) -> None:
     assert str(decoder(schema).type) == kind
 
 
+def test_decimals_of_more_places_than_columns_have() -> None:
+    """All their digits, as text."""
+    made = decoder({**DECIMAL, "connect.parameters": {"scale": "60"}})
+    # 258, two bytes, in base64
+    assert row(made, '"AQI="') == "0." + "0" * 57 + "258"
+    assert row(made, "1e30") == "1" + "0" * 30
+    assert row(made, "0.10000000000000000000000001") == "0.10000000000000000000000001"
+    for data in ("1e999999999", '"A"', "true"):
+        with pytest.raises(ValueError, match=r"out of range|base64|is no number|padding"):
+            row(made, data)
+
+
 @pytest.mark.parametrize("tree", [
     None, 5, "x", [], True, False, {"type": [{}]}, {"type": "object", "properties": [1]},
     {"enum": 7}, {"$id": 5}, {"$id": "http://[::1"}, {"$ref": "http://[::1"}, {"$schema": "[x"},
@@ -280,6 +292,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     '{"i":1.0}': ("i", 1),
     '{"i":1e3}': ("i", 1000),
     '{"i":9007199254740993.0}': ("i", 9007199254740993),
+    '{"i":0e999999999}': ("i", 0),
     '{"i":9223372036854775807}': ("i", 2**63 - 1),
     '{"n":1}': ("n", 1.0),
     '{"n":0.1}': ("n", 0.1),
