@@ -227,7 +227,25 @@ TYPES: dict[str, tuple[Any, str]] = {
     "a list of null": ({"type": "array", "items": {"type": "null"}}, "list<item: string>"),
     "nothing but null": (properties(a={"type": "null"}), "string"),
     "draft 4 by its id": ({"id": "http://x/y.json", "type": "object", "properties": {
-        "a": {"$ref": "#b"}}, "definitions": {"b": {"id": "#b", **STRING}}}, "struct<a: string>"),
+        "a": {"$ref": "#b"}}, "definitions": {"b": {"id": "#b", **INTEGER}}}, "struct<a: int64>"),
+    "one names what is one of the others of another": (
+        {"oneOf": [{**properties(a=STRING), "additionalProperties": INTEGER},
+                   {**properties(b={"type": "boolean"}), "additionalProperties": False}]},
+        "struct<a: string, b: string, _additional: map<string, int64>>",
+    ),
+    "others of one, and anything of another": (
+        {"oneOf": [{**properties(a=STRING), "additionalProperties": INTEGER},
+                   properties(b=INTEGER)]},
+        "struct<a: string, b: int64, _additional: map<string, string>>",
+    ),
+    "others that have no pattern": (
+        {**properties(a=STRING), "patternProperties": {"^b": INTEGER}},
+        "struct<a: string, _additional: map<string, string>>",
+    ),
+    "a type that is said, and one that is implied": (
+        {"oneOf": [{"properties": {"a": STRING}}, {"properties": {"b": STRING}}],
+         "anyOf": [INTEGER]}, "int64",
+    ),
 }  # fmt: skip
 
 
@@ -363,7 +381,7 @@ def test_value_that_does_not_fit(data: str | bytes) -> None:
     """A short reason, never another error."""
     made = decoder(VALUE)
     with pytest.raises(ValueError, match=r"^[^\n]{1,150}$"):
-        row(made, data)
+        made.decode(data if isinstance(data, bytes) else data.encode())
     assert not made.losses
 
 
