@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 FLOAT32: Final = "float32"
 """The form of numbers that Kafka Connect wrote as float32."""
-RECURSIVE: Final = "it contains itself"
 
 _KINDS: Final = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _NUMBERS: Final = frozenset(("integer", "number"))
 # Drafts in which what stands next to a `$ref` does not count.
 _REFERENCES_ALONE: Final = (DRAFT4.name, DRAFT6.name, DRAFT7.name)
 _DECIMALS_OF_NET: Final = 9
+# How many parts may lead to one: each property, item, reference and alternative on the way.
 _TRAIL_MAX: Final = 256
 # How often names of fields are compared: alternatives of alternatives multiply.
 _WORK_MAX: Final = 1_000_000
@@ -208,7 +208,7 @@ class _Reader:
             if not isinstance(node, dict) or id(node) in seen:
                 continue
             if part.trail.has(id(node)):
-                return Shape(text=RECURSIVE)
+                return Shape(text="it contains itself")
             if part.trail.length == _TRAIL_MAX:
                 return Shape(text=f"more than {_TRAIL_MAX} parts of the schema lead to it")
             seen.add(id(node))
