@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.io.wording import counted
-from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
+from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, UNKNOWN_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _SHOWN_MAX: Final = 24
 _WORDS: Final = {
     LOST_DIGITS: "lost digits (nanoseconds, or more than a double has)",
+    LOCAL_AS_UTC: f"had {LOCAL_AS_UTC}",
     UNKNOWN_FIELDS: f"had {UNKNOWN_FIELDS}",
 }
 

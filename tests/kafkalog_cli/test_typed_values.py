@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.change.lake.model import COMMITS, MANIFEST
-from kafkalog.log.typed.lake_types import LOST_DIGITS, UNKNOWN_FIELDS, Remark
+from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS, Remark
 from kafkalog_cli.main import run
 from tests.kafkalog.change.lake.appending import iceberg
 from tests.kafkalog.change.lake.lake_values import (

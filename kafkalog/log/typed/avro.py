@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.lake_types import Remark
+    from kafkalog.log.typed.remarks import Remark
 
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),

@@ -3,62 +3,98 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections import Counter
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
-from kafkalog.log.typed.schema_size import SchemaSize
+from kafkalog.log.typed.lake_types import (
+    INTEGER,
+    JSON,
+    TEXT,
+    TIMESTAMP,
+    column_names,
+    decimal_type,
+    struct_type,
+)
+from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, Remark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.lake_types import Remark
+    from kafkalog.log.typed.json_types import Members, Shape
 
-_KNOWN: Final = "type, properties, items, additionalProperties as a schema, and enum of strings"
-_NOT_TYPES: Final = ("$ref", "oneOf", "anyOf", "allOf", "not", "if", "prefixItems")
-_ONE_OF: Final = ("oneOf", "anyOf", "allOf")
-_STEPS_MAX: Final = 64  # a `$ref` can lead back to itself
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
+_ADDITIONAL: Final = "_additional"
+_DECIMAL_DIGITS: Final = 38
+# An exponent of a few bytes stands for any number of zeros.
+_PLACES_MAX: Final = 1000
+_CONTEXT: Final = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
+# Doubles keep this many digits of any number that is not near the ends of their range.
+_DIGITS_SAFE: Final = 15
+_LEAST: Final = 1e-290
+_LARGEST: Final = 1e290
+_ZEROS: Final = ("0.0", "-0.0", "0.00", "0e0", "0E0")
+_BOM: Final = "\ufeff"
 
 
 class JsonDecoder:
     """Decodes JSON: objects become structs of the properties in the schema; missing ones are null.
 
-    `integer` becomes int64, `number` float64, `string` a string, whatever its format; an object
-    without properties but with a schema as `additionalProperties` becomes a map. Values of another
-    type than the schema's, numbers out of range, and malformed JSON do not decode. Required
-    properties, patterns and ranges are ignored.
+    `integer` becomes int64, `number` float64, `string` a string, a date, a timestamp or bytes by
+    its format; objects without properties maps. What a schema allows several types for, or says
+    nothing of, becomes JSON text. Values of another type than the schema's, numbers out of range,
+    and malformed JSON do not decode. Required properties, patterns and ranges are ignored.
 
     Args:
         references: the schemas that a `$ref` of it or of one of them can name.
 
+    Attributes:
+        remarks: the parts that are JSON text, or that the column lacks.
+        losses: how many numbers and times are not exactly as in their text, by what they lost.
+
     Raises:
-        UsageError: the schema is not JSON, or uses more than types.
+        UsageError: the schema is not JSON.
     """
 
     def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
-        trees = {name: _parsed(text) for name, text in (references or {}).items()}
-        tree = _parsed(schema)
+        from kafkalog.log.typed.json_types import Shape, shape_of
+
+        trees = {}
+        for name, text in (references or {}).items():
+            with suppress(RecursionError):  # what refers to it is JSON text
+                trees[name] = _schema(text)
+        try:
+            shape = shape_of(_schema(schema), trees)
+        except RecursionError:
+            shape = Shape(text="the schema is nested too deeply")
         self.remarks: list[Remark] = []
         self.losses: Counter[str] = Counter()
-        self.type, self._convert = _node(_Node(tree, tree, trees), "#", SchemaSize())
+        self._noted: list[str] = []
+        column = _Columns(self.remarks, self._noted)
+        self.type, self._convert = column.of(shape, "")
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
+        self._noted.clear()
         try:
-            # Python reads NaN and Infinity, which are not JSON.
-            return self._convert(json.loads(data, parse_constant=_refuse))
+            value = self._convert(_parsed(data))
         except RecursionError as error:
             raise ValueError("too deep") from error
+        if self._noted:
+            self.losses.update(self._noted)
+        return value
 
 
 class AnyJsonDecoder:
     """Takes any JSON; the column has its text."""
 
-    type = pa.string()
+    type = JSON
 
     def __init__(self) -> None:
         self.remarks: list[Remark] = []
@@ -66,7 +102,7 @@ class AnyJsonDecoder:
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # no schema
         try:
-            json.loads(data, parse_constant=_refuse)
+            _parsed(data)
         except RecursionError as error:
             raise ValueError("too deep") from error
         return data.decode("utf-8")
@@ -77,148 +113,421 @@ def decoder_of_texts(texts: Sequence[str]) -> JsonDecoder:
     return JsonDecoder(texts[-1].encode(), dict(zip(texts[:-1:2], texts[1::2], strict=True)))
 
 
-def _parsed(text: str | bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"The schema is not JSON: {error}.") from error
+# The text -----------------------------------------------------------------------------------------
 
 
-class _Node(NamedTuple):
-    """A part of a schema, the document that it is part of, and those that are referred to."""
+class _Digits:
+    """A number that Python has no number for without a loss, or only at a cost: its text."""
 
-    tree: Any
-    document: Any
-    references: Mapping[str, Any]
+    __slots__ = ("text",)
 
-    def at(self, tree: Any) -> _Node:
-        return self._replace(tree=tree)
+    def __init__(self, text: str) -> None:
+        self.text = text
 
-    def referred(self) -> _Node | None:
-        """Return the part that this one stands for: by a `$ref`, or as the one that is not null."""
-        if not isinstance(self.tree, dict):
-            return None
-        target = self.tree.get("$ref")
-        if isinstance(target, str):
-            return self._of_reference(target)
-        for name in _ONE_OF:
-            choices = self.tree.get(name)
-            if isinstance(choices, list):
-                wanted = [one for one in choices if one != {"type": "null"}]
-                return self.at(wanted[0]) if len(wanted) == 1 else None
-        return None
 
-    def _of_reference(self, target: str) -> _Node | None:
-        place, _, pointer = target.partition("#")
-        document = self.references.get(place) if place else self.document
-        found = document
-        for part in pointer.split("/")[1:]:
-            # In this order, by RFC 6901: `~01` is `~1`.
-            name = unquote(part).replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, dict) else None
-        return None if found is None else _Node(found, document, self.references)
+def _number_of(text: str) -> float | _Digits:
+    value = float(text)
+    # One more for the point.
+    if len(text) <= _DIGITS_SAFE + 1 and (_LEAST < abs(value) < _LARGEST or text in _ZEROS):
+        return value
+    return _Digits(text)
 
 
 def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-def _node(part: _Node, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the Arrow type of a schema, and a function that checks and converts a value."""
-    for _ in range(_STEPS_MAX):
-        other = part.referred()
-        if other is None:
-            break
-        part = other
-    node = part.tree
-    if not isinstance(node, dict) or any(name in node for name in _NOT_TYPES):
-        raise _unknown(node, place)
-    kinds = node.get("type")
-    enum = node.get("enum")
-    if kinds is None and isinstance(enum, list) and all(isinstance(one, str) for one in enum):
-        kinds = "string"
-    names = [kinds] if isinstance(kinds, str) else kinds
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _unknown(node, place)
-    wanted = [name for name in names if name != "null"]
-    if len(wanted) != 1:
-        raise _unknown(node, place)
-    with size.inside(place):
-        kind, convert = _typed(wanted[0], part, place, size)
-    return kind, lambda value: None if value is None else convert(value)
+_READ: Final = json.JSONDecoder(parse_float=_number_of, parse_constant=_refuse).decode
+# Python refuses integers of some thousand digits, lest they take long: these stay text.
+_READ_LARGE: Final = json.JSONDecoder(
+    parse_float=_number_of, parse_int=_Digits, parse_constant=_refuse
+).decode
+_WRITE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _typed(
-    name: str, part: _Node, place: str, size: SchemaSize
-) -> tuple[Any, Callable[[Any], Any]]:
-    node = part.tree
-    if name in _SCALARS:
-        return _SCALARS[name]
-    if name == "array" and "items" in node:
-        item, convert = _node(part.at(node["items"]), f"{place}/items", size)
-        return pa.list_(item), lambda value: [convert(one) for one in _of(list, value)]
-    properties = node.get("properties")
-    if name == "object" and properties and isinstance(properties, dict):
-        fields = {
-            key: _node(part.at(one), f"{place}/properties/{key}", size)
-            for key, one in properties.items()
-        }
-        kind = pa.struct([pa.field(key, one) for key, (one, _) in fields.items()])
+def _parsed(data: bytes) -> Any:
+    """Return what JSON has in UTF-8, with numbers as `_Digits` where a float has not all digits.
 
-        def struct(value: Any) -> Any:
-            found = _of(dict, value)
-            return {key: convert(found.get(key)) for key, (_, convert) in fields.items()}
-
-        return kind, struct
-    if name == "object" and isinstance(node.get("additionalProperties"), dict):
-        values = part.at(node["additionalProperties"])
-        item, convert = _node(values, f"{place}/additionalProperties", size)
-        return pa.map_(pa.string(), item), lambda value: [
-            (key, convert(one)) for key, one in _of(dict, value).items()
-        ]
-    raise _unknown(node, place)
+    Raises:
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply.
+    """
+    text = data.decode("utf-8").removeprefix(_BOM)
+    try:
+        return _READ(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _READ_LARGE(text)
 
 
-def _of(kind: type, value: Any) -> Any:
-    if type(value) is not kind:  # not isinstance: a Python bool is an int
-        raise ValueError(f"{value!r:.40} is no {kind.__name__}")
-    return value
+def _schema(text: str | bytes) -> Any:
+    try:
+        # Of a schema, only the kinds of numbers count.
+        return json.loads(text, parse_int=lambda digits: int(digits[:99]))
+    except ValueError as error:
+        raise UsageError(f"The schema is not JSON: {error}.") from error
 
 
-def _integer(value: Any) -> int:
-    if type(value) is float and value.is_integer():  # 1.0 is an integer in JSON Schema
-        value = int(value)
-    if not _INT64[0] <= _of(int, value) <= _INT64[1]:
-        raise ValueError("out of range")
-    return int(value)
+def _json(value: Any) -> str | None:
+    """Return a value as JSON text with all digits of its numbers."""
+    if value is None:
+        return None
+    try:
+        text = _WRITE(value)
+    except TypeError:  # the encoder knows no `_Digits`
+        text = _exact(value)
+    return _unicode(text)
 
 
-def _number(value: Any) -> float:
-    if type(value) is int:
-        try:
-            value = float(value)
-        except OverflowError as error:
-            raise ValueError("out of range") from error
-    return float(_of(float, value))
+def _exact(value: Any) -> str:
+    if isinstance(value, _Digits):
+        return value.text
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_WRITE(key)}:{_exact(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_exact, value))}]"
+    return _WRITE(value)
 
 
-def _text(value: Any) -> str:
+# The values ---------------------------------------------------------------------------------------
+
+
+def _unfit(value: Any, name: str) -> ValueError:
+    shown = value.text if isinstance(value, _Digits) else repr(value)
+    return ValueError(f"{shown:.40} is no {name}")
+
+
+def _unicode(text: str) -> str:
     """Return the text; raise for lone surrogates, which JSON can hold but no text."""
-    text: str = _of(str, value)
-    text.encode()
+    if not text.isascii():
+        text.encode()
     return text
 
 
-_SCALARS: Final[dict[str, tuple[Any, Callable[[Any], Any]]]] = {
-    "string": (pa.string(), _text),
-    "integer": (pa.int64(), _integer),
-    "number": (pa.float64(), _number),
-    "boolean": (pa.bool_(), lambda value: _of(bool, value)),
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if type(value) is not str:
+        raise _unfit(value, "string")
+    return _unicode(value)
+
+
+def _boolean(value: Any) -> bool | None:
+    if value is None or value is True or value is False:
+        return value
+    raise _unfit(value, "boolean")
+
+
+def _integer(value: Any) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int:
+        if type(value) is float and value.is_integer():  # 1.0 is an integer in JSON Schema
+            value = int(value)
+        elif isinstance(value, _Digits):
+            value = _integer_of(value)
+        else:  # also a bool, which is an int in Python
+            raise _unfit(value, "integer")
+    if not _INT64[0] <= value <= _INT64[1]:
+        raise ValueError("out of range")
+    return value  # type: ignore[no-any-return] # checked above
+
+
+def _integer_of(digits: _Digits) -> int:
+    number = _decimal_of(digits)
+    if not number:
+        return 0
+    if number.adjusted() > _DECIMAL_DIGITS:
+        raise ValueError("out of range")
+    if number != number.to_integral_value():
+        raise _unfit(digits, "integer")
+    return int(number)
+
+
+def _decimal_of(digits: _Digits) -> Decimal:
+    try:
+        return Decimal(digits.text)
+    except ArithmeticError as error:
+        raise ValueError("out of range") from error
+
+
+def _is_exactly(digits: _Digits, value: float) -> bool:
+    """Return whether the shortest text of a double is the same number."""
+    try:
+        return Decimal(digits.text) == Decimal(repr(value))
+    except ArithmeticError:  # an exponent of more digits than Decimal takes
+        return False
+
+
+def _date(value: Any) -> date | None:
+    if value is None:
+        return None
+    if type(value) is not str or len(value) != 10 or value[4] != "-":  # not other forms of ISO 8601
+        raise _unfit(value, "date")
+    return date.fromisoformat(value)
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if type(value) is not str:
+        raise _unfit(value, "string")
+    return b64decode(value, validate=True)
+
+
+_SCALARS: Final[dict[str, tuple[Any, Any]]] = {
+    "integer": (INTEGER, _integer),
+    "boolean": (pa.bool_(), _boolean),
+    "string": (TEXT, _text),
+    "date": (pa.date32(), _date),
+    "base64": (pa.binary(), _bytes),
 }
 
 
-def _unknown(node: Any, place: str) -> UsageError:
-    return UsageError(
-        f"The schema at {place} says no type that a column can have: {json.dumps(node)[:80]}.",
-        hint=f"Supported: {_KNOWN}, and $ref; one type each, or that type and null.",
-    )
+class _Field(NamedTuple):
+    """A field of a struct, by its name in JSON and in the column."""
+
+    name: str
+    column: str
+    convert: Any
+
+
+class _Columns:
+    """Makes the types of columns, and the functions that check and convert their values.
+
+    The functions take None for a null.
+
+    Args:
+        remarks: where what is said of parts is added to.
+        noted: where what values lose is added to.
+    """
+
+    def __init__(self, remarks: list[Remark], noted: list[str]) -> None:
+        self._remarks = remarks
+        self._noted = noted
+
+    def of(self, shape: Shape, path: str) -> tuple[Any, Any]:
+        """Return the type of the column of a shape, and the function."""
+        return self._of(shape, path) or self._as_json(path, "it is always null")
+
+    def _as_json(self, path: str, reason: str) -> tuple[Any, Any]:
+        self._remarks.append(Remark(path, "json", reason))
+        return JSON, _json
+
+    def _of(self, shape: Shape, path: str) -> tuple[Any, Any] | None:
+        """Return what `of` does, or None if all values are null."""
+        if shape.text:
+            return self._as_json(path, shape.text)
+        if shape.kinds is None:
+            return self._as_json(path, "the schema gives no type")
+        kinds = shape.kinds - {"null"}
+        if not kinds:
+            return None
+        if kinds <= {"integer", "number"}:
+            return self._number(shape)
+        if len(kinds) > 1:
+            names = sorted(kinds - {"integer"} if "number" in kinds else kinds)
+            return self._as_json(path, f"it has several types: {', '.join(names)}")
+        [kind] = kinds
+        if kind == "array":
+            return self._array(shape, path)
+        if kind == "object":
+            return self._object(shape.members, path)
+        if kind == "string" and shape.strings == "date-time":
+            return TIMESTAMP, self._timestamp
+        return _SCALARS[shape.strings or kind if kind == "string" else kind]
+
+    def _number(self, shape: Shape) -> tuple[Any, Any]:
+        from kafkalog.log.typed.json_types import FLOAT32, Decimals
+
+        if isinstance(shape.numbers, Decimals):
+            return self._decimal(shape.numbers.scale, is_packed=shape.numbers.is_packed)
+        if shape.kinds is None or "number" not in shape.kinds:
+            return _SCALARS["integer"]
+        return pa.float32() if shape.numbers == FLOAT32 else pa.float64(), self._float
+
+    def _float(self, value: Any) -> float | None:
+        if type(value) is float or value is None:
+            return value
+        if type(value) is int:
+            try:
+                found = float(value)
+            except OverflowError as error:
+                raise ValueError("out of range") from error
+            if int(found) != value:
+                self._noted.append(LOST_DIGITS)
+            return found
+        if not isinstance(value, _Digits):
+            raise _unfit(value, "number")
+        found = float(value.text)
+        if found in (float("inf"), float("-inf")):
+            raise ValueError("out of range")
+        if not _is_exactly(value, found):
+            self._noted.append(LOST_DIGITS)
+        return found
+
+    def _decimal(self, scale: int, *, is_packed: bool) -> tuple[Any, Any]:
+        kind = decimal_type(_DECIMAL_DIGITS, scale)
+        least = Decimal(1).scaleb(-scale) if scale <= _DECIMAL_DIGITS else None
+
+        def decimal(value: Any) -> Any:
+            if value is None:
+                return None
+            if isinstance(value, _Digits):
+                number = _decimal_of(value)
+            elif type(value) in (int, float):
+                number = Decimal(repr(value))
+            elif is_packed and type(value) is str:
+                unscaled = int.from_bytes(b64decode(value, validate=True), signed=True)
+                if abs(unscaled) >= 10**_DECIMAL_DIGITS and least is not None:
+                    raise ValueError("out of range")
+                number = Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale))
+            else:
+                raise _unfit(value, "number")
+            if least is None:
+                if abs(number.adjusted()) > _PLACES_MAX:
+                    raise ValueError("out of range")
+                return f"{number:f}"
+            try:
+                found = number.quantize(least, context=_CONTEXT)
+            except ArithmeticError as error:
+                raise ValueError("out of range") from error
+            if found != number:
+                self._noted.append(LOST_DIGITS)
+            return found
+
+        return kind, decimal
+
+    def _timestamp(self, value: Any) -> datetime | None:
+        if value is None:
+            return None
+        # More than a date.
+        if type(value) is not str or len(value) < 16 or value[10] not in "Tt ":
+            raise _unfit(value, "date-time")
+        found = datetime.fromisoformat(value.upper())
+        if found.tzinfo is None:
+            self._noted.append(LOCAL_AS_UTC)
+            found = found.replace(tzinfo=UTC)
+        elif found.tzinfo is not UTC:
+            try:
+                found = found.astimezone(UTC)
+            except OverflowError as error:
+                raise ValueError("out of range") from error
+        if len(value) > 26:
+            self._count_digits(value)
+        return found
+
+    def _count_digits(self, time: str) -> None:
+        """Note a time with more digits than microseconds have."""
+        fraction = time[20:]
+        digits = len(fraction) - len(fraction.lstrip("0123456789"))
+        if fraction[6:digits].strip("0"):
+            self._noted.append(LOST_DIGITS)
+
+    def _array(self, shape: Shape, path: str) -> tuple[Any, Any]:
+        if shape.is_map and shape.items is not None:
+            found = self._map_of_pairs(shape.items.members, path)
+            if found:
+                return found
+        place = f"{path}[]"
+        if shape.items is None:
+            reason = "each item has a type of its own" if shape.is_tuple else "items have no type"
+            item, convert = self._as_json(place, reason)
+        else:
+            item, convert = self.of(shape.items, place)
+
+        def array(value: Any) -> Any:
+            if type(value) is list:
+                return [convert(one) for one in value]
+            if value is None:
+                return None
+            raise _unfit(value, "array")
+
+        return pa.list_(item), array
+
+    def _map_of_pairs(self, pair: Members, path: str) -> tuple[Any, Any] | None:
+        """Return the map that Kafka Connect writes as a list of keys and values."""
+        if set(pair.named) != {"key", "value"}:
+            return None
+        mark = len(self._remarks)
+        key, key_of = self.of(pair.named["key"], f"{path}{{}}.key")
+        if pa.types.is_nested(key):
+            del self._remarks[mark:]
+            return None
+        item, convert = self.of(pair.named["value"], f"{path}{{}}")
+
+        def pairs(value: Any) -> Any:
+            if value is None:
+                return None
+            if type(value) is not list:
+                raise _unfit(value, "array")
+            found = {}
+            for one in value:
+                if type(one) is not dict:
+                    raise _unfit(one, "object")
+                name = key_of(one.get("key"))
+                if name is None:
+                    raise ValueError("a key of a map is null")
+                found[name] = convert(one.get("value"))
+            return list(found.items())
+
+        return pa.map_(key, item), pairs
+
+    def _object(self, members: Members, path: str) -> tuple[Any, Any]:
+        if not members.named and members.rest is not None:
+            return self._map(members.rest, frozenset(), f"{path}{{}}")
+        found = []
+        mark = len(self._remarks)
+        for name, shape in members.named.items():
+            shown = name.encode("utf-8", "backslashreplace").decode()
+            place = f"{path}.{shown}" if path else shown
+            one = self._of(shape, place) if shown == name else None
+            if one is None:
+                reason = "it is always null" if shown == name else "its name is not Unicode"
+                self._remarks.append(Remark(place, "omitted", reason))
+            else:
+                found.append((name, *one))
+        if not found:
+            del self._remarks[mark:]
+            return self._as_json(path, "it is an object without properties")
+        rest = None
+        if members.rest is not None:
+            place = f"{path}.{_ADDITIONAL}" if path else _ADDITIONAL
+            rest = self._map(members.rest, frozenset(members.named), f"{place}{{}}")
+        kinds = [(name, kind) for name, kind, _ in found] + (
+            [(_ADDITIONAL, rest[0])] if rest else []
+        )
+        names = column_names(name for name, _ in kinds)
+        fields = [
+            _Field(name, column, convert)
+            for (name, _, convert), column in zip(found, names, strict=False)
+        ]
+        additional = rest[1] if rest else None
+
+        def struct(value: Any) -> Any:
+            if type(value) is dict:
+                get = value.get
+                row = {column: convert(get(name)) for name, column, convert in fields}
+                if additional is not None:
+                    row[names[-1]] = additional(value)
+                return row
+            if value is None:
+                return None
+            raise _unfit(value, "object")
+
+        return struct_type(kinds), struct
+
+    def _map(self, shape: Shape, named: frozenset[str], path: str) -> tuple[Any, Any]:
+        item, convert = self.of(shape, path)
+
+        def members(value: Any) -> Any:
+            if type(value) is dict:
+                return [
+                    (_unicode(key), convert(one)) for key, one in value.items() if key not in named
+                ]
+            if value is None:
+                return None
+            raise _unfit(value, "object")
+
+        return pa.map_(TEXT, item), members

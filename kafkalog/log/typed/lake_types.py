@@ -17,10 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.log.typed.remarks import LOST_DIGITS as LOST_DIGITS  # noqa: PLC0414 # for decoders
-from kafkalog.log.typed.remarks import UNKNOWN_FIELDS as UNKNOWN_FIELDS  # noqa: PLC0414 # for decoders
-from kafkalog.log.typed.remarks import Remark as Remark  # noqa: PLC0414 # for decoders
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 

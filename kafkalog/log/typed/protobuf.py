@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.lake_types import Remark
+    from kafkalog.log.typed.remarks import Remark
 
 _VARINT_SIZE_MAX: Final = 5  # of 32 bits
 _DEPTH_MAX: Final = 64

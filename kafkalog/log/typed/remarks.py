@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LOST_DIGITS: Final = "lost digits"
 """Values that a column has with fewer digits than their bytes, such as nanoseconds."""
+LOCAL_AS_UTC: Final = "times without a zone, taken as UTC"
 UNKNOWN_FIELDS: Final = "fields that the schema lacks"
 """Values with these, which are dropped: often the sign of a wrong schema."""
 

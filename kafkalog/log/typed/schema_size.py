@@ -15,8 +15,8 @@ MALFORMED: Final = (
     MemoryError, NotImplementedError, AssertionError,
 )  # fmt: skip
 """What the libraries raise for malformed schemas, besides errors of their own."""
-_DEPTH_MAX: Final = 64
-_NODES_MAX: Final = 10_000
+DEPTH_MAX: Final = 64
+NODES_MAX: Final = 10_000
 
 
 def brief(error: Exception) -> str:
@@ -38,10 +38,10 @@ class SchemaSize:
             UsageError: the schema is nested too deeply, or has too many parts.
         """
         self._nodes += 1
-        if self._depth == _DEPTH_MAX:
-            raise UsageError(f"The schema is nested more than {_DEPTH_MAX} levels deep: {place}.")
-        if self._nodes > _NODES_MAX:
-            raise UsageError(f"The schema describes more than {_NODES_MAX} fields: {place}.")
+        if self._depth == DEPTH_MAX:
+            raise UsageError(f"The schema is nested more than {DEPTH_MAX} levels deep: {place}.")
+        if self._nodes > NODES_MAX:
+            raise UsageError(f"The schema describes more than {NODES_MAX} fields: {place}.")
         self._depth += 1
         try:
             yield

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pytest
 
     from kafkalog.change.lake import ExportSummary
-    from kafkalog.log.typed.lake_types import Remark
+    from kafkalog.log.typed.remarks import Remark
 
 _POINT: Final = struct_type([("x", INTEGER), ("at", TIMESTAMP)])
 _FIELDS: Final = [

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,10 +17,13 @@ from google.protobuf import descriptor_pb2
 from kafkalog.errors import UsageError
 from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.log.typed.columns import VALUE_SIZE_MAX, typed_column
+from kafkalog.log.typed.json_schema import JsonDecoder
+from kafkalog.log.typed.remarks import Remark
 from tests.builders import batch, record, varint, write_log
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -58,14 +62,6 @@ def fixed(size: int) -> bytes:
 
 
 HOSTILE: dict[str, tuple[TypedForm, bytes]] = {
-    "json, 100 levels": (TypedForm.JSON, nested_json(100)),
-    "json, 100,000 levels": (TypedForm.JSON, nested_json(100_000)),
-    "json, type of objects": (TypedForm.JSON, b'{"type":[{}]}'),
-    "json, properties of a list": (TypedForm.JSON, b'{"type":"object","properties":[1]}'),
-    "json, enum of a number": (TypedForm.JSON, b'{"enum":7}'),
-    "json, half a character": (
-        TypedForm.JSON, b'{"type":"object","properties":{"\\ud800":{"type":"string"}}}'
-    ),
     "avro, 100 levels": (TypedForm.AVRO, nested_avro(100)),
     "avro, 100,000 levels": (TypedForm.AVRO, nested_avro(100_000)),
     "avro, fixed of 2^62 bytes": (TypedForm.AVRO, fixed(1 << 62)),
@@ -93,6 +89,69 @@ def test_a_schema_beyond_all_bounds_is_refused(name: str) -> None:
     assert len(caught.value.message) < 1000
 
 
+def defined(count: int, one: Callable[[str], Any]) -> dict[str, Any]:
+    """Return a schema that is the first of a number of definitions, each made with the next."""
+    more = {f"a{n}": one(f"#/$defs/a{n + 1}") for n in range(count)}
+    return {"$ref": "#/$defs/a0", "$defs": {**more, f"a{count}": {"type": "string"}}}
+
+
+def wide(place: str) -> Any:
+    return {"type": "object", "properties": {name: {"$ref": place} for name in "xy"}}
+
+
+def all_of(count: int) -> Any:
+    """Return an object with a property of each of a number of definitions."""
+    return {"type": "object", "properties": {n: {"$ref": f"#/$defs/{n}"} for n in range(count)}}
+
+
+# Schemas of JSON, each with the type of its column, and the reason for JSON text in it.
+LARGE: dict[str, tuple[Any, str, str]] = {
+    "100,000 levels": (nested_json(100_000), "string", "nested too deeply"),
+    "2^30 properties": (defined(30, wide), "string", "more than 10000 fields"),
+    "2^30 alternatives": (
+        defined(30, lambda place: {"anyOf": [{"$ref": place}] * 2}), "string", "more than 10000"
+    ),
+    "2^30 conditions": (defined(30, lambda place: {"allOf": [{"$ref": place}] * 2}), "string", ""),
+    "9,000 references": (defined(9000, lambda place: {"$ref": place}), "string", "256 parts"),
+    "4,900 alternatives": (
+        {"oneOf": [{"type": "object", "properties": {"p": {"type": "string"}}}] * 4900},
+        "struct<p: string>", "",
+    ),
+    "10,000 alternatives": (
+        {"oneOf": [{"type": "object", "properties": {f"p{n}": {}}} for n in range(10_000)]},
+        "string", "more than 10000 fields",
+    ),
+    "2,000 changes of 1,000 properties": (
+        {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(1000)},
+         "oneOf": [{"properties": {f"p{n % 1000}": {"const": "x"}}} for n in range(2000)]},
+        "string", "more than 10000 fields",
+    ),
+    "30 objects with each other": (
+        {"$ref": "#/$defs/0", "$defs": {str(n): all_of(30) for n in range(30)}},
+        "string", "more than 10000 fields",
+    ),
+    "a pointer of 100,000 names": ({"$ref": "#" + "/x" * 100_000, "x": {}}, "string", "cannot be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_schema_of_json_is_text(name: str) -> None:
+    """Within the bounds it has a type. It takes a second, and little memory."""
+    schema, kind, reason = LARGE[name]
+    text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
+    start, before = time.process_time(), peak()
+    decoder = JsonDecoder(text)
+    assert time.process_time() - start < HANG_S / 4
+    assert peak() - before < 200 << 20
+    assert str(decoder.type) == kind
+    assert [reason in one.reason for one in decoder.remarks] == [True] * bool(reason)
+
+
+def peak() -> int:
+    """Return how many bytes of memory this process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
 def test_a_deep_schema_within_the_bounds_decodes() -> None:
     """60 levels become ordinary columns."""
     column = TypedColumn("value", TypedForm.JSON, nested_json(60))
@@ -103,6 +162,17 @@ def test_a_deep_schema_within_the_bounds_decodes() -> None:
     for _ in range(61):
         [found] = found
     assert found == "x"
+
+
+def test_a_schema_beyond_the_depth_is_text_there() -> None:
+    """Of 100 levels, 64 are lists."""
+    decoder = JsonDecoder(nested_json(100))
+    [remark] = decoder.remarks
+    assert remark == Remark("[]" * 64, "json", "it is nested more than 64 levels deep")
+    found = decoder.decode(b"[" * 100 + b"]" * 100)
+    for _ in range(63):
+        [found] = found
+    assert found == ["[" * 36 + "]" * 36]
 
 
 def test_a_large_fixed_takes_no_room_for_its_nulls() -> None:

@@ -11,17 +11,9 @@ import pytest
 from kafkalog.log.typed.columns import typed_column
 from kafkalog.log.typed.evolution import EvolvedDecoder
 from kafkalog.log.typed.framing import Framing
-from kafkalog.log.typed.lake_types import (
-    INTEGER,
-    JSON,
-    LOST_DIGITS,
-    TEXT,
-    TIMESTAMP,
-    UNSIGNED,
-    Remark,
-    struct_type,
-)
+from kafkalog.log.typed.lake_types import INTEGER, JSON, TEXT, TIMESTAMP, UNSIGNED, struct_type
 from kafkalog.log.typed.model import TypedColumn, TypedForm
+from kafkalog.log.typed.remarks import LOST_DIGITS, Remark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
