@@ -49,7 +49,8 @@ def as_topic(place: Path, versions: list[dict[str, Any]]) -> Path:
     """Write the topic of a registry, which has a GUID as an MD5."""
     rows = []
     for one in versions:
-        kept = {**one, "md5": b64encode(UUID(one["guid"]).bytes).decode(), "guid": None}
+        guid = one.get("guid")
+        kept = {**one, "md5": b64encode(UUID(guid).bytes).decode() if guid else None, "guid": None}
         key = {"keytype": "SCHEMA", "subject": one["subject"], "version": one["version"]}
         rows.append((json.dumps(key).encode(), json.dumps(kept).encode()))
     write_log(place / "_schemas-0", batch(0, [record(n, *row) for n, row in enumerate(rows)]))
