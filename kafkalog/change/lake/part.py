@@ -30,7 +30,7 @@ from kafkalog.errors import Listener, UnreadableError
 from kafkalog.io.engine import failures_kept
 from kafkalog.log.batches.condition import Condition
 from kafkalog.log.typed import TypedColumn
-from kafkalog.log.typed.columns import typed_column
+from kafkalog.log.typed.columns import schema_ids, typed_column
 from kafkalog.model import Defect
 from kafkalog.tables import TableName, read_split
 from kafkalog.tables.listeners import COPIED, MISSING, Strict
@@ -189,6 +189,9 @@ class Rows(Listener):
             for one in failures:
                 rejected.setdefault(one.row, (column, one))
             found = found.append_column(pa.field(column.name, decoder.type), array)
+            if column.id_name is not None:
+                ids = schema_ids(column, batch.column(column.source), batch.column("headers"))
+                found = found.append_column(pa.field(column.id_name, ids.type), ids)
         if rejected:
             self.rejects.add(batch, rejected)
             is_kept = np.ones(len(batch), bool)
@@ -235,6 +238,8 @@ def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
     schema = table_schema(asked.request.table, columns)
     for column in asked.typed:
         schema = schema.append(pa.field(column.name, column.decoder().type))
+        if column.id_name is not None:
+            schema = schema.append(pa.field(column.id_name, pa.string()))
     return delta_named(schema) if asked.table_format == TableFormat.DELTA else schema
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from kafkalog.errors import CorruptDataError
 from kafkalog.log.typed.framing import (
     MESSAGE_HEADER,
+    PREFIX_MAX,
     VALUE_SIZE_MAX,
     Framing,
     delimited_name,
@@ -120,6 +121,25 @@ def with_prefixes(column: TypedColumn, data: Any, headers: Any) -> Any:
             whole = pc.binary_join_element_wise(before, ids, message, data, b"")
             data = pc.if_else(ids.is_valid(), whole, data)
     return data
+
+
+def schema_ids(column: TypedColumn, data: Any, headers: Any) -> Any:
+    """Return the ids of the schemas that values were written with, as text; null without one.
+
+    Args:
+        column, data, headers: as for `typed_column`.
+    """
+    starts = pc.binary_slice(data, 0, PREFIX_MAX)
+    if headers is not None:
+        starts = pc.binary_slice(with_prefixes(column, starts, headers), 0, PREFIX_MAX)
+    if column.framing in (Framing.CONFLUENT, Framing.APICURIO, Framing.APICURIO4):
+        # As short as can be: few of them differ, of which each is looked at.
+        short = pc.binary_slice(starts, 0, prefix_size(column.framing))
+        starts = pc.if_else(pc.equal(pc.binary_slice(starts, 0, 1), b"\0"), short, starts)
+    found = starts.dictionary_encode()
+    ids = [column.split(one)[0] for one in found.dictionary.to_pylist()]
+    texts = pa.array([None if one is None else str(one) for one in ids], pa.string())
+    return texts.take(found.indices)
 
 
 def _last_values(pairs: Any, records: Any, name: str, count: int) -> Any:

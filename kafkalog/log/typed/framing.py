@@ -22,6 +22,8 @@ _ID_HEADERS: Final = {
 MESSAGE_HEADER: Final = "apicurio.protobuf.type"
 """The header in which Apicurio names the message of Protobuf, where an id is in a header, too."""
 _GLUE_SIZE: Final = 18
+PREFIX_MAX: Final = _GLUE_SIZE
+"""Size of the longest prefix, without what names a message of Protobuf."""
 _GLUE_VERSION: Final = 3
 _GLUE_PLAIN: Final = 0
 _GLUE_ZLIB: Final = 5

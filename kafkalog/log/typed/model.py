@@ -97,6 +97,11 @@ class TypedColumn:
         """The column's name."""
         return f"{self.source}_decoded"
 
+    @property
+    def id_name(self) -> str | None:
+        """The name of the column with the ids of the schemas; None if values have none."""
+        return f"{self.source}_schema_id" if self.writers else None
+
     def decoder(self) -> Decoder:
         """Return the decoder of the column.
 

@@ -34,13 +34,17 @@ class TypedColumns:
         self._columns = {one.name: (one, one.decoder()) for one in columns}
         self._listener = listener
         self._lock = threading.Lock()  # the parts of a dataset may be read by several threads
-        self.fields = [pa.field(name, one.type) for name, (_, one) in self._columns.items()]
+        self._ids = {one.id_name: one for one in columns if one.id_name is not None}
+        self.fields = [
+            *(pa.field(name, one.type) for name, (_, one) in self._columns.items()),
+            *(pa.field(name, pa.string()) for name in self._ids),
+        ]
 
     def bytes_for(self, names: Sequence[str]) -> list[str]:
         """Return the columns to read for some columns."""
         given: list[str] = []
         for name in names:
-            column, _ = self._columns.get(name, (None, None))
+            column = self._column(name)
             given.append(name if column is None else f"{column.source}_bytes")
             if column is not None and column.id_headers():
                 given.append("headers")
@@ -49,17 +53,24 @@ class TypedColumns:
     def added(self, batch: Any, schema: Any) -> Any:
         """Return the columns of a schema, from those that `bytes_for` names."""
         arrays = [
-            self._decoded(name, batch) if name in self._columns else batch.column(name)
+            batch.column(name) if self._column(name) is None else self._made(name, batch)
             for name in schema.names
         ]
         return table_of_arrays(arrays, batch.num_rows, schema)
 
-    def _decoded(self, name: str, batch: Any) -> Any:
-        from kafkalog.log.typed.columns import typed_column
+    def _column(self, name: str) -> TypedColumn | None:
+        """Return the typed column that a column is, or whose ids it has."""
+        return self._columns[name][0] if name in self._columns else self._ids.get(name)
 
-        column, decoder = self._columns[name]
+    def _made(self, name: str, batch: Any) -> Any:
+        from kafkalog.log.typed.columns import schema_ids, typed_column
+
+        column = self._ids[name] if name in self._ids else self._columns[name][0]
         headers = batch.column("headers") if column.id_headers() else None
         data = batch.column(f"{column.source}_bytes")
+        if name in self._ids:
+            return schema_ids(column, data, headers)
+        decoder = self._columns[name][1]
         with self._lock:
             found = typed_column(column, decoder, data, headers)
             self._listener.decoded(column, decoder.remarks, found.losses)
