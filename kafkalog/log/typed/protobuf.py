@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import Counter
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
@@ -12,6 +11,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from kafkalog.errors import UsageError
 from kafkalog.log.typed.framing import Framing
 from kafkalog.log.typed.lake_types import LOST_DIGITS, UNKNOWN_FIELDS
+from kafkalog.log.typed.proto_builtin import builtin_file
 from kafkalog.log.typed.proto_columns import MessageColumns
 from kafkalog.log.typed.schema_size import brief
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 _VARINT_SIZE_MAX: Final = 5  # of 32 bits
 _DEPTH_MAX: Final = 64
-_KNOWN: Final = (
-    "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
-    "timestamp", "type", "wrappers",
-)  # fmt: skip
 
 
 class ProtobufDecoder:
@@ -66,7 +62,7 @@ class ProtobufDecoder:
             files = descriptor_pb2.FileDescriptorSet.FromString(schema).file
             for file in files:
                 for known in file.dependency:
-                    _add_known(pool, known)
+                    _add_builtin(pool, known)
                 pool.AddSerializedFile(file.SerializeToString())
             if name is None:
                 name = _first_message(files)
@@ -147,16 +143,20 @@ def _first_message(files: Any) -> str:
     return f"{package}.".lstrip(".") + str(files[-1].message_type[0].name)
 
 
-def _add_known(pool: Any, name: str) -> None:
-    """Add a file that the library has, such as `google/protobuf/timestamp.proto`, if missing."""
+def _add_builtin(pool: Any, name: str) -> None:
+    """Add a file that schemas import without having it, if the pool lacks it, and what it imports.
+
+    Raises:
+        TypeError: it does not go with a file that the pool has.
+    """
     try:
         pool.FindFileByName(name)
     except KeyError:
-        known = name.removesuffix(".proto").removeprefix("google/protobuf/")
-        if known not in _KNOWN or not name.startswith("google/protobuf/"):
-            return
-        module = import_module(f"google.protobuf.{known}_pb2")
-        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+        file = builtin_file(name)
+        if file is not None:
+            for inner in file.dependency:
+                _add_builtin(pool, inner)
+            pool.AddSerializedFile(file.SerializeToString())
 
 
 def _indexes_of(descriptor: Any) -> list[int]:
