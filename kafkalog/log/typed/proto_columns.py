@@ -50,6 +50,8 @@ _UNSET: Final = object()
 _HAS_FIELD: Final = Empty.HasField
 _HAS_EXTENSION: Final = Empty.HasExtension
 _EXTENSIONS: Final = Empty.Extensions.__get__
+is_complete: Final = Empty.IsInitialized
+"""Returns whether a message, and those that it holds, have all that is required."""
 _BYTE_SIZE: Final = Empty.ByteSize
 _DISCARD_UNKNOWN: Final = Empty.DiscardUnknownFields
 
@@ -184,7 +186,7 @@ class MessageColumns:
         getters: list[tuple[str, Convert]] | None = None
 
         def column_of(one: Any, _path: str, _holder: Any) -> tuple[Any, Convert]:
-            return None, self._tree(one)
+            return JSON, self._tree(one)
 
         def tree(found: Any) -> Any:
             nonlocal getters
@@ -212,6 +214,8 @@ class MessageColumns:
             descriptor = self._pool.FindMessageTypeByName(url.rpartition("/")[2])
             inside = message_factory.GetMessageClass(descriptor).FromString(found.value)
         except (KeyError, message.DecodeError, RecursionError):
+            return as_bytes
+        if not is_complete(inside):
             return as_bytes
         self._any_depth += 1
         try:

@@ -12,7 +12,7 @@ from kafkalog.errors import UsageError
 from kafkalog.log.typed.framing import Framing
 from kafkalog.log.typed.lake_types import LOST_DIGITS, UNKNOWN_FIELDS
 from kafkalog.log.typed.proto_builtin import builtin_file
-from kafkalog.log.typed.proto_columns import MessageColumns
+from kafkalog.log.typed.proto_columns import MessageColumns, is_complete
 from kafkalog.log.typed.schema_size import brief
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class ProtobufDecoder:
             raise UsageError(
                 f"Google's library cannot build {name}: too many messages are in each other."
             ) from error
+        self._has_required = any(file.syntax != "proto3" for file in files)
         self._after = _START[framing](descriptor) if framing in _START else None
         self.name = name
         self.names = dict(names or {})
@@ -96,8 +97,12 @@ class ProtobufDecoder:
         seen = self._seen
         seen.has_unknown = seen.has_lost_digits = False
         try:
-            value = self._convert(self._parse(data))
-        except (message.DecodeError, RecursionError) as error:
+            found = self._parse(data)
+            # Google's library for Python leaves this to its caller.
+            if self._has_required and not is_complete(found):
+                raise ValueError("a required field is missing")
+            value = self._convert(found)
+        except (message.Error, RecursionError) as error:
             raise ValueError(str(error)) from error
         if seen.has_unknown:
             self.losses[UNKNOWN_FIELDS] += 1
