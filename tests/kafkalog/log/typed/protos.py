@@ -39,6 +39,7 @@ INTEGERS = {
     "int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1),
     "uint32": (0, (1 << 32) - 1), "uint64": (0, (1 << 64) - 1),
 }  # fmt: skip
+WORDS = {1: "int32", 2: "int64", 3: "uint32", 4: "uint64"}  # by Google's kind in C++
 SCALARS = [
     "int32", "sint32", "sfixed32", "uint32", "fixed32", "int64", "sint64", "sfixed64", "uint64",
     "fixed64", "float", "double", "bool", "string", "bytes",
@@ -98,7 +99,8 @@ class _Text:
         lines.append(f"enum F {{ {first} LOW = -7; HIGH = 2147483647; }}")
         lines += [self.message(name, rng.randint(0, 8)) for name in self.messages]
         if self.syntax != "proto3":
-            lines.append("extend M0 { %s }" % self.fields(rng.randint(1, 4), 1000, "x", True))
+            more = self.fields(rng.randint(1, 4), 1000, "x", True)
+            lines.append(f"extend M0 {{ {more} }}")
         return "\n".join(lines)
 
     def message(self, name: str, count: int) -> str:
@@ -107,8 +109,8 @@ class _Text:
         more = f"repeated int32 {odd} = 400;" if self.rng.random() < 0.4 else ""
         oneof = ""
         if self.rng.random() < 0.4:
-            members = [f"{self.kind()} o{n} = {300 + n};" for n in range(3)]
-            oneof = "oneof choice { %s }" % " ".join(members)
+            members = " ".join(f"{self.kind()} o{n} = {300 + n};" for n in range(3))
+            oneof = f"oneof choice {{ {members} }}"
         return f"message {name} {{ {ranges} {more} {oneof} {self.fields(count, 1, 'f', False)} }}"
 
     def kind(self) -> str:
@@ -140,7 +142,8 @@ class _Text:
                 return f"{label} group G{number} = {number} {{ optional {kind} z = 1; }}"
             if kind in INTEGERS and drawn < 0.6:
                 return f"optional {kind} {name} = {number} [default = 5];"
-            return f"{'optional' if is_extension or drawn < 0.9 else 'required'} {kind} {name} = {number};"
+            label = "optional" if is_extension or drawn < 0.9 else "required"
+            return f"{label} {kind} {name} = {number};"
         if self.syntax == "proto3":
             return f"{'optional ' if drawn < 0.6 else ''}{kind} {name} = {number};"
         feature = ""
@@ -268,9 +271,7 @@ def _scalar(field: Any, rng: Random) -> Any:
         return rng.choice([b"", b"\xff\x00", b"abc"])
     if field.type == FIELD.TYPE_STRING:
         return rng.choice(["", "ä", "x\x00y", '"\\', "\U0001f600"])
-    word = {field.CPPTYPE_INT32: "int32", field.CPPTYPE_INT64: "int64",
-            field.CPPTYPE_UINT32: "uint32", field.CPPTYPE_UINT64: "uint64"}[field.cpp_type]  # fmt: skip
-    low, high = INTEGERS[word]
+    low, high = INTEGERS[WORDS[field.cpp_type]]
     return rng.choice([low, high, 0, 1, high // 3])
 
 
@@ -357,10 +358,9 @@ class Wanted:
         """Return name, descriptor, value of each field, and whether it is there."""
         listed = dict(message_fields(one))
         found = []
-        for field in [
-            *type(one).DESCRIPTOR.fields,
-            *self.pool.FindAllExtensions(type(one).DESCRIPTOR),
-        ]:
+        extensions = self.pool.FindAllExtensions(type(one).DESCRIPTOR)
+        extensions = sorted(extensions, key=lambda field: int(field.number))
+        for field in [*type(one).DESCRIPTOR.fields, *extensions]:
             is_there = field.number in listed or not field.has_presence
             empty = {} if is_a_map(field) else [] if field.is_repeated else field.default_value
             found.append((field.name, field, listed.get(field.number, empty), is_there))
@@ -376,9 +376,8 @@ class Wanted:
             if any(isinstance(key, bytes) for key in pairs):
                 raise RejectedError
             if is_json:
-                return json.loads(json.dumps(dict.fromkeys(pairs)), object_pairs_hook=lambda names: {
-                    name: one for (name, _), one in zip(names, pairs.values(), strict=True)
-                })  # fmt: skip
+                words = {key: next(iter(json.loads(json.dumps({key: 0})))) for key in pairs}
+                return {words[key]: one for key, one in pairs.items()}
             return [(self.scalar(keys, key), pairs[key]) for key in sorted(pairs)]
         return [single(field, one) for one in value] if field.is_repeated else single(field, value)
 
