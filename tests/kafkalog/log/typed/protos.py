@@ -284,11 +284,12 @@ class Wanted:
 
     Attributes:
         has_lost_digits: whether a time in a column had more than six digits.
+        has_unknown: whether a message in an `Any` had fields that its schema lacks.
     """
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
-        self.has_lost_digits = False
+        self.has_lost_digits = self.has_unknown = False
 
     def value(self, one: Any, around: tuple[str, ...] = ()) -> Any:
         """Return what the column has, as Arrow returns it to Python; floats as their text."""
@@ -350,6 +351,7 @@ class Wanted:
         if not BASE.IsInitialized(inside):
             return as_bytes
         tree = self.json(inside)
+        self.has_unknown |= has_unknown(inside)
         if kind.full_name.startswith("google.protobuf.") and kind.name != "Empty":
             return {"@type": one.type_url, "value": tree}
         return {"@type": one.type_url, **tree}
@@ -471,6 +473,13 @@ def difference_of_json(found: Any, wanted: Any, path: str) -> str:
 
 def is_a_map(field: Any) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def has_unknown(one: Any) -> bool:
+    """Drop what a message has and its schema lacks; return whether there was any."""
+    size = BASE.ByteSize(one)
+    BASE.DiscardUnknownFields(one)
+    return bool(BASE.ByteSize(one) != size)
 
 
 def message_fields(one: Any) -> list[tuple[int, Any]]:
