@@ -89,6 +89,7 @@ class MessageColumns:
         self._names = names
         self._count = self._any_depth = 0
         self._trees: dict[str, Convert] = {}
+        self._symbols: dict[str, Convert] = {}
 
     def column(
         self, descriptor: Any, path: str = "", around: tuple[str, ...] = (), holder: Any = None
@@ -107,7 +108,7 @@ class MessageColumns:
             if known.reason:
                 self.remarks.append(Remark(path, "json", known.reason))
             return known.type, self._watched(known.value, known)
-        count = len(descriptor.fields)
+        count = len(descriptor.fields) + len(self._pool.FindAllExtensions(descriptor))
         if is_any(descriptor):
             reason = "it is a message of any type"
         elif descriptor.full_name in around:
@@ -132,10 +133,10 @@ class MessageColumns:
             return self.column(one, inner, around, holder)
 
         for name, field in self._named(descriptor):
-            kind, convert = _field(field, f"{path}.{name}".lstrip("."), column_of)
+            kind, convert = self._field(field, f"{path}.{name}".lstrip("."), column_of)
             metadata = {NAME_KEY: field.name.encode()} if field.name != name else {}
             if field.has_default_value:
-                default = _scalar(field, True)
+                default = self._scalar(field, True)
                 text = json_text(default(field.default_value) if default else field.default_value)
                 metadata[DEFAULT_KEY] = text.encode()
             columns.append(pa.field(name, kind, metadata=metadata or None))
@@ -156,9 +157,11 @@ class MessageColumns:
         """Return the fields of a message, and the extensions that the files have, by column."""
         fields = list(descriptor.fields)
         given = {field.number: field.name for field in fields}
+        taken = set(given.values())
         for field in sorted(self._pool.FindAllExtensions(descriptor), key=lambda one: one.number):
-            is_taken = field.name in given.values()
+            is_taken = field.name in taken
             given[field.number] = field.full_name.replace(".", "_") if is_taken else field.name
+            taken.add(given[field.number])
             fields.append(field)
         # Fields that another version named first: their columns are settled.
         keys = {number: (descriptor.full_name, number) for number in given}
@@ -192,7 +195,10 @@ class MessageColumns:
             nonlocal getters
             if getters is None:  # not before it is needed: messages can contain themselves
                 getters = [
-                    (name, _getter(field, _field(field, "", column_of, is_json=True)[1], _UNSET))
+                    (
+                        name,
+                        _getter(field, self._field(field, "", column_of, is_json=True)[1], _UNSET),
+                    )
                     for name, field in self._named(descriptor)
                 ]
             if len(UnknownFieldSet(found)):
@@ -245,6 +251,59 @@ class MessageColumns:
 
         return deep if known.reason else flat
 
+    def _field(
+        self, field: Any, path: str, column_of: _ColumnOf, *, is_json: bool = False
+    ) -> tuple[Any, Convert | None]:
+        """Return the type of a field, and what converts its value; None for the value itself.
+
+        Args:
+            field: its descriptor.
+            path: of its column.
+            column_of: returns the same for a message, given its descriptor, path and field.
+            is_json: whether the value becomes JSON.
+        """
+
+        def single(one: Any, inner: str) -> tuple[Any, Convert | None]:
+            if one.message_type is not None:
+                return column_of(one.message_type, inner, field)
+            return SCALARS.get(one.type, TEXT), self._scalar(one, is_json)
+
+        inner = field.message_type
+        if inner is not None and inner.GetOptions().map_entry:
+            keys, values = inner.fields_by_name["key"], inner.fields_by_name["value"]
+            key, key_convert = single(keys, f"{path}{{}}")
+            value, convert = single(values, f"{path}{{}}")
+            one = convert or _same
+
+            # Protobuf leaves the order open: sorted, the same message gives the same bytes.
+            def pairs(found: Any) -> Any:
+                names = sorted(map(key_convert, found) if key_convert else found)
+                return [(name, one(found[name])) for name in names]
+
+            def tree(found: Any) -> Any:
+                return {_key_text(name): value for name, value in pairs(found)}
+
+            return pa.map_(key, value), tree if is_json else pairs
+        kind, convert = single(field, f"{path}[]" if field.is_repeated else path)
+        if not field.is_repeated:
+            return kind, convert
+        one = convert or _same
+        return pa.list_(kind), list if convert is None else lambda found: [
+            one(each) for each in found
+        ]
+
+    def _scalar(self, field: Any, is_json: bool) -> Convert | None:
+        """Return what converts a value that is no message; None for the value itself."""
+        enum = field.enum_type
+        if enum is not None:
+            # Once for each enum: many fields can have one of many symbols.
+            if enum.full_name not in self._symbols:
+                self._symbols[enum.full_name] = _symbols(enum)
+            return self._symbols[enum.full_name]
+        if field.type == FieldDescriptorProto.TYPE_STRING:
+            return text_of
+        return shortest if is_json and field.type == FieldDescriptorProto.TYPE_FLOAT else None
+
     def _params(self, field: Any) -> dict[str, str]:
         """Return what Confluent's `field_meta` says about a field."""
         try:
@@ -259,55 +318,10 @@ class MessageColumns:
             return {}
 
 
-def _field(
-    field: Any, path: str, column_of: _ColumnOf, *, is_json: bool = False
-) -> tuple[Any, Convert | None]:
-    """Return the type of a field, and what converts its value; None for the value itself.
-
-    Args:
-        field: its descriptor.
-        path: of its column.
-        column_of: returns the same for a message, given its descriptor, path and field.
-        is_json: whether the value becomes JSON.
-    """
-
-    def single(one: Any, inner: str) -> tuple[Any, Convert | None]:
-        if one.message_type is not None:
-            return column_of(one.message_type, inner, field)
-        return SCALARS.get(one.type, TEXT), _scalar(one, is_json)
-
-    inner = field.message_type
-    if inner is not None and inner.GetOptions().map_entry:
-        keys, values = inner.fields_by_name["key"], inner.fields_by_name["value"]
-        key, key_convert = single(keys, f"{path}{{}}")
-        value, convert = single(values, f"{path}{{}}")
-        one = convert or _same
-
-        # Protobuf leaves the order open: sorted, the same message gives the same bytes.
-        def pairs(found: Any) -> Any:
-            names = sorted(map(key_convert, found) if key_convert else found)
-            return [(name, one(found[name])) for name in names]
-
-        def tree(found: Any) -> Any:
-            return {_key_text(name): value for name, value in pairs(found)}
-
-        return pa.map_(key, value), tree if is_json else pairs
-    kind, convert = single(field, f"{path}[]" if field.is_repeated else path)
-    if not field.is_repeated:
-        return kind, convert
-    one = convert or _same
-    return pa.list_(kind), list if convert is None else lambda found: [one(each) for each in found]
-
-
-def _scalar(field: Any, is_json: bool) -> Convert | None:
-    """Return what converts a value that is no message; None for the value itself."""
-    if field.enum_type is not None:
-        # Reversed: of names with one number, the first.
-        symbols = {one.number: one.name for one in reversed(field.enum_type.values)}
-        return lambda number: symbols.get(number) or str(number)
-    if field.type == FieldDescriptorProto.TYPE_STRING:
-        return text_of
-    return shortest if is_json and field.type == FieldDescriptorProto.TYPE_FLOAT else None
+def _symbols(enum: Any) -> Convert:
+    # Reversed: of names with one number, the first.
+    names = {one.number: one.name for one in reversed(enum.values)}
+    return lambda number: names.get(number) or str(number)
 
 
 def _same(value: Any) -> Any:

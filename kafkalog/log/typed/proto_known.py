@@ -102,7 +102,9 @@ def is_any(descriptor: Any) -> bool:
 def _has_shape(descriptor: Any) -> bool:
     """Return whether a message has the fields that its name promises."""
     wanted = None if descriptor is None else _SHAPES.get(descriptor.full_name)
-    return wanted is not None and [_words(one) for one in descriptor.fields] == wanted
+    if wanted is None or len(descriptor.fields) != len(wanted):
+        return False
+    return [_words(one) for one in descriptor.fields] == wanted
 
 
 def _words(field: Any) -> str:

@@ -374,9 +374,9 @@ class Wanted:
 
         if is_a_map(field):
             keys, values = (field.message_type.fields_by_name[n] for n in ("key", "value"))
-            pairs = {key: single(values, value[key]) for key in value}
-            if any(isinstance(key, bytes) for key in pairs):
+            if any(isinstance(key, bytes) for key in value):  # text that is not UTF-8
                 raise RejectedError
+            pairs = {key: single(values, value[key]) for key in value}
             if is_json:
                 words = {key: next(iter(json.loads(json.dumps({key: 0})))) for key in pairs}
                 return {words[key]: one for key, one in pairs.items()}
