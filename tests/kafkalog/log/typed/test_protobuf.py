@@ -36,7 +36,7 @@ from tests.sampling import new_seed, tries_everything
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMAS = 1500 if tries_everything() else 60
+SCHEMAS = 400 if tries_everything() else 60
 VALUES = 12
 
 
