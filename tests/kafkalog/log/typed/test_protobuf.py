@@ -303,3 +303,15 @@ def test_a_message_with_the_name_of_a_known_one() -> None:
     ]:
         array, _, _ = decoded(files, f"google.protobuf.{name}", [])
         assert str(array.type) == kind
+
+
+def test_json_that_google_prints_otherwise() -> None:
+    """A negative zero keeps its sign; an `Any` whose message lacks what it requires, its bytes."""
+    text = """
+        syntax = "proto2"; package p; import "google/protobuf/any.proto";
+        import "google/protobuf/struct.proto";
+        message M { optional google.protobuf.Any any = 1; optional google.protobuf.Value v = 2; }
+        message Needs { required int32 n = 1; optional int32 m = 2; }"""
+    data = "0a 0f 0a 09 782f 702e4e65656473 12 02 1001  12 09 11 0000000000000080"
+    array, _ = column_of(text, "p.M", [bytes.fromhex(data)])
+    assert array.to_pylist() == [{"any": '{"@type":"x/p.Needs","value":"EAE="}', "v": "-0.0"}]
