@@ -336,22 +336,16 @@ def _getter(field: Any, convert: Convert | None, unset: Any = None) -> Convert:
     """Return what takes the value of a field out of a message, or `unset`."""
     get: Convert
     if field.is_extension:
+        has, key = _HAS_EXTENSION, field
 
         def get(found: Any) -> Any:
             return _EXTENSIONS(found)[field]
-
-        def has(found: Any) -> Any:
-            return _HAS_EXTENSION(found, field)
     else:
-        name = field.name
-        get = attrgetter(name)
-
-        def has(found: Any) -> Any:
-            return _HAS_FIELD(found, name)
-
+        has, key = _HAS_FIELD, field.name
+        get = attrgetter(field.name)
     one = convert
     if not field.has_presence:
         return get if one is None else lambda found: one(get(found))
     if one is None:
-        return lambda found: get(found) if has(found) else unset
-    return lambda found: one(get(found)) if has(found) else unset
+        return lambda found: get(found) if has(found, key) else unset
+    return lambda found: one(get(found)) if has(found, key) else unset

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.log.typed.framing import SchemaId
 
 _VARINT_SIZE_MAX: Final = 5  # of 32 bits
-_DEPTH_MAX: Final = 64
+_INDEXES_MAX: Final = 64
 
 
 class ProtobufDecoder:
@@ -69,7 +69,9 @@ class ProtobufDecoder:
             descriptor = pool.FindMessageTypeByName(name)
         except KeyError as error:
             raise UsageError(f"The descriptor set has no message {name!r}.") from error
-        except (message.DecodeError, TypeError) as error:
+        except TypeError as error:
+            raise UsageError(f"The descriptor set cannot be built: {brief(error)}.") from error
+        except message.DecodeError as error:
             raise UsageError(
                 f"This is not a descriptor set: {brief(error)}.",
                 hint="protoc --include_imports -o FILE NAME.proto",
@@ -180,7 +182,7 @@ def _after_indexes(descriptor: Any) -> Callable[[bytes], bytes]:
     def after(data: bytes) -> bytes:
         count, position = _zigzag(data, 0)
         found = [] if count else [0]
-        if not 0 <= count <= _DEPTH_MAX:
+        if not 0 <= count <= _INDEXES_MAX:
             raise ValueError("no indexes of a message")
         for _ in range(count):
             index, position = _zigzag(data, position)
