@@ -104,7 +104,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, list):
         return [_value(inner) for inner in value]
     if isinstance(value, dict):
-        return {name: _value(inner) for name, inner in value.items()}
+        return {_value(name): _value(inner) for name, inner in value.items()}
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 

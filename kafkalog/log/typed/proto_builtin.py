@@ -17,6 +17,7 @@ _GOOGLE_TYPES: Final = (
     "quaternion", "timeofday",
 )  # fmt: skip
 _META: Final = "confluent/meta.proto"
+_DECIMAL: Final = "confluent/type/decimal.proto"
 _DESCRIPTOR: Final = "google/protobuf/descriptor.proto"
 _META_NUMBER: Final = 1088
 _EXTENDED: Final = ("File", "Message", "Field", "Enum", "EnumValue")
@@ -31,8 +32,8 @@ def builtin_file(name: str) -> Any:
     """
     if name == _META:
         return _meta()
-    if name in _DECIMALS:
-        return _decimal(name)
+    if name == _DECIMAL:
+        return _decimal()
     place, _, stem = name.removesuffix(".proto").rpartition("/")
     if (place, stem) not in _MODULES or not name.endswith(".proto"):
         return None
@@ -45,19 +46,18 @@ def builtin_file(name: str) -> Any:
 
 def builtin_files() -> list[Any]:
     """Return the descriptors of all of these files that the compiler does not have."""
-    names = [_META, *_DECIMALS[:1], *(f"google/type/{stem}.proto" for stem in _GOOGLE_TYPES)]
+    names = [_META, _DECIMAL, *(f"google/type/{stem}.proto" for stem in _GOOGLE_TYPES)]
     return [found for found in map(builtin_file, names) if found is not None]
 
 
-_DECIMALS: Final = ("confluent/type/decimal.proto", "confluent/types/decimal.proto")
 _MODULES: Final = {
     *(("google/protobuf", stem) for stem in _GOOGLE),
     *(("google/type", stem) for stem in _GOOGLE_TYPES),
 }
 
 
-def _decimal(name: str) -> Any:
-    file = FileDescriptorProto(name=name, package="confluent.type", syntax="proto3")
+def _decimal() -> Any:
+    file = FileDescriptorProto(name=_DECIMAL, package="confluent.type", syntax="proto3")
     one = file.message_type.add(name="Decimal")
     _add(one, "value", 1, _FIELD.TYPE_BYTES)
     _add(one, "precision", 2, _FIELD.TYPE_UINT32)
