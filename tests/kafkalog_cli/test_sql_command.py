@@ -108,7 +108,9 @@ def test_values_of_every_kind(kafkalog: Any, log: Path) -> None:
     query = (
         "select key, value, value_bytes, timestamp, headers, "
         "{'x': 1.5::double, 'y': 'nan'::double} s, "
-        "map {'k': 1} m, 1.10::decimal(4, 2) d, date '2024-02-29' t, sum(offset) over () n, "
+        "map {'k': 1} m, map {date '2024-02-29': 1} u, "
+        "map {2::decimal(20, 0): true} w, "
+        "1.10::decimal(4, 2) d, date '2024-02-29' t, sum(offset) over () n, "
         "timestamp 'infinity' i from records order by offset"
     )
     first, second = rows_of(kafkalog("sql", "--format", "ndjson", "-c", query, log))
@@ -120,6 +122,8 @@ def test_values_of_every_kind(kafkalog: Any, log: Path) -> None:
         "headers": [{"key": "h", "value": None}],
         "s": {"x": 1.5, "y": "nan"},
         "m": {"k": 1},
+        "u": {"2024-02-29": 1},
+        "w": {"2": True},
         "d": "1.10",
         "t": "2024-02-29",
         "n": 1,

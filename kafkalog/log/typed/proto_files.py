@@ -35,7 +35,9 @@ from grpc_tools import protoc
 known = os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
 
 def compile(files, place):
-    root, out, said = (os.path.join(place, name) for name in ("in", "out", "said"))
+    root, out, said, more = (os.path.join(place, name) for name in ("in", "out", "said", "more"))
+    with open(more, "wb") as file:
+        file.write(builtin)
     for name, text in files:
         path = os.path.normpath(os.path.join(root, name))
         if path.startswith(root + os.sep):
@@ -45,8 +47,8 @@ def compile(files, place):
     kept = os.dup(2)
     with open(said, "wb") as file:
         os.dup2(file.fileno(), 2)
-        status = protoc.main(["protoc", "-I", root, "-I", known, "--include_imports", "-o", out,
-                              files[-1][0]])
+        status = protoc.main(["protoc", "-I", root, "-I", known, "--descriptor_set_in", more,
+                              "--include_imports", "-o", out, files[-1][0]])
         os.dup2(kept, 2)
         os.close(kept)
     if status == 0:
@@ -55,6 +57,7 @@ def compile(files, place):
     with open(said, encoding="utf-8", errors="replace") as file:
         return {"error": file.read(5000).replace(root + os.sep, "")}
 
+builtin = base64.b64decode(sys.stdin.readline())
 for line in sys.stdin:
     with tempfile.TemporaryDirectory(prefix="kafkalog-") as place:
         try:
@@ -126,6 +129,11 @@ def _compile(schemas: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
             "Protobuf schemas are compiled by grpcio-tools, which is not installed.",
             hint="pip install 'kafkalog[schemas]'",
         )
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    from kafkalog.log.typed.proto_builtin import builtin_files
+
+    builtin = b64encode(FileDescriptorSet(file=builtin_files()).SerializeToString()).decode()
     found: list[Any] = []
     while len(found) < len(schemas):
         lines = "".join(f"{json.dumps(files)}\n" for files in schemas[len(found) :])
@@ -133,7 +141,7 @@ def _compile(schemas: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
             done = subprocess.run(  # noqa: S603 # our own program
                 # -P: no module of the current directory is imported.
                 [sys.executable, "-P", "-c", _PROGRAM],
-                input=lines.encode(),
+                input=f"{builtin}\n{lines}".encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 timeout=_TIMEOUT_S,

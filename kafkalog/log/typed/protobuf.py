@@ -4,53 +4,33 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import Counter
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from kafkalog.errors import UsageError
 from kafkalog.log.typed.framing import Framing
-from kafkalog.log.typed.schema_size import SchemaSize, brief
+from kafkalog.log.typed.proto_builtin import builtin_file
+from kafkalog.log.typed.proto_columns import MessageColumns, is_complete
+from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
+from kafkalog.log.typed.schema_size import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.remarks import Remark
 
 _VARINT_SIZE_MAX: Final = 5  # of 32 bits
-_DEPTH_MAX: Final = 64
-_KNOWN: Final = (
-    "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
-    "timestamp", "type", "wrappers",
-)  # fmt: skip
-_FIELD: Final = descriptor_pb2.FieldDescriptorProto
-_SCALARS: Final = {
-    _FIELD.TYPE_DOUBLE: pa.float64(),
-    _FIELD.TYPE_FLOAT: pa.float32(),
-    _FIELD.TYPE_INT64: pa.int64(),
-    _FIELD.TYPE_SINT64: pa.int64(),
-    _FIELD.TYPE_SFIXED64: pa.int64(),
-    _FIELD.TYPE_UINT64: pa.uint64(),
-    _FIELD.TYPE_FIXED64: pa.uint64(),
-    _FIELD.TYPE_INT32: pa.int32(),
-    _FIELD.TYPE_SINT32: pa.int32(),
-    _FIELD.TYPE_SFIXED32: pa.int32(),
-    _FIELD.TYPE_UINT32: pa.uint32(),
-    _FIELD.TYPE_FIXED32: pa.uint32(),
-    _FIELD.TYPE_BOOL: pa.bool_(),
-    _FIELD.TYPE_STRING: pa.string(),
-    _FIELD.TYPE_BYTES: pa.binary(),
-}
+_INDEXES_MAX: Final = 64
 
 
 class ProtobufDecoder:
     """Decodes Protobuf: messages become structs, enums strings, an unnamed enum number its digits.
 
     A field with presence that is not set is null; a field without presence has its default, as
-    usual. Fields that the descriptor does not know are skipped, as in Protobuf.
+    usual. Fields that the descriptor does not know are skipped, as in Protobuf, and counted.
+    Extensions that the descriptor set has are fields. Messages that Google and Confluent define are
+    what they mean, such as times; those that have no type are JSON.
 
     Args:
         schema: a `FileDescriptorSet`.
@@ -59,11 +39,14 @@ class ProtobufDecoder:
         names: names of columns for fields whose number, in a message, has another name elsewhere.
 
     Attributes:
+        type: of the column.
         names: the names of columns, by the message's full name and the number.
+        remarks: the parts that are JSON.
+        losses: how many values have what the column lacks, since the decoder was made.
 
     Raises:
-        UsageError: the schema is not a descriptor set, lacks the message, or the message contains
-            itself.
+        UsageError: the schema is not a descriptor set, lacks the message, or has messages in
+            messages beyond what Google's library can build.
         ModuleNotFoundError: protobuf is missing.
     """
 
@@ -79,34 +62,55 @@ class ProtobufDecoder:
             files = descriptor_pb2.FileDescriptorSet.FromString(schema).file
             for file in files:
                 for known in file.dependency:
-                    _add_known(pool, known)
+                    _add_builtin(pool, known)
                 pool.AddSerializedFile(file.SerializeToString())
             if name is None:
                 name = _first_message(files)
             descriptor = pool.FindMessageTypeByName(name)
         except KeyError as error:
             raise UsageError(f"The descriptor set has no message {name!r}.") from error
-        except (message.DecodeError, TypeError) as error:
+        except TypeError as error:
+            raise UsageError(f"The descriptor set cannot be built: {brief(error)}.") from error
+        except message.DecodeError as error:
             raise UsageError(
                 f"This is not a descriptor set: {brief(error)}.",
                 hint="protoc --include_imports -o FILE NAME.proto",
             ) from error
-        self._class = message_factory.GetMessageClass(descriptor)
+        try:
+            self._parse = message_factory.GetMessageClass(descriptor).FromString
+        except RecursionError as error:
+            raise UsageError(
+                f"Google's library cannot build {name}: too many messages are in each other."
+            ) from error
+        self._has_required = any(file.syntax != "proto3" for file in files)
         self._after = _START[framing](descriptor) if framing in _START else None
         self.name = name
         self.names = dict(names or {})
-        self.remarks: list[Remark] = []
+        columns = MessageColumns(pool, self.names)
+        self.type, self._convert = columns.column(descriptor)
+        self.remarks = columns.remarks
         self.losses: Counter[str] = Counter()
-        self.type, self._convert = _message(descriptor, (), SchemaSize(), self.names)
+        self._seen = columns.seen
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
-        """Return the message as a dictionary."""
+        """Return the message as a dictionary, or what it means if it is one of Google's."""
         if self._after is not None:
             data = self._after(data)
+        seen = self._seen
+        seen.has_unknown = seen.has_lost_digits = False
         try:
-            return self._convert(self._class.FromString(data))
-        except (message.DecodeError, RecursionError) as error:
+            found = self._parse(data)
+            # Google's library for Python leaves this to its caller.
+            if self._has_required and not is_complete(found):
+                raise ValueError("a required field is missing")
+            value = self._convert(found)
+        except (message.Error, RecursionError) as error:
             raise ValueError(str(error)) from error
+        if seen.has_unknown:
+            self.losses[UNKNOWN_FIELDS] += 1
+        if seen.has_lost_digits:
+            self.losses[LOST_DIGITS] += 1
+        return value
 
 
 class ProtobufVersions:
@@ -146,74 +150,20 @@ def _first_message(files: Any) -> str:
     return f"{package}.".lstrip(".") + str(files[-1].message_type[0].name)
 
 
-def _add_known(pool: Any, name: str) -> None:
-    """Add a file that the library has, such as `google/protobuf/timestamp.proto`, if missing."""
+def _add_builtin(pool: Any, name: str) -> None:
+    """Add a file that schemas import without having it, if the pool lacks it, and what it imports.
+
+    Raises:
+        TypeError: it does not go with a file that the pool has.
+    """
     try:
         pool.FindFileByName(name)
     except KeyError:
-        known = name.removesuffix(".proto").removeprefix("google/protobuf/")
-        if known not in _KNOWN or not name.startswith("google/protobuf/"):
-            return
-        module = import_module(f"google.protobuf.{known}_pb2")
-        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-
-
-def _message(
-    descriptor: Any, around: tuple[str, ...], size: SchemaSize, names: dict[tuple[str, int], str]
-) -> tuple[Any, Callable[[Any], Any]]:
-    if descriptor.full_name in around or not descriptor.fields:
-        what = "is empty" if not descriptor.fields else "contains itself"
-        raise UsageError(f"The message {descriptor.full_name} {what}: no column can hold it.")
-    inside = (*around, descriptor.full_name)
-    fields: dict[str, tuple[Any, Any, Callable[[Any], Any]]] = {}
-    for field in descriptor.fields:
-        with size.inside(field.full_name):
-            name = names.setdefault((descriptor.full_name, field.number), field.name)
-            if name in fields:
-                raise UsageError(f"Two fields of {descriptor.full_name} are {name} in the column.")
-            fields[name] = (field, *_field(field, inside, size, names))
-    kind = pa.struct([pa.field(name, one) for name, (_, one, _) in fields.items()])
-
-    def convert(found: Any) -> Any:
-        return {
-            name: None
-            if field.has_presence and not found.HasField(field.name)
-            else one(getattr(found, field.name))
-            for name, (field, _, one) in fields.items()
-        }
-
-    return kind, convert
-
-
-def _field(
-    field: Any, around: tuple[str, ...], size: SchemaSize, names: dict[tuple[str, int], str]
-) -> tuple[Any, Callable[[Any], Any]]:
-    inner = field.message_type
-    if inner is not None and inner.GetOptions().map_entry:
-        keys, values = inner.fields_by_name["key"], inner.fields_by_name["value"]
-        key, _ = _single(keys, around, size, names)
-        value, convert = _single(values, around, size, names)
-        return pa.map_(key, value), lambda found: [
-            # Protobuf leaves the order open: sorted, the same message gives the same bytes.
-            (name, convert(found[name]))
-            for name in sorted(found)
-        ]
-    kind, convert = _single(field, around, size, names)
-    if field.is_repeated:
-        return pa.list_(kind), lambda found: [convert(one) for one in found]
-    return kind, convert
-
-
-def _single(
-    field: Any, around: tuple[str, ...], size: SchemaSize, names: dict[tuple[str, int], str]
-) -> tuple[Any, Callable[[Any], Any]]:
-    if field.message_type is not None:
-        return _message(field.message_type, around, size, names)
-    if field.enum_type is not None:
-        values = {one.number: one.name for one in field.enum_type.values}
-        # Unknown enum numbers stay in proto3.
-        return pa.string(), lambda number: values.get(number, str(number))
-    return _SCALARS[field.type], lambda value: value
+        file = builtin_file(name)
+        if file is not None:
+            for inner in file.dependency:
+                _add_builtin(pool, inner)
+            pool.AddSerializedFile(file.SerializeToString())
 
 
 def _indexes_of(descriptor: Any) -> list[int]:
@@ -232,7 +182,7 @@ def _after_indexes(descriptor: Any) -> Callable[[bytes], bytes]:
     def after(data: bytes) -> bytes:
         count, position = _zigzag(data, 0)
         found = [] if count else [0]
-        if not 0 <= count <= _DEPTH_MAX:
+        if not 0 <= count <= _INDEXES_MAX:
             raise ValueError("no indexes of a message")
         for _ in range(count):
             index, position = _zigzag(data, position)

@@ -18,6 +18,7 @@ from kafkalog.errors import UsageError
 from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.log.typed.columns import VALUE_SIZE_MAX, typed_column
 from kafkalog.log.typed.json_schema import JsonDecoder
+from kafkalog.log.typed.protobuf import ProtobufDecoder
 from kafkalog.log.typed.remarks import Remark
 from tests.builders import batch, record, varint, write_log
 from tests.waiting import HANG_S
@@ -73,8 +74,7 @@ HOSTILE: dict[str, tuple[TypedForm, bytes]] = {
     "avro, precision": (
         TypedForm.AVRO, b'{"type":"bytes","logicalType":"decimal","precision":4611686018427387904}'
     ),
-    "protobuf, 100 levels": (TypedForm.PROTOBUF, messages(100, 1)),
-    "protobuf, 2^30 columns": (TypedForm.PROTOBUF, messages(30, 2)),
+    "protobuf, 100,000 levels": (TypedForm.PROTOBUF, messages(100_000, 1)),
     "protobuf, no descriptor": (TypedForm.PROTOBUF, b"\xff" * 100),
 }  # fmt: skip
 
@@ -150,6 +150,31 @@ def test_a_large_schema_of_json_is_text(name: str) -> None:
 def peak() -> int:
     """Return how many bytes of memory this process has had at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+@pytest.mark.parametrize(
+    ("levels", "copies"), [(100, 1), (30, 2), (2, 5_000)], ids=["deep", "doubled", "wide"]
+)
+def test_messages_beyond_the_bounds_are_json(levels: int, copies: int) -> None:
+    """The parts within the bounds are columns; no value is lost."""
+    schema = messages(levels, copies)
+    column = TypedColumn("value", TypedForm.PROTOBUF, schema, "M0")
+    decoder = column.decoder()
+    assert isinstance(decoder, ProtobufDecoder)
+    assert {one.type for one in decoder.remarks} == {"json"}
+    assert len(decoder.remarks) <= 10_000
+    value = b"\x08\x07"
+    for _ in range(levels - 1):
+        value = b"\x0a" + bytes([len(value) & 0x7F | 0x80, len(value) >> 7]) + value
+    array, failures = typed_column(column, decoder, pa.array([value], pa.binary()))
+    assert not failures
+    [found] = array.to_pylist()
+    depth = 0
+    while found != 7:
+        if isinstance(found, str):
+            found = json.loads(found)
+        found, depth = found["f1"], depth + 1
+    assert depth == levels
 
 
 def test_a_deep_schema_within_the_bounds_decodes() -> None:
