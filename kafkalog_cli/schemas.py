@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
@@ -217,10 +218,14 @@ def payloads(
     Raises:
         UsageError: a word is unknown, or a schema is given for what has none.
     """
-    found = _payload("key", *key, registry), _payload("value", *value, registry)
-    if registry is not None and not any(one.typed or one.is_auto for one in found):
+    keys, values = _payload("key", *key, registry), _payload("value", *value, registry)
+    if registry is not None and not any(one.typed or one.is_auto for one in (keys, values)):
         raise UsageError("--registry is about data with schemas.", hint="--value-format auto")
-    return found
+    if values.typed and not keys.typed:  # one that is named leaves the other plain
+        keys = replace(keys, registry=None)
+    if keys.typed and not values.typed:
+        values = replace(values, registry=None)
+    return keys, values
 
 
 def _payload(source: str, form: str, schema: str | None, registry: str | None) -> Payload:

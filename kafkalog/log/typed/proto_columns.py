@@ -74,15 +74,15 @@ class MessageColumns:
 
     Args:
         pool: has all messages.
-        names: names of columns, by a message's full name and a field's number; it gets those of
-            further fields.
+        names: the name of the column, and the name that the schema gives, by a message's full name
+            and a field's number; it gets those of further fields.
 
     Attributes:
         remarks: the parts that are JSON.
         seen: what the messages had since it was reset.
     """
 
-    def __init__(self, pool: Any, names: dict[tuple[str, int], str]) -> None:
+    def __init__(self, pool: Any, names: dict[tuple[str, int], tuple[str, str]]) -> None:
         self.remarks: list[Remark] = []
         self.seen = Seen()
         self._pool = pool
@@ -134,7 +134,8 @@ class MessageColumns:
 
         for name, field in self._named(descriptor):
             kind, convert = self._field(field, f"{path}.{name}".lstrip("."), column_of)
-            metadata = {NAME_KEY: field.name.encode()} if field.name != name else {}
+            _, given = self._names[descriptor.full_name, field.number]
+            metadata = {NAME_KEY: given.encode()} if given != name else {}
             if field.has_default_value:
                 default = self._scalar(field, True)
                 text = json_text(default(field.default_value) if default else field.default_value)
@@ -166,10 +167,10 @@ class MessageColumns:
         # Fields that another version named first: their columns are settled.
         keys = {number: (descriptor.full_name, number) for number in given}
         order = sorted(given, key=lambda number: keys[number] not in self._names)
-        names = column_names(self._names.get(keys[number], given[number]) for number in order)
-        for number, name in zip(order, names, strict=True):
-            self._names.setdefault(keys[number], name)
+        names = column_names(self._names.get(keys[number], (given[number],))[0] for number in order)
         columns = dict(zip(order, names, strict=True))
+        for field in fields:
+            self._names.setdefault(keys[field.number], (columns[field.number], field.name))
         return [(columns[field.number], field) for field in fields]
 
     def _tree(self, descriptor: Any) -> Convert:

@@ -36,11 +36,11 @@ class ProtobufDecoder:
         schema: a `FileDescriptorSet`.
         name: the message's full name; None for the first message of the last file.
         framing: which name or number of the message precedes the data.
-        names: names of columns for fields whose number, in a message, has another name elsewhere.
+        names: as `MessageColumns` has them after other versions: a number keeps its column.
 
     Attributes:
         type: of the column.
-        names: the names of columns, by the message's full name and the number.
+        names: as `MessageColumns` has them after this version.
         remarks: the parts that are JSON.
         losses: how many values have what the column lacks, since the decoder was made.
 
@@ -55,7 +55,7 @@ class ProtobufDecoder:
         schema: bytes,
         name: str | None,
         framing: Framing = Framing.NONE,
-        names: Mapping[tuple[str, int], str] | None = None,
+        names: Mapping[tuple[str, int], tuple[str, str]] | None = None,
     ) -> None:
         pool = descriptor_pool.DescriptorPool()
         try:
@@ -126,7 +126,7 @@ class ProtobufVersions:
     def __init__(self, schema: bytes, message: str | None, framing: Framing) -> None:
         self._message = message
         self._framing = framing
-        self._names: dict[tuple[str, int], str] = {}
+        self._names: dict[tuple[str, int], tuple[str, str]] = {}
         self.column = self._made(schema) if schema else None
 
     def __call__(self, texts: Sequence[str]) -> ProtobufDecoder:

@@ -48,7 +48,7 @@ def decoded(
     column = TypedColumn("value", TypedForm.PROTOBUF, files.SerializeToString(), name)
     decoder = column.decoder()
     assert isinstance(decoder, ProtobufDecoder)
-    array, failures = typed_column(column, decoder, pa.array(values, pa.binary()))
+    array, failures, _ = typed_column(column, decoder, pa.array(values, pa.binary()))
     array.validate(full=True)
     return array, decoder, {one.row: one.reason for one in failures}
 

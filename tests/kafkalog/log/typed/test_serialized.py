@@ -250,7 +250,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     ]  # fmt: skip
     for found, wanted in zip(reasons, [
         "n is string, and int64 in the column", "n is a list, and int64 in the column",
-        "in is string, and an object in the column", "missing.proto", "has no message 'M'",
+        "in is JSON, and an object in the column", "missing.proto", "has no message 'M'",
     ], strict=False):  # fmt: skip
         assert wanted in found
     (place / "8.proto").write_text("nothing")
