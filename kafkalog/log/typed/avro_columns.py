@@ -17,7 +17,7 @@ from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.log.columns.arrow import binary
 from kafkalog.log.typed import avro_kernels
 from kafkalog.log.typed.avro_types import DAYS, MICROS, is_struct, unit
-from kafkalog.log.typed.avro_values import Cursor
+from kafkalog.log.typed.avro_values import Cursor, read_null
 from kafkalog.log.typed.lake_types import LOST_DIGITS
 
 if TYPE_CHECKING:
@@ -170,20 +170,23 @@ class _Steps:
         return _by_rows(self._resolution.read(writer, reader, shape), shape.type)
 
     def _record(self, writer: Node, reader: Node, shape: Shape) -> Step:
-        places = {one.name: i for i, one in enumerate(reader.fields) if shape.names[i]}
+        places = {one.name: i for i, one in enumerate(reader.fields)}
         written = self._resolution.names.fields(writer)
         steps: list[tuple[int | None, Step]] = []
         for name, node in written:
             place = places.pop(name, None)
-            part = None if place is None else shape.parts[place]
-            if place is None or part is None:
+            if place is None:
                 steps.append((None, self._skip(node)))
+                continue
+            kind, part = reader.fields[place].type, shape.parts[place]
+            if part is None:  # a field that can only be null
+                steps.append((None, _by_rows(self._resolution.read(node, kind, None), pa.null())))
             else:
-                steps.append((place, self.of(node, reader.fields[place].type, part)))
+                steps.append((place, self.of(node, kind, part)))
         for place in places.values():
             part = shape.parts[place]
-            assert part is not None  # it has a name
-            steps.append((place, _constant(self._resolution, reader.fields[place], part)))
+            if part is not None:
+                steps.append((place, _constant(self._resolution, reader.fields[place], part)))
         fields = list(shape.type)
         order = [i for i, name in enumerate(shape.names) if name]
 
@@ -290,6 +293,8 @@ _KEY: Final = None
 
 def _by_rows(read: Reader, kind: Any) -> Step:
     """Read a part of each value by Python."""
+    if read is read_null:
+        return lambda _, rows: pa.nulls(len(rows))
 
     def part(values: _Values, rows: Rows) -> Any:
         found = []

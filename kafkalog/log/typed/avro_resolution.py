@@ -151,9 +151,8 @@ class Resolution:
             return lambda cursor: _single(read(cursor))
         if reader.kind == "double" and writer.kind != "float":
             return lambda cursor: float(read(cursor))
-        if reader.kind == "string":
-            return read_text
-        return read  # integers, and text as bytes
+        # Text and bytes have one encoding; so have the numbers, of which the writer's are shorter.
+        return PRIMITIVE_READERS[reader.kind] if writer.kind in ("bytes", "string") else read
 
     def _record(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         places = {one.name: i for i, one in enumerate(reader.fields)}
@@ -165,9 +164,10 @@ class Resolution:
         steps: list[tuple[str, Reader]] = []
         for name, node in written:
             place = places.get(name)
-            if place is None or not names[place]:  # one that the column lacks is null only
+            if place is None:
                 steps.append(("", self.skips.of(node)))
             else:
+                # The column lacks those that can only be null, and values may have others.
                 read = self.read(node, reader.fields[place].type, parts[place])
                 steps.append((names[place], read))
         known = {name for name, _ in written}

@@ -32,7 +32,9 @@ class Cursor:
         """Return the next bytes; raise `ValueError` if there are fewer."""
         start = self.at
         end = start + size
-        if size < 0 or end > len(self.data):
+        if size < 0:
+            raise ValueError(f"a size of {size} bytes")
+        if end > len(self.data):
             raise ValueError(_ENDS_EARLY)
         self.at = end
         return self.data[start:end]
@@ -65,7 +67,7 @@ def read_long(cursor: Cursor) -> int:
                 break
     except IndexError as error:
         raise ValueError(_ENDS_EARLY) from error
-    if shift >= 7 * (_LONG_SIZE_MAX - 1) and found >> 64 or byte >= 0x80:
+    if byte >= 0x80 or found >> 64:
         raise ValueError("a number of more than 64 bits")
     cursor.at = at + 1
     return (found >> 1) ^ -(found & 1)
