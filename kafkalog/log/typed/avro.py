@@ -14,6 +14,7 @@ from kafkalog.log.typed.avro_resolution import Resolution
 from kafkalog.log.typed.avro_schema import parse
 from kafkalog.log.typed.avro_types import Shapes
 from kafkalog.log.typed.avro_values import Cursor
+from kafkalog.log.typed.lake_types import LOST_DIGITS
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
@@ -69,12 +70,16 @@ class AvroDecoder:
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         writer = self._writer(schema_id) if self._texts else self._own
         cursor = Cursor(data)
+        lost = self.losses[LOST_DIGITS]
         try:
             value = writer.read(cursor)
-        except RecursionError as error:
-            raise ValueError("the value is nested too deeply") from error
-        if cursor.at != len(data):
-            raise ValueError("more bytes than the value has")
+            if cursor.at != len(data):
+                raise ValueError("more bytes than the value has")
+        except (ValueError, RecursionError) as error:
+            self.losses[LOST_DIGITS] = lost  # it is no value
+            if isinstance(error, RecursionError):
+                raise ValueError("the value is nested too deeply") from error
+            raise
         return value
 
     def by_columns(self, schema_id: SchemaId | None) -> AvroColumns | None:

@@ -17,7 +17,7 @@ from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.log.columns.arrow import binary
 from kafkalog.log.typed import avro_kernels
 from kafkalog.log.typed.avro_types import DAYS, MICROS, is_struct, unit
-from kafkalog.log.typed.avro_values import Cursor, read_null
+from kafkalog.log.typed.avro_values import SIZES, Cursor, read_null
 from kafkalog.log.typed.lake_types import LOST_DIGITS
 
 if TYPE_CHECKING:
@@ -167,7 +167,10 @@ class _Steps:
         return self._by_rows(writer, reader, shape)
 
     def _by_rows(self, writer: Node, reader: Node, shape: Shape) -> Step:
-        return _by_rows(self._resolution.read(writer, reader, shape), shape.type)
+        return _by_rows(self._resolution.read(writer, reader, shape), shape.type, self._resolution.losses)
+
+    def _dropped(self, read: Reader) -> Step:
+        return _by_rows(read, pa.null(), self._resolution.losses)
 
     def _record(self, writer: Node, reader: Node, shape: Shape) -> Step:
         places = {one.name: i for i, one in enumerate(reader.fields)}
@@ -180,7 +183,7 @@ class _Steps:
                 continue
             kind, part = reader.fields[place].type, shape.parts[place]
             if part is None:  # a field that can only be null
-                steps.append((None, _by_rows(self._resolution.read(node, kind, None), pa.null())))
+                steps.append((None, self._dropped(self._resolution.read(node, kind, None))))
             else:
                 steps.append((place, self.of(node, kind, part)))
         for place in places.values():
@@ -282,22 +285,23 @@ class _Steps:
             return lambda values, rows: values.numbers(rows, *_BOUNDS.get(kind, _BOUNDS["int"]))
         if kind in ("bytes", "string"):
             return lambda values, rows: values.spans(rows)
-        if kind == "fixed" or kind in _SIZES:
-            size = _SIZES.get(kind, node.size)
+        if kind == "fixed" or kind in SIZES:
+            size = SIZES.get(kind, node.size)
             return lambda values, rows: values.skip(rows, size)
-        return _by_rows(self._resolution.skips.of(node), pa.null())
+        return self._dropped(self._resolution.skips.of(node))
 
 
 _KEY: Final = None
 
 
-def _by_rows(read: Reader, kind: Any) -> Step:
+def _by_rows(read: Reader, kind: Any, losses: Counter[str]) -> Step:
     """Read a part of each value by Python."""
     if read is read_null:
         return lambda _, rows: pa.nulls(len(rows))
 
     def part(values: _Values, rows: Rows) -> Any:
-        found = []
+        found, lost = [], []
+        before = losses[LOST_DIGITS]
         for row in rows.tolist():
             cursor = Cursor(values.data[values.at[row] : values.ends[row]].tobytes())
             value = None
@@ -307,6 +311,10 @@ def _by_rows(read: Reader, kind: Any) -> Step:
             except (ValueError, RecursionError):
                 values.refuse(row)
             found.append(value)
+            if losses[LOST_DIGITS] > before:
+                losses[LOST_DIGITS] = before  # counted if the whole value is right
+                lost.append(row)
+        values.lost.append(np.array(lost, np.int64))
         return pa.nulls(len(found)) if kind == pa.null() else pa.array(found, kind)
 
     return part
@@ -317,7 +325,7 @@ def _constant(resolution: Resolution, field: Any, shape: Shape) -> Step:
     try:
         value = pa.array([read(Cursor(b""))], shape.type)
     except (ValueError, RecursionError):
-        return _by_rows(read, shape.type)
+        return _by_rows(read, shape.type, resolution.losses)
     if value.nbytes > _DEFAULT_SIZE_MAX:
         raise UnsupportedSchemaError
     return lambda _, rows: value.take(pa.array(np.zeros(len(rows), np.int64)))
@@ -369,9 +377,6 @@ def _with_equal_keys(offsets: NDArray[np.int64], keys: Any) -> NDArray[np.int64]
 
 # Scalars -----------------------------------------------------------------------------------------
 
-_SIZES: Final = {"boolean": 1, "float": 4, "double": 8}
-
-
 def _scalar(writer: Node, reader: Node, shape: Shape) -> Step | None:
     """Return what reads values that have no parts; None if no kernel does."""
     kind = shape.type
@@ -389,7 +394,7 @@ def _scalar(writer: Node, reader: Node, shape: Shape) -> Step | None:
         return _boolean
     if writer.kind in ("float", "double"):
         code = "<f4" if writer.kind == "float" else "<f8"
-        size = _SIZES[writer.kind]
+        size = SIZES[writer.kind]
         return lambda values, rows: pa.array(values.fixed(rows, size).view(code)).cast(kind)
     if writer.kind in ("bytes", "string"):
         return lambda values, rows: binary(values.data, *values.spans(rows)).cast(kind)

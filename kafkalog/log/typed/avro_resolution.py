@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.log.typed.avro_defaults import Defaults
@@ -30,6 +31,7 @@ _PROMOTIONS: Final = {
     "bytes": ("string",),
 }
 _PARTS_MAX: Final = 100_000
+_FLOAT: Final = struct.Struct("<f")
 
 
 class Names:
@@ -80,7 +82,7 @@ class Resolution:
         self._plain = Resolution(reader, shape, losses, has_aliases=False) if has_aliases else self
         self._defaults = Defaults()
         self.root = (reader, shape)
-        self._losses = losses
+        self.losses = losses
         self._made: dict[tuple[int, int, int], Reader] = {}
         self._fits: dict[tuple[int, int], bool] = {}
         self._kept: list[Node] = []  # writers, whose ids `_made` has
@@ -110,21 +112,23 @@ class Resolution:
         if shape is not None and shape.is_json:
             plain = self.read(writer, reader, None)
             return lambda cursor: json_text(plain(cursor))
+        if reader.logical and reader.kind == "record":
+            shape = None  # its fields are parts of one value
         if writer.kind == "union":
             return self._union(writer, reader, shape)
         if reader.kind == "union":
             found = self.branch(writer, reader)
             if found is None:
-                return _misfit(writer, reader)
+                return self._misfit(writer, reader)
             return self._as_branch(writer, reader, found, shape)
         if not self.fits_at(writer, reader):
-            return _misfit(writer, reader)
+            return self._misfit(writer, reader)
         if writer.kind in ("record", "array", "map"):
             return {"record": self._record, "array": self._array, "map": self._map}[writer.kind](
                 writer, reader, shape
             )
         read = self._scalar(writer, reader)
-        convert = conversion(writer, reader, self._losses, is_json=shape is None)
+        convert = conversion(writer, reader, self.losses, is_json=shape is None)
         return read if convert is None else lambda cursor: convert(read(cursor))
 
     def _scalar(self, writer: Node, reader: Node) -> Reader:
@@ -195,7 +199,7 @@ class Resolution:
 
         if not reader.logical:
             return record
-        convert = conversion(writer, reader, self._losses, is_json=shape is None)
+        convert = conversion(writer, reader, self.losses, is_json=shape is None)
         return record if convert is None else lambda cursor: convert(record(cursor))
 
     def _array(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
@@ -282,6 +286,13 @@ class Resolution:
         wider = _PROMOTIONS.get(writer.kind, ())
         return next((i for i, one in enumerate(reader.parts) if one.kind in wider), None)
 
+    def _misfit(self, writer: Node, reader: Node) -> Reader:
+        if writer.kind != "record" or reader.kind != "record":
+            return _refusal(f"{_named(writer)} is not {_named(reader)}, which the column has")
+        known = {name for name, _ in self.names.fields(writer)}
+        lost = [one.name for one in reader.fields if one.name not in known and not one.has_default]
+        return _refusal(f"{writer.short} lacks {', '.join(lost):.80}, which has no default")
+
     def _is_alike(self, writer: Node, reader: Node) -> bool:
         """Return whether all fields of a record of another name fit."""
         key = (id(writer), id(reader))
@@ -333,10 +344,8 @@ class Resolution:
         return lambda _: read(Cursor(data))
 
 
-def _misfit(writer: Node, reader: Node) -> Reader:
-    return _refusal(
-        f"{writer.name or writer.kind} is not {reader.name or reader.kind}, which the column has"
-    )
+def _named(node: Node) -> str:
+    return " or ".join(map(_named, node.parts)) if node.kind == "union" else node.name or node.kind
 
 
 def _refusal(reason: str) -> Reader:
@@ -346,13 +355,13 @@ def _refusal(reason: str) -> Reader:
     return refuse
 
 
-def _single(number: float) -> float:
+def _single(number: int) -> Any:
     """Return the float32 that is nearest to an integer of 64 bits.
 
     By way of a double it would be rounded twice: its last 20 bits become one that says whether
     there are any.
     """
-    if isinstance(number, int) and abs(number) >> 53:
+    if abs(number) >> 53:
         rest = number & 0xFFFFF
         number = (number - rest) | (0x80000 if rest else 0)
-    return float(number)
+    return _FLOAT.unpack(_FLOAT.pack(number))[0]

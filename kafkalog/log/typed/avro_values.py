@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _INT_SIZE_MAX: Final = 5
 _LONG_SIZE_MAX: Final = 10
+SIZES: Final = {"boolean": 1, "float": 4, "double": 8}
 _BARE_ITEMS_MAX: Final = 10_000
 _ENDS_EARLY: Final = "the value ends early, or does not fit its schema"
 
@@ -185,8 +186,9 @@ class Skips:
                 value(cursor)
 
             return _skip_blocks(entry)
-        if node.kind == "fixed":
-            return lambda cursor: cursor.take(node.size)
+        if node.kind == "fixed" or node.kind in SIZES:
+            size = SIZES.get(node.kind, node.size)
+            return lambda cursor: cursor.take(size)
         if node.kind == "enum":
             return read_int
         return read_bytes if node.kind == "string" else PRIMITIVE_READERS[node.kind]
