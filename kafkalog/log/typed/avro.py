@@ -75,10 +75,11 @@ class AvroDecoder:
             value = writer.read(cursor)
             if cursor.at != len(data):
                 raise ValueError("more bytes than the value has")
-        except (ValueError, RecursionError) as error:
+        except RecursionError as error:
             self.losses[LOST_DIGITS] = lost  # it is no value
-            if isinstance(error, RecursionError):
-                raise ValueError("the value is nested too deeply") from error
+            raise ValueError("the value is nested too deeply") from error
+        except ValueError:
+            self.losses[LOST_DIGITS] = lost
             raise
         return value
 

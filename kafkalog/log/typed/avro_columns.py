@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _BOUNDS: Final = {"int": (-INT32_MAX - 1, INT32_MAX), "long": (-INT64_MAX - 1, INT64_MAX)}
 _DAY_NS: Final = 86_400_000_000_000
-# Items are read in rounds, one of each array; rounds of few arrays are slower than Python's objects.
+# Items are read in rounds, one of each array; rounds of few arrays are slower than Python.
 _ROUNDS_MIN: Final = 64
 _ARRAYS_MIN: Final = 16
 _PARTS_MAX: Final = 2000
@@ -167,7 +167,9 @@ class _Steps:
         return self._by_rows(writer, reader, shape)
 
     def _by_rows(self, writer: Node, reader: Node, shape: Shape) -> Step:
-        return _by_rows(self._resolution.read(writer, reader, shape), shape.type, self._resolution.losses)
+        return _by_rows(
+            self._resolution.read(writer, reader, shape), shape.type, self._resolution.losses
+        )
 
     def _dropped(self, read: Reader) -> Step:
         return _by_rows(read, pa.null(), self._resolution.losses)
@@ -377,6 +379,7 @@ def _with_equal_keys(offsets: NDArray[np.int64], keys: Any) -> NDArray[np.int64]
 
 # Scalars -----------------------------------------------------------------------------------------
 
+
 def _scalar(writer: Node, reader: Node, shape: Shape) -> Step | None:
     """Return what reads values that have no parts; None if no kernel does."""
     kind = shape.type
@@ -386,7 +389,13 @@ def _scalar(writer: Node, reader: Node, shape: Shape) -> Step | None:
         return _decimal(writer, reader, kind)
     if reader.logical == "uuid" and writer.kind == "fixed":
         return _uuid
-    if reader.logical in ("big-decimal", "connect-decimal", "decimal", "zoned-timestamp", "duration"):
+    if reader.logical in (
+        "big-decimal",
+        "connect-decimal",
+        "decimal",
+        "zoned-timestamp",
+        "duration",
+    ):
         return None
     if writer.kind in _BOUNDS:
         return _integer(writer, reader, kind)
@@ -431,9 +440,9 @@ def _integer(writer: Node, reader: Node, kind: Any) -> Step:
         width = np.float32 if kind == pa.float32() else np.float64
         return lambda values, rows: pa.array(values.numbers(rows, least, most).astype(width))
     if reader.logical == "date":
-        return lambda values, rows: pa.array(
-            values.numbers(rows, *DAYS).astype(np.int32)
-        ).view(kind)
+        return lambda values, rows: pa.array(values.numbers(rows, *DAYS).astype(np.int32)).view(
+            kind
+        )
     family = reader.logical.rpartition("-")[0]
     if not family:
         return lambda values, rows: pa.array(values.numbers(rows, least, most))
@@ -495,7 +504,8 @@ def _beyond(words: NDArray[np.int64], high: int, low: int) -> NDArray[np.bool_]:
     least_low = (-low) % (1 << 64)
     least_high = -high - (1 if low else 0)
     under = (highs < least_high) | ((highs == least_high) & (lows <= np.uint64(least_low)))
-    return over | under
+    found: NDArray[np.bool_] = over | under
+    return found
 
 
 def _fixed(size: int) -> Step:

@@ -104,7 +104,7 @@ class Resolution:
         if key not in made:
             if len(made) > _PARTS_MAX:
                 raise ValueError("the two schemas are too large to be resolved")
-            made[key] = lambda cursor: made[key](cursor)  # for a record within itself
+            made[key] = lambda cursor: made[key](cursor)  # noqa: PLW0108 # not made yet
             made[key] = self._made_for(writer, reader, shape)
         return made[key]
 
@@ -133,9 +133,7 @@ class Resolution:
 
     def _scalar(self, writer: Node, reader: Node) -> Reader:
         if writer.kind == "enum":
-            symbols = [
-                one if one in reader.symbols else reader.default for one in writer.symbols
-            ]
+            symbols = [one if one in reader.symbols else reader.default for one in writer.symbols]
 
             def symbol(cursor: Cursor) -> str:
                 number = index(cursor, len(symbols))

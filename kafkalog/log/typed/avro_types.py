@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import struct
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -19,6 +18,7 @@ from kafkalog.log.typed.lake_types import LOST_DIGITS, Remark
 from kafkalog.log.typed.schema_size import SchemaSize
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable
 
     from kafkalog.log.typed.avro_schema import Node
@@ -250,9 +250,7 @@ def _time(nanoseconds: int, digits: int) -> Conversion:
     return lambda number: lake_types.time_text(number * nanoseconds, digits)
 
 
-def _moment(
-    nanoseconds: int, losses: Counter[str], *, is_utc: bool, is_json: bool
-) -> Conversion:
+def _moment(nanoseconds: int, losses: Counter[str], *, is_utc: bool, is_json: bool) -> Conversion:
     def moment(number: int) -> Any:
         micros, rest = divmod(number * nanoseconds, 1000)
         if not MICROS[0] <= micros <= MICROS[1]:

@@ -160,7 +160,7 @@ class Skips:
         made = self._made
         key = id(node)
         if key not in made:
-            made[key] = lambda cursor: made[key](cursor)
+            made[key] = lambda cursor: made[key](cursor)  # noqa: PLW0108 # not made yet
             made[key] = self._skip(node)
         return made[key]
 

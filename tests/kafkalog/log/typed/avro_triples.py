@@ -83,7 +83,9 @@ class Schemas:
         if chance < 0.87:
             return self._named({"type": "enum", "name": self.name("E"), "symbols": ["A", "B", "C"]})
         if chance < 0.9:
-            return self._named({"type": "fixed", "name": self.name("X"), "size": rng.choice((0, 1, 4))})
+            return self._named(
+                {"type": "fixed", "name": self.name("X"), "size": rng.choice((0, 1, 4))}
+            )
         return self.logical() if in_union else self.union(depth)
 
     def _named(self, node: Any) -> Any:
@@ -258,15 +260,15 @@ def dressed(node: Any, rng: Random, space: str = "") -> Any:
             found["name"] = node["name"]
             found.pop("namespace", None)
         # An alias without a namespace is in that of its type.
-        found["aliases"] = [
-            one for one in node.get("aliases", ()) if "." in one or not around
-        ]
+        found["aliases"] = [one for one in node.get("aliases", ()) if "." in one or not around]
         space = around
     for key in ("items", "values"):
         if key in node:
             found[key] = dressed(node[key], rng, space)
     if "fields" in node:
-        found["fields"] = [{**one, "type": dressed(one["type"], rng, space)} for one in node["fields"]]
+        found["fields"] = [
+            {**one, "type": dressed(one["type"], rng, space)} for one in node["fields"]
+        ]
     return found
 
 
@@ -447,13 +449,13 @@ def shown_branch(value: Any, node: list[Any], names: dict[str, Any], *, is_json:
         one = "double" if kinds == {"float", "double"} else others[0]
         return shown(value, one, names, is_json=is_json, above=above)
     [name] = [key for key, one in value.items() if one is not None]
-    places = [i for i, one in enumerate(node) if branch_name(one, node, names) == name]
+    places = [i for i, one in enumerate(node) if branch_name(one, node) == name]
     [place] = places
     inner = shown(value[name], node[place], names, is_json=is_json, above=above)
     return {"branch": place, "value": inner}
 
 
-def branch_name(node: Any, union: list[Any], names: dict[str, Any]) -> str:
+def branch_name(node: Any, union: list[Any]) -> str:
     def short(one: Any) -> str:
         return branch_key(one).rpartition(".")[2]
 

@@ -1,4 +1,4 @@
-"""Avro's resolution, compared with Avro's own classes in Java: random schemas, and damaged values."""
+"""Avro's resolution, compared with that of Java: random schemas, and damaged values."""
 
 from __future__ import annotations
 

@@ -178,7 +178,9 @@ def test_what_can_only_be_null() -> None:
         {"name": "m", "type": {"type": "map", "values": ["null"]}},
     ]}  # fmt: skip
     decoder = AvroDecoder(json.dumps(schema).encode())
-    assert decoder.type.equals(pa.struct([("a", pa.int64()), ("l", pa.string()), ("m", pa.string())]))
+    assert decoder.type.equals(
+        pa.struct([("a", pa.int64()), ("l", pa.string()), ("m", pa.string())])
+    )
     assert {(one.path, one.type) for one in decoder.remarks} == {
         ("n", "omitted"), ("l", "json"), ("m", "json"),
     }  # fmt: skip
@@ -196,7 +198,9 @@ def test_lost_digits_are_counted_once_a_value() -> None:
     column = TypedColumn("value", TypedForm.AVRO, json.dumps(schema).encode())
     decoder = column.decoder()
     values = [varint(number) + sized(b"x") for number in (1, 1000, -1, 2001, 5)]
-    array, failures = typed_column(column, decoder, pa.array([*values, values[0][:-1]], pa.binary()))
+    array, failures = typed_column(
+        column, decoder, pa.array([*values, values[0][:-1]], pa.binary())
+    )
     assert [one.row for one in failures] == [5]
     seconds = [one["n"] and one["n"].microsecond for one in array.to_pylist()[:5]]
     assert seconds == [0, 1, 999_999, 2, 0]
