@@ -38,7 +38,8 @@ def connect(kind: str, what: str, **more: Any) -> dict[str, Any]:
 
 
 SCALED = {"type": "record", "name": "V", "connect.name": "io.debezium.data.VariableScaleDecimal",
-          "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]}  # fmt: skip
+          "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+          }  # fmt: skip
 TEN = b"\x04\xd2"  # 1234
 DURATION = pa.struct([(name, pa.int64()) for name in ("months", "days", "millis")])
 EVERY: dict[str, tuple[Any, Any, bytes, Any]] = {
@@ -63,7 +64,8 @@ EVERY: dict[str, tuple[Any, Any, bytes, Any]] = {
                         "00010203-0405-0607-0809-0a0b0c0d0e0f"),
     "uuid, fixed too small": (logical("fixed", "uuid", name="U", size=2), pa.binary(), TEN, TEN),
     "date": (logical("int", "date"), pa.date32(), varint(-1), date(1969, 12, 31)),
-    "time-millis": (logical("int", "time-millis"), pa.string(), varint(3_600_005), "01:00:00.005000"),
+    "time-millis": (logical("int", "time-millis"), pa.string(), varint(3_600_005),
+                    "01:00:00.005000"),
     "time-micros": (logical("long", "time-micros"), pa.string(), varint(60_000_000), "00:01:00"),
     "timestamp-millis": (logical("long", "timestamp-millis"), UTC_TIME, varint(MICROS // 1000),
                          MOMENT.replace(microsecond=123_000)),
@@ -94,7 +96,8 @@ EVERY: dict[str, tuple[Any, Any, bytes, Any]] = {
         [{"type": "fixed", "name": f"{space}.F", "size": 1} for space in "ab"],
         pa.struct([("a_F", pa.binary()), ("b_F", pa.binary())]), varint(1) + b"x",
         {"a_F": None, "b_F": b"x"}),
-    "no fields": ({"type": "record", "name": "E", "fields": []}, pa.struct([("_present", pa.bool_())]),
+    "no fields": ({"type": "record", "name": "E", "fields": []},
+                  pa.struct([("_present", pa.bool_())]),
                   b"", {"_present": True}),
     "names that differ in case": (
         {"type": "record", "name": "E", "fields": [{"name": "a", "type": "int"},
@@ -102,8 +105,10 @@ EVERY: dict[str, tuple[Any, Any, bytes, Any]] = {
         pa.struct([("a", pa.int64()), ("A_2", pa.int64())]), varint(1) + varint(2),
         {"a": 1, "A_2": 2}),
     "equal keys": ({"type": "map", "values": "int"}, pa.map_(pa.string(), pa.int64()),
-                   varint(2) + (sized(b"k") + varint(1) + sized(b"k") + varint(2)) + b"\0", [("k", 2)]),
-    "Debezium's Date": (connect("int", f"{DEBEZIUM}.Date"), pa.date32(), varint(0), date(1970, 1, 1)),
+                   varint(2) + (sized(b"k") + varint(1) + sized(b"k") + varint(2)) + b"\0",
+                   [("k", 2)]),
+    "Debezium's Date": (connect("int", f"{DEBEZIUM}.Date"), pa.date32(), varint(0),
+                        date(1970, 1, 1)),
     "Debezium's Timestamp": (connect("long", f"{DEBEZIUM}.Timestamp"), LOCAL_TIME, varint(1000),
                              datetime(1970, 1, 1, 0, 0, 1)),
     "Debezium's MicroTimestamp": (connect("long", f"{DEBEZIUM}.MicroTimestamp"), LOCAL_TIME,
@@ -120,11 +125,13 @@ EVERY: dict[str, tuple[Any, Any, bytes, Any]] = {
         connect("bytes", f"{CONNECT}.Decimal", **{"connect.parameters": {"scale": "2"}}),
         pa.string(), sized(TEN), "12.34"),
     "Connect's Decimal of 64 digits": (
-        {**logical("bytes", "decimal", precision=64, scale=2), "connect.name": f"{CONNECT}.Decimal"},
+        {**logical("bytes", "decimal", precision=64, scale=2),
+         "connect.name": f"{CONNECT}.Decimal"},
         pa.string(), sized(TEN), "12.34"),
     "a type before its definition": (
         {"type": "record", "name": "n.R", "fields": [
-            {"name": "a", "type": "F"}, {"name": "b", "type": {"type": "fixed", "name": "F", "size": 1}},
+            {"name": "a", "type": "F"},
+            {"name": "b", "type": {"type": "fixed", "name": "F", "size": 1}},
         ]}, pa.struct([("a", pa.binary()), ("b", pa.binary())]), b"xy", {"a": b"x", "b": b"y"}),
 }  # fmt: skip
 
@@ -210,9 +217,11 @@ def test_lost_digits_are_counted_once_a_value() -> None:
 @pytest.mark.parametrize(("before", "now", "data", "value"), [
     (logical("long", "timestamp-millis"), logical("long", "timestamp-micros"), varint(5), 5000),
     (logical("long", "timestamp-micros"), logical("long", "timestamp-millis"), varint(5), 5),
-    (logical("bytes", "decimal", precision=4, scale=1), logical("bytes", "decimal", precision=9, scale=3),
+    (logical("bytes", "decimal", precision=4, scale=1),
+     logical("bytes", "decimal", precision=9, scale=3),
      sized(TEN), Decimal("123.400")),
-    (logical("bytes", "decimal", precision=4, scale=1), logical("bytes", "decimal", precision=4, scale=0),
+    (logical("bytes", "decimal", precision=4, scale=1),
+     logical("bytes", "decimal", precision=4, scale=0),
      sized(b"\x0a"), Decimal(1)),
 ])  # fmt: skip
 def test_the_unit_of_the_writer_counts(before: Any, now: Any, data: bytes, value: Any) -> None:
