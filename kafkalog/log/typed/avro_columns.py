@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _BOUNDS: Final = {"int": (-INT32_MAX - 1, INT32_MAX), "long": (-INT64_MAX - 1, INT64_MAX)}
 _DAY_NS: Final = 86_400_000_000_000
 # Items are read in rounds, one of each array; rounds of few arrays are slower than Python.
-_ROUNDS_MIN: Final = 64
-_ARRAYS_MIN: Final = 16
+_ROUNDS_MIN: Final = 8
+_ARRAYS_MIN: Final = 64
 _PARTS_MAX: Final = 2000
 _DEFAULT_SIZE_MAX: Final = 1024
 _DECIMAL_SIZE_MAX: Final = 16
@@ -344,11 +344,10 @@ def _items(
     counts = values.numbers(rows, 0, INT32_MAX)
     left = values.ends[rows] - values.at[rows]
     many = counts > left  # items without bytes, or damage
-    longest = int(counts.max(initial=0))
-    if longest > _ROUNDS_MIN:
-        # Rounds go on while enough arrays have items.
-        enough = np.sort(counts)[-min(_ARRAYS_MIN, len(counts))]
-        many |= counts > max(int(enough), _ROUNDS_MIN)
+    # Rounds go on while enough arrays have items.
+    is_few = len(counts) < _ARRAYS_MIN
+    longest = 0 if is_few else max(int(np.sort(counts)[-_ARRAYS_MIN]), _ROUNDS_MIN)
+    many |= counts > longest
     values.refuse(rows[many])
     counts[many] = 0
     offsets = np.concatenate(([0], counts.cumsum()))

@@ -151,3 +151,24 @@ def test_without_kernels_values_are_decoded_one_by_one(monkeypatch: pytest.Monke
     array, failures = typed_column(column, column.decoder(), pa.array([b"\4", b""], pa.binary()))
     assert array.to_pylist() == [2, None]
     assert [one.row for one in failures] == [1]
+
+
+def test_long_and_few_arrays_are_left_to_python() -> None:
+    """A step for each item of one array would take minutes; arrays of many values do not."""
+    column = TypedColumn("value", TypedForm.AVRO, b'{"type":"array","items":"int"}')
+    decoder = column.decoder()
+    found = decoder.by_columns(None)  # type: ignore[attr-defined]
+    short, long = b"\4\2\2\0", b"\xc8\1" + b"\2" * 100 + b"\0"
+    for values, wanted in (
+        ([long], [False]),
+        ([short] * 100 + [long], [True] * 100 + [False]),
+        ([long] * 100, [True] * 100),
+    ):
+        data = np.frombuffer(b"".join(values), np.uint8)
+        sizes = np.array([len(one) for one in values])
+        array, is_right = found.decode(data, sizes.cumsum() - sizes, sizes.cumsum())
+        assert is_right.tolist() == wanted
+        rows = [decoder.decode(one) for one in values]
+        assert [one for one, there in zip(array.to_pylist(), wanted, strict=True) if there] == [
+            one for one, there in zip(rows, wanted, strict=True) if there
+        ]
