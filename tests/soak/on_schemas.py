@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tests.soak.real import Files
 
 _ODD: tuple[Any, ...] = (None, True, -1, 0, 2**62, 1e308, "", "x", [], {}, ["null"], [[]], "\ud800")
-_LOGICAL = ("decimal", "date", "time-millis", "time-micros", "timestamp-millis", "uuid", "x")
+_LOGICAL = ("decimal", "big-decimal", "date", "time-millis", "time-micros", "timestamp-millis",
+            "timestamp-nanos", "local-timestamp-micros", "uuid", "x")  # fmt: skip
 
 
 def _avro(rng: Random, depth: int = 0) -> Any:
@@ -46,7 +47,7 @@ def _avro(rng: Random, depth: int = 0) -> Any:
     if kind == 6:
         return {"type": "map", "values": _avro(rng, depth + 1)}
     if kind == 7:
-        return ["null", _avro(rng, depth + 1)]
+        return [_avro(rng, depth + 1) for _ in range(rng.randrange(4))] + ["null"]
     fields = [{"name": f"f{i}", "type": _avro(rng, depth + 1)} for i in range(rng.randrange(4))]
     return {"type": "record", "name": f"R{rng.randrange(99)}", "fields": fields}
 

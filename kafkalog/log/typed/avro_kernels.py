@@ -15,6 +15,8 @@ from kafkalog.log.columns.byte_kernels import byte, copy_bytes, varlong
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 _VARINT_SIZE_MAX = 10  # of 64 bits, seven in each byte
+_INT_SIZE_MAX = 5
+_INT_MAX = (1 << 31) - 1
 
 
 @inlined
@@ -43,7 +45,9 @@ def read_numbers(data, at, ends, odd, rows, least, most, found):
     for i in range(len(rows)):
         row = rows[i]
         value, after = _number(data, at[row], ends[row])
-        if after < 0 or value < least or value > most:
+        # An int has no more bytes, even if they add nothing.
+        is_long = most <= _INT_MAX and after - at[row] > _INT_SIZE_MAX
+        if after < 0 or is_long or value < least or value > most:
             odd[row] = True
             value = np.int64(0)
             after = ends[row]
@@ -88,3 +92,26 @@ def read_fixed(data, at, ends, odd, rows, size, found):
         else:
             copy_bytes(found, i * size, data, at[row], size)
             at[row] += size
+
+
+@kernel("bytes ints ints ints")
+def decimals(data, starts, sizes, words):
+    """Read integers in two's complement, the most significant byte first.
+
+    Args:
+        data: the bytes.
+        starts: where each of them begins.
+        sizes: their numbers of bytes; those of none, or of more than 16, are left out.
+        words: filled with two words for each, the lower one first; zeros before.
+    """
+    for i in range(len(sizes)):
+        size = sizes[i]
+        if size < 1 or size > 16:
+            continue
+        low = np.int64(-1) if byte(data, starts[i]) > 0x7F else np.int64(0)
+        high = low
+        for place in range(size):
+            high = (high << 8) | ((low >> 56) & 0xFF)
+            low = (low << 8) | np.int64(byte(data, starts[i] + place))
+        words[2 * i] = low
+        words[2 * i + 1] = high

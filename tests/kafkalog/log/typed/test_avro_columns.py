@@ -1,4 +1,4 @@
-"""Avro by columns, compared with fastavro value by value: the same rows and reasons."""
+"""Avro by columns, compared with Avro value by value: the same rows and reasons."""
 
 from __future__ import annotations
 
@@ -115,20 +115,20 @@ def test_both_ways_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_most_values_are_read_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are read without any call of fastavro, whatever their content."""
+    """They are read without a Python object of any, whatever their content."""
     rng = Random(1)
     fields = [{"name": f"f{n}", "type": ["null", kind]} for n, kind in enumerate(PLAIN[:7])]
     schema = {"type": "record", "name": "R", "fields": fields}
     rows = [value_of(schema, rng) for _ in range(300)]
     values = [encoded(schema, row) for row in rows]
     column = TypedColumn("value", TypedForm.AVRO, json.dumps(schema).encode())
-    monkeypatch.setattr(fastavro, "schemaless_reader", lambda *_: 1 // 0)
+    monkeypatch.setattr(avro.AvroDecoder, "decode", lambda *_: 1 // 0)
     array, failures, _ = typed_column(column, column.decoder(), pa.array(values, pa.binary()))
     assert not failures
     assert array.to_pylist() == rows
 
 
-def test_a_number_of_more_than_64_bits_is_left_to_fastavro() -> None:
+def test_a_number_of_more_than_64_bits_is_odd() -> None:
     """The tenth byte of a number has one bit; the kernel must not lose what more there is."""
     column = TypedColumn("value", TypedForm.AVRO, b'"long"')
     decoder = column.decoder()
@@ -139,12 +139,36 @@ def test_a_number_of_more_than_64_bits_is_left_to_fastavro() -> None:
     array, is_right = found.decode(data, ends - 10, ends)
     assert is_right.tolist() == [True, False, False, False]
     assert array[0].as_py() == decoder.decode(values[0]) == -(1 << 63)
+    for value in values[1:]:
+        with pytest.raises(ValueError, match="more than 64 bits"):
+            decoder.decode(value)
 
 
-def test_without_kernels_fastavro_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_kernels_values_are_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps by columns are kernels, which not every processor has."""
     monkeypatch.setattr(avro, "kernels_work", lambda: False)
     column = TypedColumn("value", TypedForm.AVRO, b'"long"')
     array, failures, _ = typed_column(column, column.decoder(), pa.array([b"\4", b""], pa.binary()))
     assert array.to_pylist() == [2, None]
     assert [one.row for one in failures] == [1]
+
+
+def test_long_and_few_arrays_are_left_to_python() -> None:
+    """A step for each item of one array would take minutes; arrays of many values do not."""
+    column = TypedColumn("value", TypedForm.AVRO, b'{"type":"array","items":"int"}')
+    decoder = column.decoder()
+    found = decoder.by_columns(None)  # type: ignore[attr-defined]
+    short, long = b"\4\2\2\0", b"\xc8\1" + b"\2" * 100 + b"\0"
+    for values, wanted in (
+        ([long], [False]),
+        ([short] * 100 + [long], [True] * 100 + [False]),
+        ([long] * 100, [True] * 100),
+    ):
+        data = np.frombuffer(b"".join(values), np.uint8)
+        sizes = np.array([len(one) for one in values])
+        array, is_right = found.decode(data, sizes.cumsum() - sizes, sizes.cumsum())
+        assert is_right.tolist() == wanted
+        rows = [decoder.decode(one) for one in values]
+        assert [one for one, there in zip(array.to_pylist(), wanted, strict=True) if there] == [
+            one for one, there in zip(rows, wanted, strict=True) if there
+        ]

@@ -132,20 +132,6 @@ def test_every_cut_of_an_avro_value_is_counted() -> None:
     assert failures == len(values)
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [{"type": "array", "items": "null"}, ["int", "string"], {"type": "record", "name": "a"},
-     {"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]},
-     {"type": "record", "name": "E", "fields": []},
-     {"type": "array", "items": {"type": "record", "name": "N",
-                                 "fields": [{"name": "n", "type": "null"}]}}],
-)  # fmt: skip
-def test_schemas_of_avro_that_no_column_holds_are_refused(schema: Any) -> None:
-    """Recursive schemas, and arrays of items without bytes: a few bytes could claim any count."""
-    with pytest.raises(UsageError):
-        of(TypedForm.AVRO, schema).decoder()
-
-
 def test_framing_is_passed_over() -> None:
     """A zero byte and the id of a schema; values with another id are not decoded."""
     column = of(TypedForm.AVRO, "long", framing=Framing.CONFLUENT)
@@ -157,10 +143,10 @@ def test_framing_is_passed_over() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error gives the command that installs it."""
-    monkeypatch.setitem(sys.modules, "fastavro", None)
-    monkeypatch.delitem(sys.modules, "kafkalog.log.typed.avro", raising=False)
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    monkeypatch.delitem(sys.modules, "kafkalog.log.typed.protobuf", raising=False)
     with pytest.raises(UnsupportedError) as raised:
-        of(TypedForm.AVRO, "long").decoder()
+        of(TypedForm.PROTOBUF, descriptor_set(), message="p.Outer").decoder()
     assert raised.value.hint == "pip install 'kafkalog[schemas]'"
 
 
