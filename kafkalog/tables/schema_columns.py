@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.model import Decoder
+    from kafkalog.log.typed.protobuf import MessageNames
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Header
     from kafkalog.tables.schema_registry import Registered, SchemaRegistry
@@ -112,8 +114,9 @@ class SchemaIdDecoder:
             for framing in _FRAMINGS
         ]
         self._decoders: dict[
-            tuple[Framing, SchemaId], tuple[TypedColumn, Decoder] | UsageError
+            tuple[Framing, SchemaId, str | None], tuple[TypedColumn, Decoder] | UsageError
         ] = {}
+        self._messages: dict[tuple[Framing, SchemaId], MessageNames] = {}
 
     def schema_id(self, data: bytes, headers: Iterable[Header]) -> SchemaId | None:
         """Return the id of the schema that bytes of a record were written with, if they have it."""
@@ -146,7 +149,8 @@ class SchemaIdDecoder:
             return None, None
         if schema_id not in self._registry.by_id:
             return None, f"the schema {schema_id} is unknown"
-        made = self._made(framed, schema_id)
+        message = self._message(framed, schema_id, whole)
+        made = self._made(framed, schema_id, message)
         if isinstance(made, UsageError):
             return None, made.message
         # Its id stands before it by now, also if a header had it.
@@ -164,16 +168,21 @@ class SchemaIdDecoder:
         return column, None, data
 
     def _made(
-        self, framed: TypedColumn, schema_id: SchemaId
+        self, framed: TypedColumn, schema_id: SchemaId, message: str | None
     ) -> tuple[TypedColumn, Decoder] | UsageError:
-        """Return the column and decoder of a schema; the error if it decodes nothing."""
-        found = self._decoders.get((framed.framing, schema_id))
+        """Return the column and decoder of a schema; the error if it decodes nothing.
+
+        Args:
+            message: of Protobuf the message; None for the first one.
+        """
+        key = framed.framing, schema_id, message
+        found = self._decoders.get(key)
         if found is None:
-            found = self._decoders[framed.framing, schema_id] = self._new(framed, schema_id)
+            found = self._decoders[key] = self._new(framed, schema_id, message)
         return found
 
     def _new(
-        self, framed: TypedColumn, schema_id: SchemaId
+        self, framed: TypedColumn, schema_id: SchemaId, message: str | None
     ) -> tuple[TypedColumn, Decoder] | UsageError:
         one = self._registry.by_id[schema_id]
         try:
@@ -181,7 +190,27 @@ class SchemaIdDecoder:
                 raise UsageError(f"{one.form} is not a form of schemas.")
             form = TypedForm(one.form.lower())
             writers = tuple(_writers(form, self._registry, [one]).items())
-            column = replace(framed, form=form, writers=writers, versions=(schema_id,))
+            column = replace(
+                framed, form=form, message=message, writers=writers, versions=(schema_id,)
+            )
             return column, column.decoder()
         except UsageError as error:
             return error
+
+    def _message(self, framed: TypedColumn, schema_id: SchemaId, whole: bytes) -> str | None:
+        """Return the name of the message of Protobuf that data is of; None for the first one."""
+        if self._registry.by_id[schema_id].form != TypedForm.PROTOBUF.upper():
+            return None
+        first = self._made(framed, schema_id, None)
+        if isinstance(first, UsageError):
+            return None
+        from kafkalog.log.typed.protobuf import MessageNames, main_file
+
+        column, _ = first
+        names = self._messages.get((framed.framing, schema_id))
+        if names is None:
+            names = MessageNames(main_file(column.writers[0][1]), framed.framing)
+            self._messages[framed.framing, schema_id] = names
+        with suppress(ValueError):  # decoding as the first one says why
+            return names.split(column.unframed(whole)[0])[0]
+        return None

@@ -177,3 +177,22 @@ def test_a_profile_counts_schemas(disk: Path, kafkalog: Kafkalog) -> None:
     assert result.status == 0
     plain = kafkalog("profile", disk, "-t", "other", "-r", disk)
     assert b"no schemas" in plain.stdout
+
+
+def test_an_index_says_which_message_of_protobuf(tmp_path: Path, kafkalog: Kafkalog) -> None:
+    """Not only the first of a file, nor only one in a topic; a wrong index is a reason."""
+    text = (
+        'syntax = "proto3"; message A { int64 a = 1; } '
+        "message B { string b = 1; message C { bool c = 1; } }"
+    )
+    one = {"subject": "t-value", "version": 1, "id": 7, "schema": text, "schemaType": "PROTOBUF"}
+    as_topic(tmp_path, [one])
+    # Indexes are zigzag varints: their number, then each; a lone zero is [0].
+    values = [b"\0\x08\5", b"\2\2\n\1x", b"\4\2\0\x08\1", b"\2\x08", b"\4\2\2"]
+    write_log(tmp_path / "t-0", batch(0, [
+        record(n, b"k", b"\0\0\0\0\7" + value) for n, value in enumerate(values)
+    ]))  # fmt: skip
+    result = kafkalog("dump-segment", tmp_path / "t-0", "-r", tmp_path, "-o", "ndjson")
+    found = [one["value_decoded"] for one in rows_of(result)]
+    assert found == [{"a": 5}, {"b": "x"}, {"c": True}, None, None]
+    assert result.status == 8

@@ -148,9 +148,7 @@ class _Reader:
     """
 
     def __init__(self, tree: Any, references: Mapping[str, Any]) -> None:
-        # Draft 4 had `id`; schemas without `$schema` are mostly of Pydantic, or use what all have.
-        is_old = isinstance(tree, dict) and isinstance(tree.get("id"), str) and "$id" not in tree
-        self._specification = _specification(tree, DRAFT4 if is_old else DRAFT202012)
+        self._specification = _specification(tree, _draft_of(tree))
         self._is_alone = self._specification.name in _REFERENCES_ALONE
         root = Resource(tree, self._specification)
         others = {
@@ -492,6 +490,26 @@ def _own(node: Mapping[str, Any]) -> Shape:
         numbers=numbers,
         is_map=connect == "map",
     )
+
+
+def _draft_of(tree: Any) -> Specification[Any]:
+    """Return the draft of a schema without `$schema`: the last one, unless it shows an older one.
+
+    Such schemas are mostly of Pydantic, or use what all drafts have.
+    """
+    if isinstance(tree, dict) and isinstance(tree.get("id"), str) and "$id" not in tree:
+        return DRAFT4
+    waiting, left = [tree], NODES_MAX
+    while waiting and left:
+        node, left = waiting.pop(), left - 1
+        if isinstance(node, dict):
+            # An anchor, until draft 7.
+            if isinstance(node.get("$id"), str) and node["$id"].startswith("#"):
+                return DRAFT7
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return DRAFT202012
 
 
 def _kinds(given: Any) -> frozenset[str] | None:

@@ -16,7 +16,7 @@ from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
 from kafkalog.log.typed.schema_size import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
 
@@ -40,6 +40,8 @@ class ProtobufDecoder:
 
     Attributes:
         type: of the column.
+        name: the message's full name.
+        messages: reads which message data is of; None without a framing.
         names: as `MessageColumns` has them after this version.
         remarks: the parts that are JSON.
         losses: how many values have what the column lacks, since the decoder was made.
@@ -59,11 +61,7 @@ class ProtobufDecoder:
     ) -> None:
         pool = descriptor_pool.DescriptorPool()
         try:
-            files = descriptor_pb2.FileDescriptorSet.FromString(schema).file
-            for file in files:
-                for known in file.dependency:
-                    _add_builtin(pool, known)
-                pool.AddSerializedFile(file.SerializeToString())
+            files = _added(pool, schema)
             if name is None:
                 name = _first_message(files)
             descriptor = pool.FindMessageTypeByName(name)
@@ -83,7 +81,7 @@ class ProtobufDecoder:
                 f"Google's library cannot build {name}: too many messages are in each other."
             ) from error
         self._has_required = any(file.syntax != "proto3" for file in files)
-        self._after = _START[framing](descriptor) if framing in _START else None
+        self.messages = None if framing == Framing.NONE else MessageNames(descriptor.file, framing)
         self.name = name
         self.names = dict(names or {})
         columns = MessageColumns(pool, self.names)
@@ -94,8 +92,10 @@ class ProtobufDecoder:
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
         """Return the message as a dictionary, or what it means if it is one of Google's."""
-        if self._after is not None:
-            data = self._after(data)
+        if self.messages is not None:
+            name, data = self.messages.split(data)
+            if name != self.name:
+                raise ValueError(f"not {self.name}, but the message {name:.100}")
         seen = self._seen
         seen.has_unknown = seen.has_lost_digits = False
         try:
@@ -143,6 +143,27 @@ class ProtobufVersions:
         return made
 
 
+def main_file(texts: Sequence[str]) -> Any:
+    """Return the descriptor of the file of a version, from what `ProtobufVersions` decodes."""
+    [text] = texts
+    pool = descriptor_pool.DescriptorPool()
+    return pool.FindFileByName(_added(pool, b64decode(text))[-1].name)
+
+
+def _added(pool: Any, schema: bytes) -> Any:
+    """Add the files of a `FileDescriptorSet`, and the builtin ones that they import; return them.
+
+    Raises:
+        TypeError, message.DecodeError: they cannot be built.
+    """
+    files = descriptor_pb2.FileDescriptorSet.FromString(schema).file
+    for file in files:
+        for known in file.dependency:
+            _add_builtin(pool, known)
+        pool.AddSerializedFile(file.SerializeToString())
+    return files
+
+
 def _first_message(files: Any) -> str:
     if not files or not files[-1].message_type:
         raise UsageError("The schema has no message.")
@@ -166,38 +187,48 @@ def _add_builtin(pool: Any, name: str) -> None:
             pool.AddSerializedFile(file.SerializeToString())
 
 
-def _indexes_of(descriptor: Any) -> list[int]:
-    """Return the location of a message in its file: ordinals from the outermost message to it."""
-    around = descriptor.containing_type
-    if around is None:
-        return [list(descriptor.file.message_types_by_name).index(descriptor.name)]
-    names = [one.name for one in around.nested_types]
-    return [*_indexes_of(around), names.index(descriptor.name)]
+class MessageNames:
+    """Reads which message data is of, from what serializers write between the id and the message.
 
+    Args:
+        file: the descriptor of the file that the id stands for.
+        framing: whose serializers.
+    """
 
-def _after_indexes(descriptor: Any) -> Callable[[bytes], bytes]:
-    """Return what passes over the indexes of a message; a lone zero means the first message."""
-    wanted = _indexes_of(descriptor)
+    def __init__(self, file: Any, framing: Framing) -> None:
+        self._messages = file.message_types_by_name
+        self._framing = framing
 
-    def after(data: bytes) -> bytes:
+    def split(self, data: bytes) -> tuple[str, bytes]:
+        """Return the full name of a message, and its bytes.
+
+        Raises:
+            ValueError: nothing names a message there, or one that the file lacks.
+        """
+        if self._framing == Framing.CONFLUENT:
+            return self._by_indexes(data)
+        return self._by_number(data) if self._framing == Framing.GLUE else self._by_name(data)
+
+    def _by_indexes(self, data: bytes) -> tuple[str, bytes]:
+        """Read ordinals from the outermost message to that one; a lone zero is the first."""
         count, position = _zigzag(data, 0)
-        found = [] if count else [0]
+        indexes = [] if count else [0]
         if not 0 <= count <= _INDEXES_MAX:
             raise ValueError("no indexes of a message")
         for _ in range(count):
             index, position = _zigzag(data, position)
-            found.append(index)
-        if found != wanted:
-            raise ValueError(f"not {descriptor.full_name}, but the message {found}, not {wanted}")
-        return data[position:]
+            indexes.append(index)
+        found, inner = None, list(self._messages.values())
+        for index in indexes:
+            if not 0 <= index < len(inner):
+                raise ValueError(f"the file has no message {indexes}")
+            found = inner[index]
+            inner = list(found.nested_types)
+        assert found is not None, "there is at least one index"
+        return found.full_name, data[position:]
 
-    return after
-
-
-def _after_name(descriptor: Any) -> Callable[[bytes], bytes]:
-    """Return what passes over the name of a message, as Apicurio's serializers write it."""
-
-    def after(data: bytes) -> bytes:
+    def _by_name(self, data: bytes) -> tuple[str, bytes]:
+        """Read the name, a message with one field, as Apicurio's serializers write it."""
         size, start = _varint(data, 0)
         end = start + size
         if end > len(data) or data[start : start + 1] != b"\x0a":  # field 1 with a size: the name
@@ -206,38 +237,20 @@ def _after_name(descriptor: Any) -> Callable[[bytes], bytes]:
         name = data[position:end].decode("utf-8", "replace")
         if position + length != end:
             raise ValueError("no name of a message")
-        if name not in (descriptor.name, descriptor.full_name):
-            raise ValueError(f"not {descriptor.full_name}, but the message {name:.100}")
-        return data[end:]
+        there = self._messages.get(name)
+        return (name if there is None else there.full_name), data[end:]
 
-    return after
-
-
-def _after_number(descriptor: Any) -> Callable[[bytes], bytes]:
-    """Return what passes over the number of a message: its place among all names of the file."""
-    names: list[str] = []
-    waiting = list(descriptor.file.message_types_by_name.values())
-    for one in waiting:
-        names.append(one.full_name)
-        waiting += one.nested_types
-    wanted = sorted(names).index(descriptor.full_name)
-
-    def after(data: bytes) -> bytes:
+    def _by_number(self, data: bytes) -> tuple[str, bytes]:
+        """Read the place among the sorted names of all messages of the file."""
+        names: list[str] = []
+        waiting = list(self._messages.values())
+        for one in waiting:
+            names.append(one.full_name)
+            waiting += one.nested_types
         number, position = _varint(data, 0)
-        if number != wanted:
-            raise ValueError(f"not {descriptor.full_name}, but the message {number}, not {wanted}")
-        return data[position:]
-
-    return after
-
-
-_START: Final = {
-    Framing.CONFLUENT: _after_indexes,
-    Framing.APICURIO: _after_name,
-    Framing.APICURIO4: _after_name,
-    Framing.GLUE: _after_number,
-}
-"""For each framing, what passes over that which names the message before its data."""
+        if number >= len(names):
+            raise ValueError(f"the file has no message {number}")
+        return sorted(names)[number], data[position:]
 
 
 def _zigzag(data: bytes, position: int) -> tuple[int, int]:

@@ -392,3 +392,10 @@ def test_any_json() -> None:
     assert (row(made, text), made.remarks, made.losses) == (text, [], Counter())
     with pytest.raises(ValueError, match="NaN is not JSON"):
         made.decode(b"[NaN]")
+
+
+def test_anchors_of_old_drafts_without_a_schema_that_says_so() -> None:
+    """Until draft 7 an `$id` that is only a fragment is an anchor."""
+    address = {"$id": "#address", **properties(street={"type": "string"})}
+    made = decoder({"definitions": {"x": address}, **properties(to={"$ref": "#address"})})
+    assert row(made, '{"to":{"street":"s"}}') == {"to": {"street": "s"}}
