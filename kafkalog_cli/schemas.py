@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, NotAKafkaFileError, UnsupportedError, UsageError
+from kafkalog.errors import DataError, NotAKafkaFileError, UsageError
 from kafkalog.io.paths import file_system
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.outcome import show_note
@@ -141,7 +141,8 @@ def decoders(
         from kafkalog.tables.schema_registry import read_registry
 
         registry = read_registry(by_id[0].registry or "")  # of both: --registry is about both
-        made |= {one.source: decoded_by_id(one.source, registry) for one in by_id}
+        for one in by_id:
+            made[one.source] = decoded_by_id(one.source, registry, is_asked=True)
     return made
 
 
@@ -154,18 +155,17 @@ def _decoders_on_disk(
     not fail: without the packages, or with a damaged topic, a note says so.
     """
     around = (os.path.dirname(file_system.absolute(one.path)) for one in _partitions(logs))
-    places = (os.path.join(one, "_schemas-0") for one in around)
-    found = [one for one in dict.fromkeys(places) if os.path.isdir(one)]
-    if not (sources and found):
+    place = topic_of_schemas(around) if sources else None
+    if place is None:
         return {}
     try:
         from kafkalog.tables.schema_registry import read_registry
         from kafkalog_cli.output.decoded import decoded_by_id
 
-        registry = read_registry(found[0])
-        made = {source: decoded_by_id(source, registry) for source in sources}
-    except (ModuleNotFoundError, UnsupportedError, DataError) as error:
-        show_note(f"{found[0]} decodes nothing: {error}")
+        registry = read_registry(place)
+        made = {source: decoded_by_id(source, registry, is_asked=False) for source in sources}
+    except (ModuleNotFoundError, DataError) as error:
+        show_note(f"{place} decodes nothing: {error}")
         return {}
     firsts = _first_records(logs)
     used = {
@@ -174,8 +174,14 @@ def _decoders_on_disk(
     }  # fmt: skip
     if used:
         what = " and ".join(f"{source}s" for source in used)
-        show_note(f"{what} with schema ids are decoded by {found[0]}")
+        show_note(f"{what} with schema ids are decoded by {place}")
     return used
+
+
+def topic_of_schemas(log_dirs: Iterable[str]) -> str | None:
+    """Return the partition of the topic `_schemas` in one of some log directories."""
+    places = (os.path.join(one, "_schemas-0") for one in dict.fromkeys(log_dirs))
+    return next((one for one in places if os.path.isdir(one)), None)
 
 
 def _first_records(logs: Sequence[PartitionDir | FileEntry]) -> list[Record]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import UnsupportedError, UsageError
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value
 from kafkalog.log.typed.proto_files import MAIN, compiled
@@ -104,10 +104,12 @@ class SchemaIdDecoder:
     Args:
         source: `key` or `value`.
         registry: the schemas.
+        needs_all: whether a missing package is an error; else it is why a value does not decode.
     """
 
-    def __init__(self, source: str, registry: SchemaRegistry) -> None:
+    def __init__(self, source: str, registry: SchemaRegistry, *, needs_all: bool = True) -> None:
         self._registry = registry
+        self._harmless = (UsageError,) if needs_all else (UsageError, UnsupportedError)
         guids = tuple(registry.guids().items())
         self._framed = [
             TypedColumn(source, TypedForm.AVRO, b"", framing=framing, guids=guids)
@@ -142,7 +144,7 @@ class SchemaIdDecoder:
         An Arrow array of one value; None for both if the bytes have no id.
 
         Raises:
-            UnsupportedError: a package is missing.
+            UnsupportedError: a package is missing that is needed.
         """
         framed, schema_id, whole = self._identified(data, headers)
         if schema_id is None:
@@ -194,8 +196,8 @@ class SchemaIdDecoder:
                 framed, form=form, message=message, writers=writers, versions=(schema_id,)
             )
             return column, column.decoder()
-        except UsageError as error:
-            return error
+        except self._harmless as error:
+            return UsageError(error.message)
 
     def _message(self, framed: TypedColumn, schema_id: SchemaId, whole: bytes) -> str | None:
         """Return the name of the message of Protobuf that data is of; None for the first one."""

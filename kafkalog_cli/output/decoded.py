@@ -61,6 +61,7 @@ class Decoded:
         make: returns what decodes them.
         has_ids: whether each may have the id of a schema.
         is_text: whether a value is the text of JSON.
+        is_asked: whether somebody asked for it, so that an answer lacks what does not decode.
 
     Raises:
         UsageError: the schema is malformed.
@@ -75,12 +76,14 @@ class Decoded:
         *,
         has_ids: bool,
         is_text: bool = False,
+        is_asked: bool = True,
     ) -> None:
         self._source, self._form = source, form
         self._make = make
         self._decoder = make()
         self.has_ids = has_ids
         self._is_text = is_text
+        self._is_asked = is_asked
         self._count = self._failed = 0
 
     def value(self, data: bytes | None, headers: Headers) -> Any:
@@ -131,7 +134,7 @@ class Decoded:
         if self._failed:
             what = counted(self._failed, self._source)
             show_warning(f"{what} not decoded as {self._form}: shown as bytes")
-            outcome.lacks()
+            outcome.lacks(self._is_asked)
 
 
 class _ByColumn:
@@ -164,8 +167,14 @@ def decoded_by_column(column: TypedColumn) -> Decoded:
     )  # fmt: skip
 
 
-def decoded_by_id(source: str, registry: SchemaRegistry) -> Decoded:
-    """Return what decodes each value by the schema whose id it has."""
+def decoded_by_id(source: str, registry: SchemaRegistry, *, is_asked: bool) -> Decoded:
+    """Return what decodes each value by the schema whose id it has.
+
+    Args:
+        is_asked: as for `Decoded`; else a missing package is no error either.
+    """
     return Decoded(
-        source, "its schema says", lambda: SchemaIdDecoder(source, registry), has_ids=True
-    )
+        source, "its schema says",
+        lambda: SchemaIdDecoder(source, registry, needs_all=is_asked),
+        has_ids=True, is_asked=is_asked,
+    )  # fmt: skip
