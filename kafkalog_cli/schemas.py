@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, NotAKafkaFileError, UsageError
+from kafkalog.errors import DataError, NotAKafkaFileError, UnsupportedError, UsageError
 from kafkalog.io.paths import file_system
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.outcome import show_note
@@ -155,7 +155,7 @@ def _decoders_on_disk(
     not fail: without the packages, or with a damaged topic, a note says so.
     """
     around = (os.path.dirname(file_system.absolute(one.path)) for one in _partitions(logs))
-    place = topic_of_schemas(around) if sources else None
+    place = _topic_of_schemas(around) if sources else None
     if place is None:
         return {}
     try:
@@ -178,7 +178,33 @@ def _decoders_on_disk(
     return used
 
 
-def topic_of_schemas(log_dirs: Iterable[str]) -> str | None:
+def with_schemas_on_disk(
+    payloads: Sequence[Payload], topics: Sequence[str], paths: Iterable[str]
+) -> Sequence[Payload]:
+    """Return how keys and values of one topic are read if `_schemas` is in a log directory.
+
+    As with `--registry`, if the topic has a subject there; what nobody asked for must not fail.
+    """
+    if len(topics) != 1 or not all(one.is_auto and one.registry is None for one in payloads):
+        return payloads
+    given = [file_system.absolute(path) for path in paths]
+    place = _topic_of_schemas([*given, *map(os.path.dirname, given)])
+    if place is None:
+        return payloads
+    found = [replace(one, registry=place) for one in payloads]
+    try:
+        columns = [column for one in found for column in one.columns(topics)]
+        for column in columns:
+            column.decoder()
+    except (ModuleNotFoundError, UnsupportedError, UsageError, DataError) as error:
+        show_note(f"{place} decodes nothing: {error}")
+        return payloads
+    for column in columns:
+        show_note(f"{column.source} is decoded by {place}; {column.source}_bytes is not")
+    return found
+
+
+def _topic_of_schemas(log_dirs: Iterable[str]) -> str | None:
     """Return the partition of the topic `_schemas` in one of some log directories."""
     places = (os.path.join(one, "_schemas-0") for one in dict.fromkeys(log_dirs))
     return next((one for one in places if os.path.isdir(one)), None)

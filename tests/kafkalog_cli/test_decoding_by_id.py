@@ -162,6 +162,11 @@ def test_the_subject_says_the_form(
     asked = kafkalog("sql", "-c", query, *words)
     assert asked.status == 0, asked.stderr
     assert [json.loads(line)["title"] for line in asked.stdout.splitlines()] == titles
+    unasked = kafkalog("sql", "-c", query, disk, "-t", "headers-users", "-o", "ndjson")
+    assert unasked.stdout == asked.stdout
+    assert "_schemas-0" in unasked.stderr
+    plain = kafkalog("sql", "-c", "SELECT value FROM records", disk, "-t", "other", "-o", "ndjson")
+    assert (json.loads(plain.stdout), plain.stderr) == ({"value": "plain"}, "")
     several = kafkalog("export", disk, "-r", disk, "--to", lake / "all")
     assert several.status == 2
 
