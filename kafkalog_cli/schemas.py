@@ -84,20 +84,11 @@ class Payload:
         """Return the column whose form is that of the topic's subject, if there is one."""
         if self.registry is None or self.form != BytesFormat.AUTO:
             return ()
-        from kafkalog.tables.schema_columns import column_by_id, form_of_subject
+        from kafkalog.tables.schema_columns import column_of_topic
         from kafkalog.tables.schema_registry import read_registry
 
-        if len(topics) != 1:
-            raise UsageError(
-                "--registry has many schemas, and a column has one.",
-                hint="One --topic, or --value-format and --value-schema",
-            )
-        registry = read_registry(self.registry)
-        form = form_of_subject(registry, topics[0], self.source)
-        if form is None:
-            return ()
-        given = TypedColumn(self.source, form, b"", framing=Framing.CONFLUENT)
-        return (column_by_id(given, registry, topics),)
+        column = column_of_topic(read_registry(self.registry), topics, self.source)
+        return () if column is None else (column,)
 
     def _framing(self) -> tuple[Framing, int | None]:
         text = self.framing

@@ -53,11 +53,31 @@ def column_by_id(
     return replace(given, writers=tuple(writers.items()), guids=guids)
 
 
-def form_of_subject(registry: SchemaRegistry, topic: str, source: str) -> TypedForm | None:
-    """Return the form that the keys or values of a topic have by its subject, if it has one."""
-    found = [one for one in registry.by_version.values() if one.subject == f"{topic}-{source}"]
-    latest = max(found, key=lambda one: one.version, default=None)
-    return TypedForm(latest.form.lower()) if latest and latest.form in _FORMS else None
+def column_of_topic(
+    registry: SchemaRegistry, topics: Sequence[str], source: str
+) -> TypedColumn | None:
+    """Return the typed column of a topic, in the form that its subject has; None without one.
+
+    Args:
+        registry: the schemas.
+        topics: the one topic.
+        source: `key` or `value`.
+
+    Raises:
+        UsageError: there are several topics, or the registry does not decide what the column is.
+    """
+    if len(topics) != 1:
+        raise UsageError(
+            "A registry has many schemas, and a column has one.",
+            hint="Name one topic, or --value-format and --value-schema",
+        )
+    subject = f"{topics[0]}-{source}"
+    versions = [one for one in registry.by_version.values() if one.subject == subject]
+    latest = max(versions, key=lambda one: one.version, default=None)
+    if latest is None or latest.form not in _FORMS:
+        return None
+    given = TypedColumn(source, TypedForm(latest.form.lower()), b"", framing=Framing.CONFLUENT)
+    return column_by_id(given, registry, topics)
 
 
 def _versions(

@@ -13,10 +13,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import duckdb
 import fastavro
 import pyarrow.parquet as pq
 import pytest
 
+import kafkalog as kafkalog_library
+from kafkalog.errors import CorruptDataError, UsageError
 from tests.builders import batch, record, write_log
 from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, texts_of
 
@@ -201,3 +204,30 @@ def test_an_index_says_which_message_of_protobuf(tmp_path: Path, kafkalog: Kafka
     found = [one["value_decoded"] for one in rows_of(result)]
     assert found == [{"a": 5}, {"b": "x"}, {"c": True}, None, None]
     assert result.status == 8
+
+
+def test_a_dataset_has_the_types_of_a_registry(disk: Path) -> None:
+    """A value that does not decode is an error, or heard by who listens."""
+    _, rows = registered()
+    users = [pair for pair, _ in rows][:3]
+    write_log(disk / "headers-users-0", batch(0, [
+        record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(users)
+    ]))  # fmt: skip
+    of_users = {"topics": ["headers-users"], "registry": disk}
+    found = kafkalog_library.dataset(disk, **of_users)
+    columns = ["value_decoded", "value_schema_id"]
+    table = found.to_table(columns)
+    assert [one["title"] for one in table["value_decoded"].to_pylist()] == ["Ada", "Bo", "Bo"]
+    assert table["value_schema_id"].to_pylist() == ["1", "2", "2"]
+    assert duckdb.sql("select max(value_decoded.id) from found").fetchall() == [(1 << 40,)]
+    write_log(disk / "headers-users-0", batch(3, [record(0, b"k", b"plain")]), name=f"{3:020}")
+    with pytest.raises(CorruptDataError, match="A value does not decode: no schema id"):
+        kafkalog_library.dataset(disk, **of_users).to_table(columns)
+    heard: list[Any] = []
+    there = kafkalog_library.dataset(disk, **of_users, on_event=heard.append).to_table(columns)
+    assert there["value_decoded"].to_pylist()[3] is None
+    assert [type(one) for one in heard][-1:] == [CorruptDataError]
+    with pytest.raises(UsageError, match="no subject"):
+        kafkalog_library.dataset(disk, topics=["other"], registry=disk)
+    with pytest.raises(UsageError, match="a column has one"):
+        kafkalog_library.dataset(disk, registry=disk)

@@ -7,20 +7,22 @@ and pandas choose columns and rows before anything is read. pyarrow is loaded on
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import CorruptDataError, UsageError
 from kafkalog.io.jit import fast_path
 from kafkalog.log.events import Reporter
 from kafkalog.model import Isolation, LogView, Replicas, named_member
-from kafkalog.tables.datasets.model import StateTable, Tables
+from kafkalog.tables.datasets.model import StateTable, Tables, TypedListener
 from kafkalog.tables.model import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from enum import StrEnum
 
-    from kafkalog.errors import OnEvent
+    from kafkalog.errors import Listener, OnEvent
+    from kafkalog.log.typed import TypedColumn
     from kafkalog.tables.datasets.arrow_dataset import Dataset
 
 
@@ -33,6 +35,7 @@ def dataset(
     internal: bool = False,
     view: LogView | str = LogView.RECOVERED,
     text: bool = False,
+    registry: str | os.PathLike[str] | None = None,
     disorder_ms: int | None = None,
     threads: int | None = None,
     on_event: OnEvent | None = None,
@@ -55,6 +58,10 @@ def dataset(
         view: `recovered`, `as-is` or `all`.
         text: whether keys and values are text: 0x and hexadecimal digits if they are no UTF-8; the
             columns key_bytes and value_bytes have them as they are.
+        registry: where the schemas of the topic are: the URL of a registry, a log directory with
+            the topic `_schemas`, or a directory of files. Keys and values with a subject there get
+            the columns key_decoded and value_decoded, and their schemas' ids. A value that does not
+            decode is null there, and an error unless there is `on_event`.
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.
         threads: number of decoding threads; None for one per processor, up to 8.
@@ -63,7 +70,7 @@ def dataset(
 
     Raises:
         UsageError: an argument has an invalid value.
-        UnsupportedError: pyarrow is missing.
+        UnsupportedError: pyarrow is missing, or what decodes by a schema.
     """
     fast_path.require_arrow()
     from kafkalog.tables.datasets.arrow_dataset import Dataset
@@ -84,7 +91,32 @@ def dataset(
         threads,
         None if on_event is None else Reporter(on_event),
     )
+    if registry is not None:
+        tables = _typed(tables, os.fspath(registry))
     return Dataset(tables, _table(kind, name))
+
+
+class _Undecoded(TypedListener):
+    """Makes an error of each value that does not decode."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def undecoded(self, column: TypedColumn, reason: str) -> None:
+        self._listener.hear(CorruptDataError(f"A {column.source} does not decode: {reason}."))
+
+
+def _typed(tables: Tables, registry: str) -> Tables:
+    """Return the tables with columns by the schemas of a registry."""
+    from kafkalog.tables.schema_columns import column_of_topic
+    from kafkalog.tables.schema_registry import read_registry
+
+    schemas, topics = read_registry(registry), sorted(tables.topics or ())
+    found = (column_of_topic(schemas, topics, source) for source in ("key", "value"))
+    typed = tuple(one for one in found if one is not None)
+    if not typed:
+        raise UsageError(f"{topics[0]} has no subject in {registry}.")
+    return replace(tables, typed=typed, typed_listener=_Undecoded(tables.reader))
 
 
 def _table(kind: type[StrEnum], name: str) -> TableName | StateTable:
