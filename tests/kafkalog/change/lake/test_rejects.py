@@ -125,7 +125,7 @@ def test_a_record_is_in_one_of_two_tables(tmp_path: Path, kafkalog: Callable[...
         (9, keys[4], b"4", None, "no schema id"),
     ]  # fmt: skip
     assert found == [{"topic": "a", "partition": 3, "source": "key", "timestamp_ms": BASE_TIME,
-                      "leader_epoch": 0}] * 3  # fmt: skip
+                      "leader_epoch": 0, "headers": []}] * 3  # fmt: skip
     assert part["rejects_file"] == next(str(path.relative_to(to)) for path in to.rglob("*.rejects"))
     query = f"SELECT count(*) FROM '{to}/**/*.parquet'"  # noqa: S608
     assert duckdb.sql(query).fetchall() == [(2,)]
@@ -200,7 +200,8 @@ def test_an_iceberg_table_has_a_table_of_rejects(
     assert [row.pop("reason").split(":")[0] for row in rows] == ["Expecting value"] * 3
     assert rows == [
         {"topic": "a", "partition": 0, "offset": n, "timestamp_ms": BASE_TIME,
-         "leader_epoch": 0, "key": b"k", "value": value(n), "source": "value", "schema_id": None}
+         "leader_epoch": 0, "headers": [], "key": b"k", "value": value(n), "source": "value",
+         "schema_id": None}
         for n in (1, 4, 7)
     ]  # fmt: skip
     paths = [
