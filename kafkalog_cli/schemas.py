@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, NotAKafkaFileError, UnsupportedError, UsageError
+from kafkalog.errors import DataError, NotAKafkaFileError, UsageError
 from kafkalog.io.paths import file_system
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.outcome import show_note
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.decoded import Decoded
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
+_FIRST_RECORDS: Final = 10
 FORMS: Final = (*BytesFormat, *TypedForm)
 
 
@@ -106,9 +108,14 @@ class Payload:
 
 
 def decoders(
-    found: Iterable[Payload], logs: Iterable[PartitionDir | FileEntry]
+    found: Iterable[Payload], logs: Iterable[PartitionDir | FileEntry], *, unasked: bool = True
 ) -> dict[str, Decoded]:
     """Return what decodes keys and values of some logs, by `key` and `value`.
+
+    Args:
+        found: how they are read.
+        logs: the logs.
+        unasked: whether schemas on the same disk decode what nobody asked for.
 
     Raises:
         UsageError: a schema cannot be read, is malformed, or it is not clear which one is meant.
@@ -118,7 +125,8 @@ def decoders(
     typed = [one for one in found if one.typed is not None]
     by_id = [one for one in found if one.is_auto and one.registry is not None]
     if not (typed or by_id):
-        return _decoders_on_disk([one.source for one in found if one.is_auto], logs)
+        sources = [one.source for one in found if one.is_auto] if unasked else []
+        return _decoders_on_disk(sources, logs)
     from kafkalog.io.jit.fast_path import require_arrow
 
     require_arrow("schemas")
@@ -142,8 +150,8 @@ def _decoders_on_disk(
 ) -> dict[str, Decoded]:
     """Return what decodes by the schemas of the topic `_schemas` that is next to logs.
 
-    That decodes a topic whose first record has the id of one of them. What nobody asked for must
-    not fail: without the packages, or with a damaged topic, a note says so.
+    That decodes a topic if one of its first records has the id of one of them. What nobody asked
+    for must not fail: without the packages, or without schemas in the topic, a note says so.
     """
     around = (os.path.dirname(file_system.absolute(one.path)) for one in _partitions(logs))
     place = _topic_of_schemas(around) if sources else None
@@ -169,32 +177,6 @@ def _decoders_on_disk(
     return used
 
 
-def with_schemas_on_disk(
-    payloads: Sequence[Payload], topics: Sequence[str], paths: Iterable[str]
-) -> Sequence[Payload]:
-    """Return how keys and values of one topic are read if `_schemas` is in a log directory.
-
-    As with `--registry`, if the topic has a subject there; what nobody asked for must not fail.
-    """
-    if len(topics) != 1 or not all(one.is_auto and one.registry is None for one in payloads):
-        return payloads
-    given = [file_system.absolute(path) for path in paths]
-    place = _topic_of_schemas([*given, *map(os.path.dirname, given)])
-    if place is None:
-        return payloads
-    found = [replace(one, registry=place) for one in payloads]
-    try:
-        columns = [column for one in found for column in one.columns(topics)]
-        for column in columns:
-            column.decoder()
-    except (ModuleNotFoundError, UnsupportedError, UsageError, DataError) as error:
-        show_note(f"{place} decodes nothing: {error}")
-        return payloads
-    for column in columns:
-        show_note(f"{column.source} is decoded by {place}; {column.source}_bytes is not")
-    return found
-
-
 def _topic_of_schemas(log_dirs: Iterable[str]) -> str | None:
     """Return the partition of the topic `_schemas` in one of some log directories."""
     places = (os.path.join(one, "_schemas-0") for one in dict.fromkeys(log_dirs))
@@ -202,23 +184,23 @@ def _topic_of_schemas(log_dirs: Iterable[str]) -> str | None:
 
 
 def _first_records(logs: Sequence[PartitionDir | FileEntry]) -> list[Record]:
-    """Return the first record of each topic."""
+    """Return the first records of each topic."""
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.files.payloads.kinds import payload_kind
     from kafkalog.log.batches.selection import Selection
     from kafkalog.model import Record
     from kafkalog.node.reader import read_records
 
-    firsts: dict[str, Record] = {}
+    firsts: dict[str, list[Record]] = {}
     for log, around in zip(logs, _partitions(logs), strict=True):
         if around.topic in firsts or payload_kind(around.topic) is not None:
             continue
         with suppress(DataError):  # the command itself will say it
             path = log if isinstance(log, PartitionDir) else log.path
             rows = read_records(path, Selection(data=True))
-            first = next((one for one in rows if isinstance(one, Record)), None)
-            firsts |= {} if first is None else {around.topic: first}
-    return [*firsts.values()]
+            first = [*islice((one for one in rows if isinstance(one, Record)), _FIRST_RECORDS)]
+            firsts |= {around.topic: first} if first else {}
+    return [one for some in firsts.values() for one in some]
 
 
 def _partitions(logs: Iterable[PartitionDir | FileEntry]) -> list[PartitionDir]:
@@ -226,6 +208,23 @@ def _partitions(logs: Iterable[PartitionDir | FileEntry]) -> list[PartitionDir]:
     from kafkalog.node.targets import partition_around
 
     return [one if isinstance(one, PartitionDir) else partition_around(one.path) for one in logs]
+
+
+def typed_columns(payloads: Iterable[Payload], topics: Sequence[str]) -> tuple[TypedColumn, ...]:
+    """Return the typed columns of a table of some topics.
+
+    Raises:
+        UsageError: as `Payload.columns`, or a registry has no schema for them.
+    """
+    given = tuple(payloads)
+    columns = tuple(column for one in given for column in one.columns(topics))
+    places = [one.registry for one in given if one.registry is not None]
+    if places and not columns:
+        raise UsageError(
+            f"{places[0]} has no subject {topics[0]}-value, and none {topics[0]}-key.",
+            hint="--value-format avro --value-schema FILE",
+        )
+    return columns
 
 
 def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import UnsupportedError, UsageError
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value
+from kafkalog.log.typed.model import missing_package
 from kafkalog.log.typed.proto_files import MAIN, compiled
 
 if TYPE_CHECKING:
@@ -72,9 +73,10 @@ def column_of_topic(
             hint="Name one topic, or --value-format and --value-schema",
         )
     subject = f"{topics[0]}-{source}"
-    versions = [one for one in registry.by_version.values() if one.subject == subject]
-    latest = max(versions, key=lambda one: one.version, default=None)
-    if latest is None or latest.form not in _FORMS:
+    if not any(one.subject == subject for one in registry.by_version.values()):
+        return None
+    latest = registry.latest(subject)
+    if latest.form not in _FORMS:
         return None
     given = TypedColumn(source, TypedForm(latest.form.lower()), b"", framing=Framing.CONFLUENT)
     return column_by_id(given, registry, topics)
@@ -104,9 +106,16 @@ def _writers(
     form: TypedForm, registry: SchemaRegistry, schemas: Iterable[Registered]
 ) -> dict[SchemaId, tuple[str, ...]]:
     """Return what `TypedColumn.writers` has of some schemas of a form."""
-    texts = {one.id: registry.with_references(one, MAIN) for one in schemas}
+    texts = {}
+    for one in schemas:
+        # Without what it refers to it decodes nothing, which is no matter for the others.
+        with suppress(UsageError):
+            texts[one.id] = registry.with_references(one, MAIN)
     if form == TypedForm.PROTOBUF:
-        return compiled(texts)
+        try:
+            return compiled(texts)
+        except ModuleNotFoundError as error:
+            raise missing_package(form, error) from error
     if form == TypedForm.JSON:
         return {
             number: (*(word for pair in found[:-1] for word in pair), found[-1][1])
@@ -131,14 +140,15 @@ class SchemaIdDecoder:
         self._registry = registry
         self._harmless = (UsageError,) if needs_all else (UsageError, UnsupportedError)
         guids = tuple(registry.guids().items())
-        self._framed = [
-            TypedColumn(source, TypedForm.AVRO, b"", framing=framing, guids=guids)
-            for framing in _FRAMINGS
-        ]
+        self._framed = {
+            form: [TypedColumn(source, form, b"", framing=one, guids=guids) for one in _FRAMINGS]
+            for form in TypedForm
+        }
         self._decoders: dict[
             tuple[Framing, SchemaId, str | None], tuple[TypedColumn, Decoder] | UsageError
         ] = {}
         self._messages: dict[tuple[Framing, SchemaId], MessageNames] = {}
+        self._texts: dict[SchemaId, tuple[str, ...]] = {}
 
     def schema_id(self, data: bytes, headers: Iterable[Header]) -> SchemaId | None:
         """Return the id of the schema that bytes of a record were written with, if they have it."""
@@ -181,12 +191,16 @@ class SchemaIdDecoder:
     def _identified(
         self, data: bytes, headers: Iterable[Header]
     ) -> tuple[TypedColumn, SchemaId | None, bytes]:
-        for column in self._framed:
+        for place, column in enumerate(self._framed[TypedForm.PROTOBUF]):
             whole = column.with_prefix(data, headers)
             schema_id, _ = column.split(whole)
             is_in_header = whole is not data
             if schema_id is not None and (is_in_header or schema_id in self._registry.by_id):
-                return column, schema_id, whole
+                # What follows an id in headers depends on the form, which it stands for.
+                there = self._registry.by_id.get(schema_id)
+                form = there.form.lower() if there and there.form in _FORMS else TypedForm.PROTOBUF
+                column = self._framed[TypedForm(form)][place]
+                return column, schema_id, column.with_prefix(data, headers)
         return column, None, data
 
     def _made(
@@ -211,7 +225,10 @@ class SchemaIdDecoder:
             if one.form not in _FORMS:
                 raise UsageError(f"{one.form} is not a form of schemas.")
             form = TypedForm(one.form.lower())
-            writers = tuple(_writers(form, self._registry, [one]).items())
+            if schema_id not in self._texts:
+                self._registry.with_references(one, MAIN)  # which says what is missing
+                self._texts |= _writers(form, self._registry, [one])
+            writers = ((schema_id, self._texts[schema_id]),)
             column = replace(
                 framed, form=form, message=message, writers=writers, versions=(schema_id,)
             )

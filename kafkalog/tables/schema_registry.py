@@ -12,17 +12,17 @@ import os
 import re
 import urllib.parse
 from base64 import b64decode, b64encode
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kafkalog.errors import CorruptDataError, UnreadableError, UsageError
+from kafkalog.errors import CorruptDataError, NotAKafkaFileError, UnreadableError, UsageError
 from kafkalog.files.log_dir import LogDirListing, PartitionDir
 from kafkalog.io.paths import file_system, http
 from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.source import read_file
 from kafkalog.log.batches.selection import Selection
-from kafkalog.log.defects import raise_defect
 from kafkalog.model import Defect
 from kafkalog.node.reader import read_records
 from kafkalog.node.targets import open_targets
@@ -38,6 +38,7 @@ _SCHEMA_SIZE_MAX: Final = 16 << 20
 _FORMS: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 _ID: Final = re.compile(r"[0-9]{1,19}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID_MAX: Final = (1 << 63) - 1
+_REFERENCES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Registered:
         text: the schema.
         references: name, subject and version of the schemas that it refers to.
         guid: what names it in headers and in prefixes with magic byte 1; None if unknown.
+        is_deleted: whether it was deleted; what it wrote is still decoded by it.
     """
 
     subject: str | None
@@ -61,6 +63,12 @@ class Registered:
     text: str
     references: tuple[tuple[str, str, int], ...] = ()
     guid: str | None = None
+    is_deleted: bool = False
+
+    @property
+    def is_in_context(self) -> bool:
+        """Whether its subject is in a context that is not the default one."""
+        return self.subject is not None and self.subject.startswith(":.")
 
 
 @dataclass
@@ -72,9 +80,15 @@ class SchemaRegistry:
     by_version: dict[tuple[str, int], Registered] = field(default_factory=dict)
 
     def add(self, one: Registered) -> None:
-        """Add a schema, or replace that of the same version."""
+        """Add a schema, or replace that of the same version.
+
+        Contexts have ids of their own: where they give two schemas one id, that of the default
+        context counts.
+        """
         if isinstance(one.id, int) or _ID.fullmatch(one.id):
-            self.by_id[one.id] = one
+            there = self.by_id.get(one.id)
+            if there is None or there.is_in_context or not one.is_in_context:
+                self.by_id[one.id] = one
         if one.subject is not None:
             self.by_version[one.subject, one.version] = one
 
@@ -87,12 +101,13 @@ class SchemaRegistry:
         return self.versions(subject)[0]
 
     def versions(self, subject: str) -> list[Registered]:
-        """Return all versions of a subject, the newest first.
+        """Return all versions of a subject, the newest first; deleted ones only if all are.
 
         Raises:
             UsageError: there is no such subject.
         """
         found = [one for (name, _), one in self.by_version.items() if name == subject]
+        found = [one for one in found if not one.is_deleted] or found
         if not found:
             source = subject.rpartition("-")[2]
             raise UsageError(
@@ -125,23 +140,33 @@ class SchemaRegistry:
             UsageError: a referenced schema is missing, or refers to itself.
         """
         texts: dict[str, str] = {}
-        self._collect(one, name, texts, [])
+        self._collect(one, name, texts, [], set())
         return list(texts.items())
 
     def _collect(
-        self, one: Registered, called: str, texts: dict[str, str], above: list[Registered]
+        self,
+        one: Registered,
+        called: str,
+        texts: dict[str, str],
+        above: list[Registered],
+        whole: set[tuple[str | None, int]],
     ) -> None:
         if one in above:
             raise UsageError(f"The schema {one.id} of {self.place} refers to itself.")
-        for name, subject, version in one.references:
+        if len(above) > _REFERENCES_MAX:
+            raise UsageError(f"A schema of {self.place} refers to too many others in turn.")
+        is_known = (one.subject, one.version) in whole  # under another name
+        for name, subject, version in () if is_known else one.references:
             referred = self.by_version.get((subject, version))
             if referred is None:
                 raise UsageError(
                     f"The schema {one.id} of {self.place} refers to {name}, version {version} of "
                     f"the subject {subject}, which is missing."
                 )
-            self._collect(referred, name, texts, [*above, one])
-        texts.setdefault(called, one.text)
+            self._collect(referred, name, texts, [*above, one], whole)
+        whole.add((one.subject, one.version))
+        if texts.setdefault(called, one.text) != one.text:
+            raise UsageError(f"Two schemas of {self.place} are called {called} by one.")
 
 
 def read_registry(place: str) -> SchemaRegistry:
@@ -157,6 +182,7 @@ def read_registry(place: str) -> SchemaRegistry:
         NotFoundError, UnreadableError: it cannot be read.
         CorruptDataError: it has no schemas, or malformed ones.
     """
+    files: list[str] = []
     if place.startswith(("http://", "https://")):
         shown = _without_password(place)
         registry = SchemaRegistry(shown)
@@ -165,8 +191,11 @@ def read_registry(place: str) -> SchemaRegistry:
         registry = SchemaRegistry(place)
         files = list(_files(place))
         rows = _of_files(files) if files else _of_topic(place)
+    is_topic = not (isinstance(rows, list) or files)
     for row in rows:
-        registry.add(_registered(row, registry.place))
+        # In a topic, one that is malformed is like one that is lost.
+        with suppress(CorruptDataError) if is_topic else nullcontext():
+            registry.add(_registered(row, registry.place))
     if not registry.by_id:
         raise CorruptDataError("There are no schemas here.", path=registry.place)
     return registry
@@ -179,7 +208,9 @@ def _registered(row: Any, place: str) -> Registered:
             (str(one["name"]), str(one["subject"]), int(one["version"]))
             for one in row.get("references") or ()
         )
-        number, text = row["id"], row["schema"]
+        number, text, subject = row["id"], row["schema"], row.get("subject")
+        if not isinstance(subject, str | None):
+            raise TypeError(f"{subject!r:.40} is no subject")
         is_file = isinstance(number, str) and row.get("file")
         if not is_file and (type(number) is not int or not 0 <= number <= _ID_MAX):
             raise ValueError(f"{number!r:.40} is not the id of a schema")
@@ -188,8 +219,8 @@ def _registered(row: Any, place: str) -> Registered:
         form = row.get("schemaType") or "AVRO"
         guid = None if is_file else _guid(row, text, references)
         return Registered(
-            row.get("subject"), int(row.get("version") or 0), number, str(form), text, references,
-            guid,
+            subject, int(row.get("version") or 0), number, str(form), text, references,
+            guid, row.get("deleted") is True,
         )  # fmt: skip
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise CorruptDataError(
@@ -203,15 +234,19 @@ def _guid(row: Any, text: str, references: tuple[tuple[str, str, int], ...]) -> 
     A record of the topic lacks the MD5 if an old registry wrote it. It is then computed as
     `Schema.updateHash` does; what metadata and rules add to it is not known here.
     """
-    if row.get("guid") is not None:
-        return str(UUID(row["guid"]))
-    if row.get("md5") is not None:
-        return str(UUID(bytes=b64decode(row["md5"], validate=True)))
+    with suppress(AttributeError, TypeError, ValueError):  # it costs only the GUID
+        if row.get("guid") is not None:
+            return str(UUID(row["guid"]))
+        if row.get("md5") is not None:
+            return str(UUID(bytes=b64decode(row["md5"], validate=True)))
+    if row.get("guid") is not None or row.get("md5") is not None:
+        return None
     if row.get("metadata") is not None or row.get("ruleSet") is not None:
         return None
-    digest = hashlib.md5(text.encode(), usedforsecurity=False)
+    digest = hashlib.md5(text.encode("utf-8", "replace"), usedforsecurity=False)
     for name, subject, version in references:
-        digest.update(name.encode() + subject.encode() + version.to_bytes(4, "big", signed=True))
+        digest.update(f"{name}{subject}".encode("utf-8", "replace"))
+        digest.update((version & 0xFFFFFFFF).to_bytes(4, "big"))
     return str(UUID(bytes=digest.digest()))
 
 
@@ -288,25 +323,26 @@ def _of_files(paths: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 def _of_topic(place: str) -> Iterator[dict[str, Any]]:
     """Yield the versions in `_schemas`, deleted ones included: records may still have them."""
-    partitions = [
-        one
-        for found in open_targets([place])
-        for one in (found.partitions if isinstance(found, LogDirListing) else [found])
-        if isinstance(one, PartitionDir) and one.topic == TOPIC
-    ]
+    partitions = []
+    with suppress(NotAKafkaFileError):
+        partitions = [
+            one
+            for found in open_targets([place])
+            for one in (found.partitions if isinstance(found, LogDirListing) else [found])
+            if isinstance(one, PartitionDir) and one.topic == TOPIC
+        ]
     if not partitions:
         raise CorruptDataError(
-            f"There is no topic {TOPIC} here.",
+            f"There are no schemas here, and no topic {TOPIC}.",
             path=place,
             hint="Name a registry, a directory of files such as 12.avsc, 12.json or 12.proto, or a "
             "log directory with "
             f"{TOPIC}-0.",
         )
-    # A registry keeps all in one partition: the last record of a version counts.
+    # A registry keeps all in one partition: the last record of a version counts. What is lost by
+    # damage decodes nothing, which is said of each value with its id.
     for record in read_records(partitions[0], Selection(data=True)):
-        if isinstance(record, Defect):
-            raise_defect(record)
-        elif record.key is not None and record.value is not None:
+        if not isinstance(record, Defect) and record.key is not None and record.value is not None:
             key, value = _object(record.key), _object(record.value)
             if key.get("keytype") == "SCHEMA":  # configs, deletions and pings have other keys
                 yield value

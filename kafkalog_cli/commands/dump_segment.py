@@ -128,7 +128,7 @@ def dump_segment(
     )
     key, value = decode.payloads
     labels, titles = labels_of(targets, logs)
-    decoded = decoders((key, value), logs)
+    decoded = decoders((key, value), logs, unasked=shown_form not in COLUMNAR)
     selection = select(decoded) if decoded else selection
     shown = rows.style(key_form=key.form, value_form=value.form, decoded=decoded)
     is_shown = not session().is_quiet

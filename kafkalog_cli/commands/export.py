@@ -137,6 +137,7 @@ def export(
     _require_libraries(kind, payloads)
     from kafkalog.change.lake import ExportRequest
     from kafkalog.tables import Bounds, Request
+    from kafkalog_cli.schemas import typed_columns
     from kafkalog_cli.session import times_of
 
     given = _settings(settings)
@@ -161,7 +162,7 @@ def export(
         request,
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         _writing(file_format, given, payloads),
-        tuple(column for one in payloads for column in one.columns([*(topics or ())])),
+        typed_columns(payloads, [*(topics or ())]),
         kind,
         append,
     )

@@ -103,7 +103,8 @@ def find(
     key, value = decode.payloads
     if undecodable and value.typed is None:
         raise UsageError(
-            "--undecodable is about values with a form.", hint="--value-format json --undecodable"
+            "--undecodable requires the format that values should have.",
+            hint="--value-format json, or avro with --registry",
         )
     within = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
     logs = [*partitions_of(within)]

@@ -99,7 +99,6 @@ def _profiles(
 ) -> list[Profile]:
     from kafkalog.io.paths.file_system import absolute
     from kafkalog.tables.profiles.run import profile_logs
-    from kafkalog.tables.schema_registry import read_registry
 
     targets = outcome.open_all(map(absolute, paths), topics=request.bounds.topics)
     with choice.open() as engine:
@@ -110,7 +109,7 @@ def _profiles(
             request,
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,
-            registry=None if registry is None else read_registry(registry),
+            registry=registry,
             listener=outcome,
         )
     outcome.report_logs()

@@ -64,8 +64,8 @@ def sql(
     defects, groups, commits, topics, configs; `describe batches` lists columns. key and value are
     text, 0x and hexadecimal digits if they are no UTF-8; key_bytes and value_bytes have them as
     they are. --value-format json, avro or protobuf gives values types; so does --registry for one
-    --topic, or a topic _schemas on the disk. DuckDB runs the statements, or Spark SQL with --spark.
-    A query reads PATH only, and nothing is written.
+    --topic. DuckDB runs the statements, or Spark SQL with --spark. A query reads PATH only, and
+    nothing is written.
 
     \b
     kafkalog sql /var/lib/kafka -c "select count(*), max(offset) from records"
@@ -116,13 +116,12 @@ def _run_here(
     from kafkalog.tables.datasets.sql import Database
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import Answers, Damage, ask, run_queries
-    from kafkalog_cli.schemas import with_schemas_on_disk
+    from kafkalog_cli.schemas import typed_columns
 
     outcome = Outcome()
     _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
-    payloads = with_schemas_on_disk(payloads, [*(tables.topics or ())], tables.paths)
-    typed = tuple(column for one in payloads for column in one.columns([*(tables.topics or ())]))
+    typed = typed_columns(payloads, [*(tables.topics or ())])
     read = replace(tables, listener=damage, typed_listener=damage.typed, typed=typed)
     answers = Answers(show.format, show.limit)
     with Database(read, memory_size=memory_size, shown=_shown(payloads, typed)) as database:

@@ -70,7 +70,7 @@ def test_a_registry_of_a_place_is_used_where_something_is_decoded(
     find = ("find", "@ex", "-t", "orders", "-k", "user-6", "-n", "1")
     assert kafkalog(*find).status == 0
     assert kafkalog("profile", "@ex", "-t", "orders").status == 0
-    assert kafkalog(*find, "-r", tmp_path).status == 3  # it has no schemas
+    assert kafkalog(*find, "-r", tmp_path).status == 6  # it has no schemas
     assert str(tmp_path) in kafkalog(*find, "--value-format", "avro").stderr
 
 

@@ -20,6 +20,7 @@ import pytest
 
 import kafkalog as kafkalog_library
 from kafkalog.errors import CorruptDataError, UsageError
+from kafkalog.tables.schema_registry import read_registry
 from tests.builders import batch, record, write_log
 from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, texts_of
 
@@ -165,11 +166,9 @@ def test_the_subject_says_the_form(
     asked = kafkalog("sql", "-c", query, *words)
     assert asked.status == 0, asked.stderr
     assert [json.loads(line)["title"] for line in asked.stdout.splitlines()] == titles
-    unasked = kafkalog("sql", "-c", query, disk, "-t", "headers-users", "-o", "ndjson")
-    assert unasked.stdout == asked.stdout
-    assert "_schemas-0" in unasked.stderr
-    plain = kafkalog("sql", "-c", "SELECT value FROM records", disk, "-t", "other", "-o", "ndjson")
-    assert (json.loads(plain.stdout), plain.stderr) == ({"value": "plain"}, "")
+    for words in (("export", "--to", lake / "other"), ("sql", "-c", "SELECT 1")):
+        other = kafkalog(words[0], disk, "-t", "other", "-r", disk, *words[1:])
+        assert (other.status, "no subject other-value" in other.stderr) == (2, True)
     several = kafkalog("export", disk, "-r", disk, "--to", lake / "all")
     assert several.status == 2
 
@@ -231,3 +230,67 @@ def test_a_dataset_has_the_types_of_a_registry(disk: Path) -> None:
         kafkalog_library.dataset(disk, topics=["other"], registry=disk)
     with pytest.raises(UsageError, match="a column has one"):
         kafkalog_library.dataset(disk, registry=disk)
+
+
+def avro(*names: str) -> str:
+    fields = [{"name": name, "type": "int" if name == "n" else "string"} for name in names]
+    return json.dumps({"type": "record", "name": "R", "fields": fields})
+
+
+def said(text: str, number: int, subject: str, **more: Any) -> dict[str, Any]:
+    return {"subject": subject, "version": 1, "id": number, "schema": text, **more}
+
+
+def test_what_else_is_in_headers_and_registries(tmp_path: Path, kafkalog: Kafkalog) -> None:
+    """Contexts have ids of their own; headers of others, and cut ones, give no bytes to a value."""
+    plain = [(b"__value_schema_id", b"\0\0\0\0\1")]
+    rows = [
+        (b"\0\0\0\0\1\x02\x02x", []),
+        (b"\x02\x02x", [*plain, (b"apicurio.protobuf.type", b"x")]),
+        (b"\1\x02\x02x", [(b"__value_schema_id", b"\0\0\0\0")]),
+        (b"\x02\x02x", [(b"__value_schema_id", b"\0\0\0\0\1\x02")]),
+    ]
+    write_log(tmp_path / "t-0", batch(0, [
+        record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(rows)
+    ]))  # fmt: skip
+    as_topic(tmp_path, [
+        said(avro("n", "s"), 1, "t-value"), said(avro("s", "n"), 1, ":.other:t-value"),
+        said("[", 5, "x", md5="x"), said(avro("n"), 6, "y", references=[
+            {"name": "z", "subject": "y", "version": 1}]), said(avro("n"), "7", "z"),
+    ])  # fmt: skip
+    result = kafkalog("dump-segment", tmp_path / "t-0", "-r", tmp_path, "-o", "ndjson")
+    found = [one["value_decoded"] for one in rows_of(result)]
+    assert found == [{"n": 1, "s": "x"}, {"n": 1, "s": "x"}, None, None]
+    query = "SELECT value.n AS n FROM records"
+    asked = kafkalog("sql", "-c", query, tmp_path, "-t", "t", "-r", tmp_path, "-o", "ndjson")
+    assert [json.loads(one)["n"] for one in asked.stdout.splitlines()] == [1, 1, None, None]
+    assert asked.status == 8
+
+
+def test_references_that_branch_are_collected_once(tmp_path: Path) -> None:
+    """Each level refers to the one below under two names: 2^40 ways, and 80 names."""
+    versions = [said(avro("n"), 0, "s0")]
+    for level in range(1, 41):
+        names = [f"a{level}", f"b{level}"]
+        below = {"subject": f"s{level - 1}", "version": 1}
+        refers = [{"name": name, **below} for name in names]
+        versions.append(said(avro("n"), level, f"s{level}", references=refers))
+    as_topic(tmp_path, versions)
+    registry = read_registry(str(tmp_path))
+    assert len(registry.with_references(registry.by_id[40])) == 81
+
+
+def test_conditions_on_dates_and_fields_that_schemas_lack(
+    tmp_path: Path, kafkalog: Kafkalog
+) -> None:
+    """Dates are text in conditions; what a JSON Schema does not have is counted."""
+    schema = tmp_path / "day.json"
+    schema.write_text(json.dumps({
+        "type": "object", "properties": {"d": {"type": "string", "format": "date"}}
+    }))  # fmt: skip
+    values = [b'{"d":"2024-02-29"}', b'{"d":"1999-12-31","more":1}']
+    write_log(tmp_path / "t-0", batch(0, [record(n, b"k", one) for n, one in enumerate(values)]))
+    words = ("--value-format", "json", "--value-schema", schema, "-o", "ndjson")
+    found = kafkalog("find", tmp_path / "t-0", "--where", "value.d < '2000-01-01'", *words)
+    assert [one["offset"] for one in rows_of(found)] == [1]
+    assert "value_decoded: 1 value had fields that the schema lacks" in found.stderr

@@ -230,7 +230,12 @@ OPTIONS = (
     Wrong("find log -k x --value-format avro", 2, "needs a schema.", "--registry PLACE"),
     Wrong("find log -k x --value-format avro --value-schema none.avsc", 2, MISSING),
     Wrong("find log -k x --value-format avro --value-schema text.txt", 2, "not an Avro schema"),
-    Wrong("find log -k x --registry none", 2, "--registry requires", "--value-format avro"),
+    Wrong(
+        "find log -k x --key-format text --value-format text --registry none",
+        2,
+        "--registry is about data with schemas.",
+        "--value-format auto",
+    ),
     Wrong("verify log --seed 3", 2, "--seed requires --sample.", "--sample 5% --seed 3."),
     Wrong("verify log --compaction --original lost", 2, MISSING),
     Wrong("sql log -c ''", 2, "There is no query.", "kafkalog sql PATH -c QUERY"),

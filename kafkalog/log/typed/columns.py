@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -114,12 +115,20 @@ def with_prefixes(column: TypedColumn, data: Any, headers: Any) -> Any:
     pairs, records = headers.flatten(), pc.list_parent_indices(headers)
     for name, before in reversed(column.id_headers()):
         ids = _last_values(pairs, records, name, len(data))
-        if ids.null_count < len(ids):
+        if ids.null_count == len(ids):
+            continue
+        message: Any = b""
+        if column.has_message_header:
             named = _last_values(pairs, records, MESSAGE_HEADER, len(data)).dictionary_encode()
             texts = [delimited_name(one) for one in named.dictionary.to_pylist()]
             message = pc.fill_null(pa.array(texts, pa.binary()).take(named.indices), b"")
-            whole = pc.binary_join_element_wise(before, ids, message, data, b"")
-            data = pc.if_else(ids.is_valid(), whole, data)
+        encoded = ids.dictionary_encode()
+        are_ids = pa.array(
+            [column.is_id(one) for one in encoded.dictionary.to_pylist()], pa.bool_()
+        )
+        whole = pc.binary_join_element_wise(before, ids, message, data, b"")
+        whole = pc.if_else(are_ids.take(encoded.indices), whole, b"")
+        data = pc.if_else(pc.and_(ids.is_valid(), data.is_valid()), whole, data)
     return data
 
 
@@ -252,7 +261,7 @@ def one_value(
 
 
 def python_value(array: Any, reason: str | None) -> Any:
-    """Return what `one_value` says in types of Python.
+    """Return what `one_value` says in types of Python that conditions have.
 
     Raises:
         CorruptDataError: the bytes do not decode.
@@ -263,8 +272,19 @@ def python_value(array: Any, reason: str | None) -> Any:
         except _UNFIT as error:  # a time beyond the calendar of Python
             reason = brief(error)
         else:
-            return value
+            return _with_dates_as_text(value)
     raise CorruptDataError(reason)
+
+
+def _with_dates_as_text(value: Any) -> Any:
+    """Return a value with ISO 8601 for dates and local times, which conditions do not have."""
+    if isinstance(value, dict):
+        return {name: _with_dates_as_text(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_dates_as_text(one) for one in value]
+    if isinstance(value, date) and not (isinstance(value, datetime) and value.tzinfo):
+        return value.isoformat()
+    return value
 
 
 def _slices(sizes: Any) -> Iterator[tuple[int, int]]:

@@ -87,6 +87,19 @@ def id_headers(framing: Framing, source: str) -> list[tuple[str, bytes]]:
     return [(name.format(source), before) for name, before in _ID_HEADERS.get(framing, ())]
 
 
+def is_whole_id(framing: Framing, value: bytes, *, names_message: bool) -> bool:
+    """Return whether the value of an id's header is one; else it would take bytes of the data.
+
+    Args:
+        names_message: whether indexes of a message of Protobuf may stand behind the id.
+    """
+    if framing == Framing.APICURIO:
+        return len(value) == _ID_SIZES["apicurio"]
+    sizes = {0: 1 + _ID_SIZES["confluent"], _GUID_VERSION: _GUID_SIZE}
+    size = sizes.get(value[0], 0) if value else 0
+    return len(value) == size or (names_message and 0 < size < len(value))
+
+
 def delimited_name(name: bytes) -> bytes:
     """Return the name of a message as Apicurio's prefix has it: a message with one string."""
     text = b"\x0a" + _varint(len(name)) + name

@@ -22,7 +22,7 @@ from kafkalog.log.typed.lake_types import (
     decimal_type,
     struct_type,
 )
-from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, Remark
+from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, UNKNOWN_FIELDS, Remark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class JsonDecoder:
         except RecursionError as error:
             raise ValueError("too deep") from error
         if self._noted:
-            self.losses.update(self._noted)
+            self.losses.update({*self._noted})  # of a value each once
         return value
 
 
@@ -504,10 +504,13 @@ class _Columns:
             for (name, _, convert), column in zip(found, names, strict=False)
         ]
         additional = rest[1] if rest else None
+        declared, noted = frozenset(members.named), self._noted
 
         def struct(value: Any) -> Any:
             if type(value) is dict:
                 get = value.get
+                if additional is None and not value.keys() <= declared:
+                    noted.append(UNKNOWN_FIELDS)
                 row = {column: convert(get(name)) for name, column, convert in fields}
                 if additional is not None:
                     row[names[-1]] = additional(value)

@@ -15,6 +15,7 @@ from kafkalog.log.typed.framing import (
     SchemaId,
     delimited_name,
     id_headers,
+    is_whole_id,
     split,
     unpacked,
 )  # fmt: skip
@@ -112,10 +113,7 @@ class TypedColumn:
         try:
             return self._decoder()
         except ModuleNotFoundError as error:
-            raise UnsupportedError(
-                f"To decode {self.form} needs a package that is missing: {error.name}.",
-                hint="pip install 'kafkalog[schemas]'",
-            ) from error
+            raise missing_package(self.form, error) from error
         except MALFORMED as error:
             raise UsageError(
                 f"The schema of the {self.source}s is malformed: {brief(error)}."
@@ -182,14 +180,28 @@ class TypedColumn:
         return id_headers(self.framing, self.source)
 
     def with_prefix(self, data: bytes, headers: Iterable[Header]) -> bytes:
-        """Return the data of a record with the schema id before it that a header has, if any."""
+        """Return the data of a record with the schema id before it that a header has, if any.
+
+        A header that is no id leaves nothing, which has no id either.
+        """
         last = {one.key: one.value for one in headers if one.value is not None}
         for name, before in self.id_headers() if last else ():
             if (found := last.get(name.encode())) is not None:
-                message = last.get(MESSAGE_HEADER.encode())
+                if not self.is_id(found):
+                    return b""
+                message = last.get(MESSAGE_HEADER.encode()) if self.has_message_header else None
                 named = b"" if message is None else delimited_name(message)
                 return before + found + named + data
         return data
+
+    def is_id(self, value: bytes) -> bool:
+        """Return whether the value of one of the `id_headers` is an id."""
+        return is_whole_id(self.framing, value, names_message=self.form == TypedForm.PROTOBUF)
+
+    @property
+    def has_message_header(self) -> bool:
+        """Whether a header names the message that data is of."""
+        return self.form == TypedForm.PROTOBUF and self.framing == Framing.APICURIO
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
@@ -219,6 +231,14 @@ class TypedColumn:
             tuple(fields["versions"]),
             tuple((guid, number) for guid, number in fields["guids"]),
         )
+
+
+def missing_package(form: TypedForm, error: ModuleNotFoundError) -> UnsupportedError:
+    """Return the error of data that cannot be decoded without a package."""
+    return UnsupportedError(
+        f"To decode {form} needs a package that is missing: {error.name}.",
+        hint="pip install 'kafkalog[schemas]'",
+    )
 
 
 @lru_cache(8)

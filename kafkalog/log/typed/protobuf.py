@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
@@ -238,19 +239,24 @@ class MessageNames:
         if position + length != end:
             raise ValueError("no name of a message")
         there = self._messages.get(name)
+        if there is None and name not in self._names:
+            raise ValueError(f"the file has no message {name:.100}")
         return (name if there is None else there.full_name), data[end:]
 
     def _by_number(self, data: bytes) -> tuple[str, bytes]:
         """Read the place among the sorted names of all messages of the file."""
-        names: list[str] = []
+        number, position = _varint(data, 0)
+        if number >= len(self._names):
+            raise ValueError(f"the file has no message {number}")
+        return self._names[number], data[position:]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The full names of all messages of the file, sorted."""
         waiting = list(self._messages.values())
         for one in waiting:
-            names.append(one.full_name)
             waiting += one.nested_types
-        number, position = _varint(data, 0)
-        if number >= len(names):
-            raise ValueError(f"the file has no message {number}")
-        return sorted(names)[number], data[position:]
+        return sorted(one.full_name for one in waiting)
 
 
 def _zigzag(data: bytes, position: int) -> tuple[int, int]:

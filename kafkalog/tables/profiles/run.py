@@ -13,6 +13,7 @@ from kafkalog.node.targets import path_of
 from kafkalog.tables.planning import Target, each_planned, find_targets, tell_differences
 from kafkalog.tables.profiles.model import CodecUse, Profile, SchemaUse, TimeBucket
 from kafkalog.tables.profiles.part import Part, profile_part
+from kafkalog.tables.schema_registry import read_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import PartitionDir
     from kafkalog.node.targets import AnyPath
     from kafkalog.tables import Request
-    from kafkalog.tables.schema_registry import SchemaRegistry
 
 
 HOUR_MS: Final = 3_600_000
@@ -35,7 +35,7 @@ def profile_logs(
     *,
     bucket_ms: int = HOUR_MS,
     hot_keys: int = HOT_KEYS,
-    registry: SchemaRegistry | None = None,
+    registry: str | None = None,
     done: Callable[[int], None] | None = None,
     listener: Listener | None = None,
 ) -> list[Profile]:
@@ -47,7 +47,7 @@ def profile_logs(
         request: which records; its table must be that of records.
         bucket_ms: minimum length of the intervals of the histogram.
         hot_keys: maximum number of frequent keys.
-        registry: the schemas whose uses are counted.
+        registry: where the schemas are whose uses are counted, as for `read_registry`.
         done: called with the number of tasks that ended.
         listener: as for `plan_splits`; also hears if kafkalog itself fails on a log. The partition
             and topic of a log that cannot be read have no profile.
@@ -59,8 +59,9 @@ def profile_logs(
         Memory here: about 300 KiB per partition, and the frequent keys.
     """
     at_ms = present_ms()
-    known = {"ids": [*registry.by_id] if registry else [],
-             "guids": [*registry.guids().items()] if registry else []}  # fmt: skip
+    schemas = None if registry is None else read_registry(registry)
+    known = {"ids": [*schemas.by_id] if schemas else [],
+             "guids": [*schemas.guids().items()] if schemas else []}  # fmt: skip
     tasks = []
     owners = []
     heard = _Heard(listener)

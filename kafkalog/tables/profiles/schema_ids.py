@@ -47,7 +47,7 @@ class KnownIds:
         size_max = max((size for size, _ in self._by_size), default=0)
         starts = pc.binary_slice(data, 0, size_max)
         for framing in _IN_HEADERS:
-            column = TypedColumn(source, TypedForm.AVRO, b"", framing=framing)
+            column = TypedColumn(source, TypedForm.PROTOBUF, b"", framing=framing)
             starts = with_prefixes(column, starts, headers)
         for size, names in self._by_size:
             found = pc.binary_slice(starts, 0, size)

@@ -181,7 +181,7 @@ def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
     ref, value = b"\x0a\x0a\x08Shipment", b64decode(case["records"][0][0])
     assert value.count(ref) == 1
     for wrong, reason in [
-        (b"\x07\x0a\x05Other", "not shop.Shipment, but the message Other"),
+        (b"\x07\x0a\x05Other", "the file has no message Other"),
         (b"\x7f\x0a\x08Shipment", "no name of a message"),
         (b"\x0a\x0a\x09Shipment", "no name of a message"),
         (b"", "no name of a message"),
