@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from formats.file_names import partition_of
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, NotAKafkaFileError, UsageError
 from kafkalog.io.paths import file_system
@@ -210,14 +211,28 @@ def _partitions(logs: Iterable[PartitionDir | FileEntry]) -> list[PartitionDir]:
     return [one if isinstance(one, PartitionDir) else partition_around(one.path) for one in logs]
 
 
-def typed_columns(payloads: Iterable[Payload], topics: Sequence[str]) -> tuple[TypedColumn, ...]:
+def typed_columns(
+    payloads: Iterable[Payload], topics: Sequence[str], paths: Sequence[str]
+) -> tuple[TypedColumn, ...]:
     """Return the typed columns of a table of some topics.
+
+    Args:
+        payloads: how keys and values are read.
+        topics: the topics; none for all in the paths.
+        paths: log directories, or partitions.
 
     Raises:
         UsageError: as `Payload.columns`, or a registry has no schema for them.
     """
     given = tuple(payloads)
-    columns = tuple(column for one in given for column in one.columns(topics))
+    if not topics:
+        names = {partition_of(file_system.absolute(path)) for path in paths}
+        topics = (
+            sorted({one.topic for one in names if one is not None}) if None not in names else []
+        )
+    columns = tuple(
+        _with_message(column, topics, paths) for one in given for column in one.columns(topics)
+    )
     places = [one.registry for one in given if one.registry is not None]
     if places and not columns:
         raise UsageError(
@@ -225,6 +240,26 @@ def typed_columns(payloads: Iterable[Payload], topics: Sequence[str]) -> tuple[T
             hint="--value-format avro --value-schema FILE",
         )
     return columns
+
+
+def _with_message(column: TypedColumn, topics: Sequence[str], paths: Sequence[str]) -> TypedColumn:
+    """Return a column of Protobuf for the message that first records have, if nobody names one."""
+    if column.form != TypedForm.PROTOBUF or column.message is not None or not column.writers:
+        return column
+    from kafkalog.node.targets import open_targets, partitions_of
+    from kafkalog.tables.schema_columns import message_of
+
+    with suppress(DataError):  # the command itself will say it
+        targets = open_targets(paths, hear=lambda _: None, topics=topics)
+        logs = [one for one in partitions_of(targets) if not topics or one.topic in topics]
+        found = {
+            message_of(column, data, record.headers)
+            for record in _first_records(logs)
+            if (data := getattr(record, column.source)) is not None
+        } - {None}
+        if len(found) == 1:
+            return replace(column, message=found.pop())
+    return column
 
 
 def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:

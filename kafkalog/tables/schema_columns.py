@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UnsupportedError, UsageError
@@ -147,7 +148,6 @@ class SchemaIdDecoder:
         self._decoders: dict[
             tuple[Framing, SchemaId, str | None], tuple[TypedColumn, Decoder] | UsageError
         ] = {}
-        self._messages: dict[tuple[Framing, SchemaId], MessageNames] = {}
         self._texts: dict[SchemaId, tuple[str, ...]] = {}
 
     def schema_id(self, data: bytes, headers: Iterable[Header]) -> SchemaId | None:
@@ -243,13 +243,28 @@ class SchemaIdDecoder:
         first = self._made(framed, schema_id, None)
         if isinstance(first, UsageError):
             return None
-        from kafkalog.log.typed.protobuf import MessageNames, main_file
-
         column, _ = first
-        names = self._messages.get((framed.framing, schema_id))
-        if names is None:
-            names = MessageNames(main_file(column.writers[0][1]), framed.framing)
-            self._messages[framed.framing, schema_id] = names
-        with suppress(ValueError):  # decoding as the first one says why
-            return names.split(column.unframed(whole)[0])[0]
-        return None
+        return message_of(column, whole)
+
+
+def message_of(column: TypedColumn, data: bytes, headers: Iterable[Header] = ()) -> str | None:
+    """Return the full name of the message of Protobuf that data is of; None if nothing says it.
+
+    Args:
+        column: a column with writers.
+        data, headers: of a record.
+    """
+    whole = column.with_prefix(data, headers)
+    schema_id, _ = column.split(whole)
+    texts = None if schema_id is None else dict(column.writers).get(schema_id)
+    with suppress(ValueError, UsageError):
+        if texts is not None:
+            return _messages(texts, column.framing).split(column.unframed(whole)[0])[0]
+    return None
+
+
+@lru_cache(64)
+def _messages(texts: tuple[str, ...], framing: Framing) -> MessageNames:
+    from kafkalog.log.typed.protobuf import MessageNames, main_file
+
+    return MessageNames(main_file(texts), framing)

@@ -162,7 +162,7 @@ def export(
         request,
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         _writing(file_format, given, payloads),
-        typed_columns(payloads, [*(topics or ())]),
+        typed_columns(payloads, [*(topics or ())], paths),
         kind,
         append,
     )

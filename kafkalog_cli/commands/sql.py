@@ -121,7 +121,7 @@ def _run_here(
     outcome = Outcome()
     _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
-    typed = typed_columns(payloads, [*(tables.topics or ())])
+    typed = typed_columns(payloads, [*(tables.topics or ())], tables.paths)
     read = replace(tables, listener=damage, typed_listener=damage.typed, typed=typed)
     answers = Answers(show.format, show.limit)
     with Database(read, memory_size=memory_size, shown=_shown(payloads, typed)) as database:

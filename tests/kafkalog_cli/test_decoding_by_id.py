@@ -203,6 +203,11 @@ def test_an_index_says_which_message_of_protobuf(tmp_path: Path, kafkalog: Kafka
     found = [one["value_decoded"] for one in rows_of(result)]
     assert found == [{"a": 5}, {"b": "x"}, {"c": True}, None, None]
     assert result.status == 8
+    # A table has one message: that of the first records, if it is one; here of a partition's path.
+    write_log(tmp_path / "t-1", batch(0, [record(0, b"k", b"\0\0\0\0\7" + values[1])]))
+    query = "SELECT value.b AS b FROM records"
+    asked = kafkalog("sql", "-c", query, tmp_path / "t-1", "-r", tmp_path, "-o", "ndjson")
+    assert (asked.status, json.loads(asked.stdout)) == (0, {"b": "x"})
 
 
 def test_a_dataset_has_the_types_of_a_registry(disk: Path) -> None:

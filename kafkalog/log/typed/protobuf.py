@@ -145,8 +145,14 @@ class ProtobufVersions:
 
 
 def main_file(texts: Sequence[str]) -> Any:
-    """Return the descriptor of the file of a version, from what `ProtobufVersions` decodes."""
+    """Return the descriptor of the file of a version, from what `ProtobufVersions` decodes.
+
+    Raises:
+        UsageError: as that.
+    """
     [text] = texts
+    if text.startswith("!"):
+        raise UsageError(text[1:])
     pool = descriptor_pool.DescriptorPool()
     return pool.FindFileByName(_added(pool, b64decode(text))[-1].name)
 
