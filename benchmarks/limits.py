@@ -74,7 +74,7 @@ def _copy_rows() -> list[Row]:
 
 
 def _parquet_row() -> Row:
-    write = ("python", "-m", "benchmarks.parquet", "{partition}", "{to}")
+    write = ("python", "-m", "benchmarks.parquet", "{partition}", "{to}.parquet")
     return Row(
         LIMITS, "Parquet and pyarrow from memory, 300 MB", sized("300 MB"), write,
         (*write, "--from-memory"), wanted=(Wanted(OTHER_IN_PROCESS, at_least=0.7),),

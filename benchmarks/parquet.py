@@ -1,6 +1,6 @@
-"""How long a Parquet file of records takes: `python -m benchmarks.parquet PARTITION FILE`.
+"""How long a Parquet file of records takes: `python -m benchmarks.parquet PARTITION FILE.parquet`.
 
-That is the whole process of `kafkalog dump-segment --format parquet`, from the segments to the
+That is the whole process of `kafkalog dump-segment --to FILE.parquet`, from the segments to the
 file. With `--from-memory` it is pyarrow alone, which writes the columns of that file out of memory,
 in the same encodings. Prints JSON.
 """

@@ -300,7 +300,7 @@ def planned(
     for event in met.heard:
         listener.hear(event)
     warn_of_left_out(event for event in met.heard if isinstance(event, PartitionOffsets))
-    return [split for splits in found for split in splits]
+    return [split for log in found for split in log.splits]
 
 
 def warn_of_left_out(ends: Iterable[PartitionOffsets]) -> None:

@@ -25,7 +25,7 @@ from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show
 from kafkalog.tables.listeners import AGAIN_HINT, Strict
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
-from kafkalog.tables.planning import plan_splits
+from kafkalog.tables.planning import plan_logs, plan_splits
 
 if TYPE_CHECKING:
     from kafkalog.tables.model import Split
@@ -132,7 +132,12 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
         split.table, bounds, Isolation.LOG, internal=True, view=split.view, where=split.where,
         contents=split.contents,
     )  # fmt: skip
-    now = plan_splits([there], request, Listener())
+    [now] = plan_logs([there], request, Listener())
+    if now.first is None:
+        raise NotFoundError("The partition is not here any more.", path=there.path)
+    if now.first > wanted:  # its files changed while it was planned
+        lost_to = now.first if end is None else min(now.first, end)
+        losses.add(wanted, lost_to, f"Its log starts at offset {now.first} now.", Severity.NOTE)
     return [
         replace(
             one,
@@ -141,7 +146,7 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
             committed=split.committed,
             aborted=split.aborted,
         )
-        for one in now
+        for one in now.splits
     ]
 
 

@@ -70,9 +70,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLog:
-    """The splits of a log and where it ends; if wanted rows are missing, the log and its view."""
+    """The splits of a log.
+
+    Attributes:
+        splits: its splits.
+        first: the first offset that a row of it can have, at the time of its listing; None if it
+            cannot be read, or a broker has deleted it.
+        end: where it ends, if that decides which rows are returned.
+        with_gaps: the log and its view, if wanted rows are missing.
+    """
 
     splits: list[Split]
+    first: int | None = None
     end: PartitionOffsets | None = None
     with_gaps: tuple[Target, LogView] | None = None
 
@@ -122,17 +131,29 @@ def plan_splits(
         In a store a request per thousand objects, and four or five per partition; per segment only
         for times, for gaps, and to split large ones.
     """
+    logs = plan_logs(paths, request, listener, before_each=before_each)
+    return [split for one in logs for split in one.splits]
+
+
+def plan_logs(
+    paths: Sequence[AnyPath],
+    request: Request,
+    listener: Listener | None = None,
+    *,
+    before_each: Callable[[], object] = lambda: None,
+) -> list[PlannedLog]:
+    """Do what `plan_splits` does; return the splits by log, and where each log begins."""
     at_ms = present_ms()
     with file_system.listings_held(map(path_of, paths)):
         targets = find_targets(paths, request, listener, before_each)
         tell_differences(targets, listener)
-        splits = []
+        logs = []
         hearer = listener or Tolerant()
         with closing(each_planned(targets, lambda _: request, at_ms, hearer)) as planned:
             for _ in targets:
                 before_each()
-                splits += next(planned)
-    return splits
+                logs.append(next(planned))
+    return logs
 
 
 def each_planned(
@@ -140,7 +161,7 @@ def each_planned(
     requests: Callable[[Target], Request | None],
     at_ms: int,
     listener: Listener,
-) -> Generator[list[Split], None, None]:
+) -> Generator[PlannedLog, None, None]:
     """Yield the splits of each log, in their order; logs of a store are looked at together.
 
     Args:
@@ -163,13 +184,13 @@ def each_planned(
         for target, found in zip(targets, results, strict=True):
             if isinstance(found, DataError):
                 _fail(target.listed, found, listener)
-                yield []
+                yield PlannedLog([])
                 continue
             for defect in () if found.with_gaps is None else missing_in(*found.with_gaps):
                 listener.hear(defect)
             if found.end is not None:
                 listener.hear(found.end)
-            yield found.splits
+            yield found
 
 
 def _fail(partition: PartitionDir, error: DataError, listener: Listener) -> None:
@@ -219,8 +240,10 @@ def living_splits(
     """
 
     def planned(target: Target, at_ms: int) -> PlannedLog:
-        splits, end, has_gaps = splits_of(target, request, at_ms, looks_for_gaps=looks_for_gaps)
-        return PlannedLog(list(splits), end, (target, request.view) if has_gaps else None)
+        splits, first, end, has_gaps = splits_of(
+            target, request, at_ms, looks_for_gaps=looks_for_gaps
+        )
+        return PlannedLog(list(splits), first, end, (target, request.view) if has_gaps else None)
 
     def again() -> PlannedLog:
         if target.is_file:

@@ -41,8 +41,11 @@ def splits_of(
     at_ms: int,
     *,
     looks_for_gaps: bool,
-) -> tuple[Iterable[Split], PartitionOffsets | None, bool]:
-    """Return the splits of one log, its bounds if they decide, and whether wanted rows are missing.
+) -> tuple[Iterable[Split], int | None, PartitionOffsets | None, bool]:
+    """Return the splits of one log, and what a listener and a stream have to know of it.
+
+    That is the first offset that a row can have, None if rows have none; the bounds of the log, if
+    they decide; and whether wanted rows are missing.
 
     Args:
         target: the log.
@@ -58,10 +61,10 @@ def splits_of(
         # A reader that comes to the end of a segment reports the gap after it.
         unseen = [one for one in segments if not (splits.are_for_gaps and one.log.size_bytes)]
         has_gaps = looks_for_gaps and not target.is_file and splits.have_gaps(unseen)
-        return splits.of(segments), splits.end, has_gaps
+        return splits.of(segments), splits.first, splits.end, has_gaps
     if request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
-        return [plain], None, False
-    return _of_indexes(segments, plain), None, False
+        return [plain], None, None, False
+    return _of_indexes(segments, plain), None, None, False
 
 
 def _home_of(log: str, log_dirs: tuple[str, ...]) -> tuple[str, ...]:
@@ -97,6 +100,7 @@ class _LogSplits:
     """The splits of the logs of one partition.
 
     Attributes:
+        first: the first offset that a row can have, whatever is wanted.
         end: the bounds of the log, if they decide which rows are returned.
         are_for_gaps: whether readers look for gaps between segments.
     """
@@ -108,12 +112,13 @@ class _LogSplits:
         self._log = log_of(target, request)
         self._committed = request.isolation == Isolation.READ_COMMITTED
         start, end = bounds.from_offset, bounds.to_offset
+        self.first = self._log.first_offset
         self.end: PartitionOffsets | None = None
         if has_bounds(request):
-            first = self._log.log_start_offset
-            start = max(_known(start, first))
+            self.first = self._log.log_start_offset
+            start = max(_known(start, self.first))
             is_whole = request.ends_as_given  # then nobody asks where the log ends
-            if not is_whole or self._log.first_offset < first:
+            if not is_whole or self._log.first_offset < self.first:
                 self.end = self._log.offsets.of_partition(request.isolation)
             if not is_whole:
                 end = min(_known(end, self._log.fetch_bounds(request.isolation)[1]))

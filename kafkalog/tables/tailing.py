@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kafkalog.errors import (
     CorruptDataError,
     DataError,
+    GoneError,
     KafkaLogError,
     Listener,
     NotFoundError,
     RefusedError,
     UsageError,
 )
-from kafkalog.files.offsets import PartitionOffsets, name_of
+from kafkalog.files.offsets import name_of
 from kafkalog.log.batches.segment import gaps_between
 from kafkalog.log.living import CHANGES, answered, listed_again, listing_again
 from kafkalog.model import Defect, Replicas
@@ -34,7 +35,7 @@ from kafkalog.tables.listeners import LOSS_HINT
 from kafkalog.tables.model import Loss, LossReason, TableName, has_bounds, log_of
 from kafkalog.tables.planning import (
     find_targets,
-    plan_splits,
+    plan_logs,
     tell_differences,
 )
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Event
     from kafkalog.files.indexes import OffsetIndex
     from kafkalog.files.log_dir import PartitionDir
+    from kafkalog.files.offsets import PartitionOffsets
     from kafkalog.node.unified_log import UnifiedLog
     from kafkalog.tables.model import Offsets, Request, Split
     from kafkalog.tables.planning import Target
@@ -247,13 +249,16 @@ class Tail:
         # The high watermark can change later.
         request = replace(request, bounds=bounds, has_decided_end=True, internal=True)
         heard = _Heard(self)
-        found.splits.extend(plan_splits([listed_again(log.partition), *log.copies], request, heard))
+        for planned in plan_logs([listed_again(log.partition), *log.copies], request, heard):
+            found.splits.extend(planned.splits)
+            if planned.first is None:
+                if _name_of(log.partition) not in self.lacking:
+                    raise GoneError("The partition is not here any more.", path=log.partition.path)
+            elif planned.first > first:
+                end = min(planned.first, last)
+                found.losses.append(_deleted(key, first, end, planned.first, log))
         if heard.has_gaps:
             found.losses.extend(_missing(key, wanted, log))
-        for start in heard.starts:
-            if start > first:
-                end = min(start, last)
-                found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         request = replace(request, notes_hosting=self._is_new)
@@ -264,7 +269,7 @@ class Tail:
 
     def lack(self, partition: PartitionDir, error: KafkaLogError) -> None:
         """Go on without a partition; its error is reported once."""
-        name = name_of(partition.topic, partition.partition)
+        name = _name_of(partition)
         if name not in self.lacking:
             (self._listener or Listener()).hear(error)
             self.lacking.add(name)
@@ -314,7 +319,7 @@ class Tail:
         )
 
     def _key_of(self, partition: PartitionDir) -> str:
-        name = name_of(partition.topic, partition.partition)
+        name = _name_of(partition)
         # By topic id, if it has one: a topic that was made again begins at its start.
         # Not if its disk fails: it may have one, and would seem to be another topic.
         with suppress(NotFoundError, CorruptDataError):
@@ -372,12 +377,9 @@ class _Heard(Listener):
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
         self.has_gaps = False
-        self.starts: list[int] = []
 
     def hear(self, event: Event) -> None:
-        if isinstance(event, PartitionOffsets):
-            self.starts.append(event.start.known)
-        elif isinstance(event, Defect):
+        if isinstance(event, Defect):
             self.has_gaps = True
         elif isinstance(event, KafkaLogError):
             assert event.partition is not None, "it is about one"
@@ -390,6 +392,10 @@ class _Between:
 
     splits: list[Split] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+
+
+def _name_of(partition: PartitionDir) -> str:
+    return name_of(partition.topic, partition.partition)
 
 
 def _first(

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafkalog.model import Record
 from kafkalog.node.reader import read_records
 from kafkalog.spark import KafkaLogDataSource
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,6 @@ CUT: Final = ("retained", "trimmed")
 """Topics that lose their first records."""
 RESTING_S: Final = 20.0
 """So long a stream that is started again and again rests: each start costs seconds."""
-STARTS_MAX: Final = 20
 
 
 class SparkReads:
@@ -167,16 +167,16 @@ class SparkReads:
 
 
 def patiently(work: Callable[[], object]) -> None:
-    """Retry if a loaded machine was too slow for Spark to start a worker."""
-    for _ in range(STARTS_MAX):
+    """Retry until a loaded machine lets Spark start a worker: its limit cannot be configured."""
+    over = time.monotonic() + HANG_S
+    while True:
         try:
             work()
         except StreamingQueryException as error:
-            if not is_starting_slowly(error):
+            if not is_starting_slowly(error) or time.monotonic() > over:
                 raise
         else:
             return
-    work()
 
 
 def is_starting_slowly(error: StreamingQueryException) -> bool:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.__main__ import command_line
 from benchmarks.decoders import MEANINGS
 from benchmarks.extremes import CODECS, extremes
 from benchmarks.page import runs
 from benchmarks.results import Record, loads
 from benchmarks.row import WITHOUT_RATES
 from benchmarks.rows import TRENDS, all_rows
+from tests.builders import batch, record, write_log
 from tests.checkout import ROOT
 from tests.sampling import sampled
 
@@ -89,6 +93,20 @@ def test_trends_and_decoders_are_recorded(rehearsal: Rehearsal) -> None:
     trends = {trend.name for trend in TRENDS if {trend.small, trend.large} <= names}
     assert set(rehearsal.record.results) == names | trends | set(MEANINGS)
     assert "so with other sizes than the rows say" in runs(rehearsal.record)
+
+
+def test_both_sides_of_the_parquet_row_write_the_rows(tmp_path: Path) -> None:
+    """The file that the command writes, and the same one out of memory."""
+    [row] = [one for one in all_rows() if one.name.startswith("Parquet and pyarrow from memory")]
+    partition = tmp_path / "orders-0"
+    write_log(partition, batch(0, [record(0), record(1), record(2)]))
+    places = {"partition": str(partition), "to": str(tmp_path / "to.out")}
+    for words in (row.ours, row.theirs):
+        command = command_line(words, places)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["seconds"] > 0
+        assert pq.read_table(tmp_path / "to.out.parquet")["offset"].to_pylist() == [0, 1, 2]
 
 
 def test_every_extreme_is_measured(tmp_path: Path) -> None:

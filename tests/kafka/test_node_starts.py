@@ -12,7 +12,7 @@ import pytest
 
 from tests.kafka import broker_data
 from tests.kafkalog.test_node_start import RECORDED, predicted
-from tests.nodes import STATES, Outcome, drawn_node, sizes_of, write_node
+from tests.nodes import METADATA, STATES, Outcome, drawn_node, sizes_of, write_node
 from tests.sampling import new_seed
 from tests.waiting import HANG_S
 
@@ -31,6 +31,9 @@ controller.quorum.voters=1@127.0.0.1:{controller}
 listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 log.dirs={log_dirs}
+metadata.log.dir={home}
+# what a future copy replaces stays, however late the broker is killed
+log.segment.delete.delay.ms=86400000
 """
 OPTIONS = (
     *(option for option in broker_data.JVM_OPTIONS if "defaultLogLevel" not in option),
@@ -44,8 +47,8 @@ LOADED = re.compile(
 )
 
 
-def outcome(log: str, root: Path, strays: set[Path]) -> Outcome:
-    """Return what a broker made of its log directories, by what it logged and made strays."""
+def outcome(log: str, root: Path, made: set[Path]) -> Outcome:
+    """Return what a broker made of its log directories, by what it logged and which it made."""
     errors: set[str] = set()
     if STARTED not in log:
         errors = set(re.findall(r"(?:\w+\.)+(\w+(?:Exception|Error))\b", log))
@@ -53,15 +56,15 @@ def outcome(log: str, root: Path, strays: set[Path]) -> Outcome:
             errors.add("KafkaStorageException")  # the exception is not logged
     offline = set(re.findall(rf"Stopping serving logs in dir {root}/(\w+)", log))
     offline |= set(re.findall(rf"Error while reading meta.properties file {root}/(\w+)", log))
+    strays = {path for path in made if path.name.endswith("-stray")}
     stray_names = {named(path).name for path in strays}
     created = set(re.findall(r"Created log for partition (\S+)", log)) - stray_names
-    places = {named(path): path for path in strays}
+    # Once it is up, the broker goes on with moves: a copy takes the place of what was loaded.
+    places = {named(path): path for path in made if path.name.endswith(("-stray", "-delete"))}
     logs = {}
     for name, start, end in LOADED.findall(log) if not errors else ():
         path = named(Path(name)) if Path(name) in strays else Path(name)
         place = places.get(path, path)
-        if not place.exists():  # a future copy that took the place of its partition
-            place = named(path)
         short = str(path.relative_to(root))
         sizes = sizes_of(short, (one.stat().st_size for one in sorted(place.glob("*.log"))))
         logs[short] = int(start), int(end), *sizes
@@ -77,10 +80,12 @@ def named(path: Path) -> Path:
 def start(root: Path, ports: list[int], release: str = broker_data.RELEASE) -> Outcome:
     """Start a broker on the directories in a process of its own: some starts end the process."""
     log_dirs = sorted(path for path in root.iterdir() if path.is_dir())
-    before = {path for one in log_dirs for path in one.glob("*-stray")}
+    before = {path for one in log_dirs for path in one.iterdir()}
+    # As it is predicted: the metadata log is where it is configured.
+    home = next((one for one in log_dirs if (one / METADATA).exists()), log_dirs[0])
     properties = root.with_suffix(".properties")
     names = ",".join(map(str, log_dirs))
-    text = PROPERTIES.format(controller=ports[0], broker=ports[1], log_dirs=names)
+    text = PROPERTIES.format(controller=ports[0], broker=ports[1], log_dirs=names, home=home)
     properties.write_text(text)
     output = root.with_suffix(".log")
     command = broker_data.java_command(
@@ -96,8 +101,8 @@ def start(root: Path, ports: list[int], release: str = broker_data.RELEASE) -> O
         finally:
             process.kill()
             process.wait(HANG_S)
-    strays = {path for one in log_dirs for path in one.glob("*-stray")} - before
-    return outcome(output.read_text(), root, strays)
+    made = {path for one in log_dirs for path in one.iterdir()} - before
+    return outcome(output.read_text(), root, made)
 
 
 @pytest.mark.sampled(20)
@@ -133,7 +138,10 @@ def test_damaged_nodes_start_as_predicted(
     started = start(root, brokers.ask("ports", 2))
     assert not ours.differences(started), about
     if recorded is not None:
-        assert not Outcome.of(dict(recorded["outcome"])).differences(started), about
+        outcomes = Outcome.of(dict(recorded["outcome"])), started
+        # With a directory offline it may die or not, here as when it was recorded.
+        one, other = sorted(outcomes, key=lambda one: not one.offline)
+        assert not one.differences(other), about
 
 
 @pytest.mark.sampled(100)

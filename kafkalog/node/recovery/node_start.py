@@ -160,7 +160,10 @@ class NodeStart:
 
     @cached_property
     def home(self) -> NodeDir | None:
-        """The first of the directories that holds `__cluster_metadata-0`, None if none does."""
+        """The first of the directories that holds `__cluster_metadata-0`, None if none does.
+
+        It is taken for `metadata.log.dir`: with another one the broker refuses to start.
+        """
         return next((one for one in self.dirs if _metadata_of(one) is not None), None)
 
     @cached_property

@@ -70,8 +70,8 @@ def profile_logs(
         tell_differences(targets.values(), listener)
         planned = each_planned(list(targets.values()), lambda _: request, at_ms, heard)
         # Before anything is counted: the result would lack them unnoticed.
-        for path, splits in zip(targets, planned, strict=True):
-            for some, size_bytes in _grouped(splits, request.split_bytes):
+        for path, log in zip(targets, planned, strict=True):
+            for some, size_bytes in _grouped(log.splits, request.split_bytes):
                 tasks.append({"splits": some, "bucket_ms": bucket_ms, "size_bytes": size_bytes,
                               **known})  # fmt: skip
                 owners.append(path)

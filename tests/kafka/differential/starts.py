@@ -7,16 +7,20 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.node.recovery import PredictedStart, StartConfig, StartMode
+from tests.builders import batch, record, write_log
 from tests.kafka.damaged_logs import CONFIG, START_MS, Damage, workload
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.retentions import PARTITION, written
 from tests.kafka.oracle import config_words
 from tests.kafkalog import replay
+from tests.metadata_logs import value_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from formats.releases import Release
     from tests.kafka.oracle import Oracle
 
 NOW_MS = START_MS + 10_000_000
@@ -72,10 +76,19 @@ def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
         ours, kafkas = (place / f"{mode}-{who}" / PARTITION for who in ("ours", "kafka"))
         for copy in (ours, kafkas):
             shutil.copytree(partition, copy)
+        name_release(ours.parent, oracle.release)
         point = 0 if mode == StartMode.FULL else recovery_point
         start = Start(ours, kafkas, mode, point, log_start)
         start.compare(oracle, outcome, ", ".join(damage.words))
     return outcome
+
+
+def name_release(log_dir: Path, release: Release) -> None:
+    """Write metadata that say which release starts on a log directory."""
+    level = value_of(
+        "FeatureLevelRecord", name="metadata.version", featureLevel=release.metadata_version
+    )
+    write_log(log_dir / f"{CLUSTER_METADATA}-0", batch(0, [record(0, None, level)], epoch=1))
 
 
 def checkpoints(log: dict[str, Any], rng: random.Random) -> tuple[int, int]:

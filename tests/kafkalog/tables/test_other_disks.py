@@ -14,7 +14,7 @@ from kafkalog.errors import ChangedSinceError, Listener, UnreadableError
 from kafkalog.log.defects import Events
 from kafkalog.model import Isolation
 from kafkalog.node import claims
-from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
+from kafkalog.tables import Request, Split, TableName, plan_splits, planning, read_split
 from kafkalog.tables.moved import Losses, splits_now
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
@@ -343,6 +343,29 @@ def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
     assert [one.first_offset for one in splits_now(split, losses)] == [90]
     assert [(one.offset, one.detail.partition(" of ")[0]) for one in told.defects] == [
         (30, "Offsets 30 to 59"), (60, "Offsets 60 to 89")
+    ]  # fmt: skip
+
+
+def test_what_is_deleted_while_the_rest_is_planned_again_is_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention takes the first segment, and a second one before the new plan has opened it."""
+    partition = make_log(tmp_path)
+    write_log(partition, *batches(120, 10), name=f"{120:020}")
+    split = plan_splits([str(partition)], Request(isolation=Isolation.LOG))[0]
+    split = replace(split, first_offset=30, next_offset=6 * PER_SEGMENT)
+    (partition / f"{0:020}.log").unlink()
+    real = planning.splits_of
+
+    def late(*args: Any, **options: Any) -> Any:
+        (partition / f"{3 * PER_SEGMENT:020}.log").unlink(missing_ok=True)
+        return real(*args, **options)
+
+    monkeypatch.setattr(planning, "splits_of", late)
+    told = Events()
+    assert splits_now(split, Losses(split, told)) == []
+    assert [one.detail.partition(" of ")[0] for one in told.defects] == [
+        "Offsets 30 to 59", "Offsets 60 to 119"
     ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -9,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import NothingFoundError, RefusedError, UsageError
+from kafkalog.log.defects import Events
 from kafkalog.model import Replicas
 from kafkalog.node import view
 from kafkalog.tables import Request, read_split
-from kafkalog.tables.model import Bounds, TableName, log_of
+from kafkalog.tables.model import Bounds, LossReason, TableName, log_of
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail
 from tests.builders import write_log
 from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kafkalog.node.unified_log import UnifiedLog
@@ -114,6 +116,61 @@ def test_a_segment_that_was_lost_is_told(tmp_path: Path) -> None:
         stream.take()
     with pytest.warns(UserWarning, match="lacks the offsets 120 to 129"):
         assert stream.take(listener=LossWarnings()) == rows(0, 120) + rows(130, 136)
+
+
+@pytest.mark.parametrize("table", [TableName.RECORDS, TableName.BATCHES])
+@pytest.mark.parametrize("after", ["listed_again", "splits_of"])
+def test_what_retention_takes_during_the_planning_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str, table: TableName
+) -> None:
+    """Before or after the last listing, when it is known already where to continue."""
+    partition = make_log(tmp_path)
+    tail = Tail([str(tmp_path)], Request(table), heard := Events())
+    start, end = {key: [30, 0] for key in tail.beginning()}, tail.end()
+
+    def of_retention() -> None:
+        for path in partition.glob(f"{0:020}.*"):
+            path.unlink()
+
+    before_next(monkeypatch, after, of_retention)
+    splits = tail.splits(start, end)
+    assert [(one.first_offset, one.end_offset, one.reason) for one in heard.heard] == [
+        (30, 60, LossReason.DELETED)
+    ]
+    schema = table_schema(table, ["offset" if table == TableName.RECORDS else "base_offset"])
+    found = [row for split in splits for one in read_split(split, schema)
+             for row in one.column(0).to_pylist()]  # fmt: skip
+    assert found == [*range(60, 120, 1 if table == TableName.RECORDS else 3)]
+
+
+@pytest.mark.parametrize("after", ["listed_again", "splits_of"])
+def test_a_topic_that_is_deleted_during_the_planning_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    partition = make_log(tmp_path)
+    tail = Tail([str(tmp_path)], Request(), heard := Events())
+    start, end = {key: [30, 0] for key in tail.beginning()}, tail.end()
+    before_next(
+        monkeypatch, after, lambda: partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
+    )
+    assert tail.splits(start, end) == []
+    assert {(one.first_offset, one.reason) for one in heard.heard} == {
+        (30, LossReason.GONE), (120, LossReason.GONE)
+    }  # fmt: skip
+
+
+def before_next(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[], object]) -> None:
+    """Change files once, before the planning of a log calls a function."""
+    module = "tailing" if name == "listed_again" else "planning"
+    real = getattr(importlib.import_module(f"kafkalog.tables.{module}"), name)
+    changes = [change]
+
+    def late(*args: Any, **options: Any) -> Any:
+        while changes:
+            changes.pop()()
+        return real(*args, **options)
+
+    monkeypatch.setattr(f"kafkalog.tables.{module}.{name}", late)
 
 
 def test_a_partition_in_another_log_directory_is_the_same(tmp_path: Path) -> None:
