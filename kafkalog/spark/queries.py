@@ -7,6 +7,7 @@ import os
 import tempfile
 import warnings
 from dataclasses import replace
+from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -183,16 +184,23 @@ def _is_number(kind: str) -> bool:
 
 
 def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
+    kinds = [field.dataType for field in frame.schema.fields]
     for row in frame.toLocalIterator(prefetchPartitions=True):
-        yield tuple(_plain(value) for value in row)
+        yield tuple(map(_plain, row, kinds))
 
 
-def _plain(value: Any) -> Any:
-    """Convert Spark's own types to plain ones."""
-    if hasattr(value, "asDict"):
-        return {name: _plain(inner) for name, inner in value.asDict().items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+def _plain(value: Any, kind: Any) -> Any:
+    """Convert a value of a type of Spark to plain ones; times with a zone are in UTC there."""
+    name = kind.typeName()
+    if value is None:
+        return None
+    if name == "struct":
+        inner = zip(value, kind.fields, strict=True)
+        return {field.name: _plain(one, field.dataType) for one, field in inner}
+    if name == "array":
+        return [_plain(one, kind.elementType) for one in value]
+    if name == "map":
+        return {str(key): _plain(one, kind.valueType) for key, one in value.items()}
+    if name == "timestamp":
+        return value.replace(tzinfo=UTC)
     return bytes(value) if isinstance(value, bytearray) else value

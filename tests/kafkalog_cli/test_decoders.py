@@ -105,7 +105,12 @@ READ_BY_HAND = {
     "kafkalog/node/state/offset_columns.py": "keys of __consumer_offsets",
     "kafkalog/node/state/transactions.py": "values of __transaction_state",
     "kafkalog/io/storage/locks.py": "locks",
+    "kafkalog/log/typed/avro_resolution.py": "values of Avro",
+    "kafkalog/log/typed/avro_types.py": "values of Avro",
+    "kafkalog/log/typed/avro_values.py": "values of Avro",
     "kafkalog/log/typed/framing.py": "ids of a registry",
+    "kafkalog/log/typed/json_schema.py": "decimals in JSON",
+    "kafkalog/log/typed/proto_known.py": "decimals in Protobuf",
     "kafkalog_cli/output/kafka_text.py": "keys and values as numbers",
 }
 """Modules that decode numbers without a layout, and which."""

@@ -75,7 +75,7 @@ def test_nothing_found_is_status_1(kafkalog: Run) -> None:
      (("--key", "a", "--to", "x"), "names no format"),
      (("--key", "a", "--format", "csv", "--to", "x.json"), "cannot be combined"),
      (("--key", "a", "--history", "--to", "x.parquet"), "not written as parquet"),
-     (("--undecodable",), "values with a form"),
+     (("--undecodable",), "requires the format that values should have"),
      (("--key-regex", "("), "not a regular expression")],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(

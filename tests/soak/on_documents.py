@@ -27,6 +27,7 @@ from kafkalog.files.log_dir import open_partition
 from kafkalog.io.codecs import crc32c
 from kafkalog.io.storage import Changes
 from kafkalog_cli.main import run
+from tests.checkout import ROOT as CHECKOUT
 from tests.soak.edits import PARTITION, ROOT, edited
 from tests.soak.mutations import mutated
 from tests.soak.target import Target
@@ -232,7 +233,7 @@ def check_journal(files: Files, rng: Random, place: Place) -> None:
 
 # Exports ----------------------------------------------------------------------------------------
 
-_LOG = ROOT / "examples/log-dir/orders-0/00000000000000000000.log"
+_LOG = CHECKOUT / "examples/log-dir/orders-0/00000000000000000000.log"
 _TAKEN_UP = ("_kafkalog/plan.json", "_kafkalog/manifest.json", "_kafkalog/parts/00000000.json")
 
 

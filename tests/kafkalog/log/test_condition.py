@@ -509,7 +509,8 @@ def test_values_that_do_not_decode_are_counted(tmp_path: Path) -> None:
 def test_other_readers_decode() -> None:
     """A key that one cannot read is counted, and only bounds that need no key are taken."""
 
-    def half(data: bytes) -> Any:
+    def half(data: bytes, headers: tuple[Header, ...]) -> Any:
+        assert headers == ()
         if data == b"odd":
             raise CorruptDataError("It is odd.")
         return {"size": len(data)}
