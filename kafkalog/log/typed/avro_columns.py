@@ -52,7 +52,7 @@ class AvroColumns:
     """Decodes many values of one schema.
 
     Args:
-        resolution: reads what is odd, and says how the writer's types become the column's.
+        resolution: reads values that kernels leave over, and maps the types of the writer.
         writer: the schema of the values.
         losses: counts values that lose digits.
 

@@ -120,7 +120,7 @@ def test_values_are_what_java_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def by_rows(decoder: AvroDecoder, data: bytes) -> tuple[Any, str | None]:
-    """Return an array of the value, or why there is none."""
+    """Return an array of the value, or why it does not decode."""
     try:
         return pa.array([decoder.decode(data, 1)], decoder.type), None
     except ValueError as error:

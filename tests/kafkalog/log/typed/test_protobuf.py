@@ -66,7 +66,10 @@ def test_columns_have_what_google_parses() -> None:
     seed = new_seed()
     print(f"seed {seed}")
     counts = dict.fromkeys(("values", "rejects", "unknown", "lost"), 0)
-    for number in range(SCHEMAS):
+    for number in range(4 * SCHEMAS):
+        # The proof is empty if what it is about does not occur: then more schemas are drawn.
+        if number >= SCHEMAS and min(counts.values()) > SCHEMAS // 8:
+            break
         rng = Random(f"{seed} {number}")
         text = random_schema(rng)
         files = compiled(text)
@@ -105,8 +108,7 @@ def test_columns_have_what_google_parses() -> None:
         counts["unknown"] += losses[UNKNOWN_FIELDS]
         counts["lost"] += losses[LOST_DIGITS]
     print(counts)
-    # The proof is empty if what it is about does not occur.
-    assert all(counts.values()), counts
+    assert all(one > SCHEMAS // 8 for one in counts.values()), counts
 
 
 @cache
