@@ -79,7 +79,9 @@ def check_manifest(source: Path, destination: Path) -> None:
         assert (log["crc32c"], log["copy_crc32c"]) == (wheel.crc32c(data), wheel.crc32c(new))
         batches = batches_of(new, log["base_offset"])
         assert log["batches"] == len(batches)
-        pieces = [row for row in manifest if row.get("path") == log["path"] and "position" in row]
+        kinds = ("copied_range", "lost_range")
+        pieces = [row for kind in kinds for row in rows(manifest, kind, log["path"])]
+        pieces.sort(key=lambda row: row["position"])
         end, written = 0, 0
         offsets_left = log["base_offset"]
         for number, piece in enumerate(pieces):
