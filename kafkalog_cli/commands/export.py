@@ -80,6 +80,9 @@ def export(
         "--table", help="What is exported.",
     )] = TableName.RECORDS,
     columns: opt.ColumnsOption = None,
+    flatten: Annotated[bool, opt.option(
+        SHOW, "--flatten", help="Fields of decoded values as columns.",
+    )] = False,
     append: Annotated[bool, opt.option(
         CHANGE, "--append", help="Add what is new since the last run, as one commit.",
     )] = False,
@@ -157,14 +160,17 @@ def export(
         view=view,
         **contents.matched(),
     )  # fmt: skip
+    typed, by_data = typed_columns(payloads, [*(topics or ())], paths)
     asked = ExportRequest(
         tuple(paths),
         request,
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         _writing(file_format, given, payloads),
-        typed_columns(payloads, [*(topics or ())], paths),
+        typed,
         kind,
         append,
+        by_data,
+        flatten,
     )
     accepted = _accepted(accept, asked)
     catalog = _catalog(kind, given)
@@ -304,7 +310,7 @@ def _accepted(texts: list[str] | None, asked: ExportRequest) -> Accepted:
             raise UsageError(f"{text!r} is nothing to accept.", hint="damage, gaps or rejects=N")
         if match[1] == "gaps" and not asked.append:
             raise UsageError("--accept gaps requires --append.", hint="Leave it out, or add it.")
-        if match[1] == "rejects" and not asked.typed:
+        if match[1] == "rejects" and not asked.sources:
             raise UsageError(
                 "--accept rejects requires --value-format or --key-format.",
                 hint="Only decoded values and keys can be rejected.",
