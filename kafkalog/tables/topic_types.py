@@ -37,8 +37,8 @@ _NO_TYPE: Final = TypeName(TypedForm.AVRO, "")
 class ColumnByData:
     """A typed column whose types are those that the data has.
 
-    With the subject `TOPIC-value`, or `TOPIC-key`, it has the type of that if the first records of
-    each partition have no other; else the types of all records.
+    With the subject `TOPIC-value`, or `TOPIC-key`, it has the type of that if the first records
+    have no other; else the types of all records.
 
     Attributes:
         source: `key` or `value`.
@@ -59,7 +59,7 @@ class ColumnByData:
         """The column's name."""
         return f"{self.source}_decoded"
 
-    def decided(self, splits: Sequence[Split]) -> TypedColumn | None:
+    def decided(self, splits: Sequence[Split], *, of_each: bool) -> TypedColumn | None:
         """Return the column; None if no value has the id of a known schema.
 
         Keys have a column only if all of them have such an id: those of other serializers can begin
@@ -67,6 +67,7 @@ class ColumnByData:
 
         Args:
             splits: of the table of records.
+            of_each: whether to look at the first records of each split, not only each partition.
 
         Raises:
             UsageError: the registry does not decide what the column is.
@@ -78,7 +79,7 @@ class ColumnByData:
         if self.form is None:
             by_subject = column_of_topic(self.registry, self.topics, self.source)
         if by_subject is not None:
-            firsts = self._seen(_first_batches(splits, self.source), names)
+            firsts = self._seen(_first_batches(splits, self.source, of_each=of_each), names)
             own = {one.id for one in self.registry.versions(f"{self.topics[0]}-{self.source}")}
             messages = {one.name for schema_id, one in firsts if one is not _NO_TYPE}
             is_protobuf = by_subject.form == TypedForm.PROTOBUF
@@ -106,9 +107,12 @@ class ColumnByData:
         for batch in batches:
             data = batch.column(self.source)
             types, rows, ids, places = typed_rows(probe, names, data, batch.column("headers"))
-            for place, row in np.unique(np.stack([places, rows]), axis=1).T.tolist():
+            pairs = np.unique(places * (len(types) + 1) + rows + 1)
+            for place, row in zip(*divmod(pairs, len(types) + 1), strict=True):
                 if place < len(ids):
-                    found.add((ids[place], types[row] if row >= 0 else _NO_TYPE))
+                    found.add((ids[place], types[row - 1] if row else _NO_TYPE))
+            if self.source == "key" and any(one is _NO_TYPE for _, one in found):
+                break  # no column
         return found
 
     def _of_types(
@@ -235,11 +239,11 @@ def _batches(splits: Iterable[Split], source: str) -> Iterator[Any]:
         yield from read_split(split, schema, Deaf(), threads=None)
 
 
-def _first_batches(splits: Iterable[Split], source: str) -> Iterator[Any]:
-    """Yield the first records of each partition."""
+def _first_batches(splits: Iterable[Split], source: str, *, of_each: bool) -> Iterator[Any]:
+    """Yield the first records of each split, or of each partition."""
     seen: set[tuple[str, int | None]] = set()
     for split in splits:
-        if (split.topic, split.partition) not in seen:
+        if of_each or (split.topic, split.partition) not in seen:
             for batch in islice(_batches([split], source), 1):
                 seen.add((split.topic, split.partition))
                 yield batch

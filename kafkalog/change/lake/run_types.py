@@ -53,7 +53,7 @@ def with_types(
     found = {one.source: one for one in asked.typed}
     earlier = {one.source: one for one in before if one.has_ids}
     for one in asked.by_data:
-        column = one.decided(splits) or earlier.get(one.source)
+        column = one.decided(splits, of_each=True) or earlier.get(one.source)
         if column is not None:
             found[one.source] = column
     if asked.by_data and not found:

@@ -38,7 +38,7 @@ def with_data(
     with file_system.listings_held(tables.paths):
         # What is wrong with the logs is said when they are read for a query.
         splits = plan_splits(tables.paths, request, Deaf())
-    found = (one.decided(splits) for one in by_data)
+    found = (one.decided(splits, of_each=False) for one in by_data)
     columns = (*given, *(one for one in found if one is not None))
     if not columns:
         raise nothing_decodes(by_data)
