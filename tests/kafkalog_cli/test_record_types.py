@@ -230,6 +230,28 @@ def test_a_table_with_one_type_refuses_another(
     assert shown(place, kind) == before
 
 
+def test_one_type_that_an_option_names_joins_several(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    """Its struct is that of its field; values without ids have no place there."""
+    case, place = CASES["record"], tmp_path / "lake"
+    disk = as_topic(tmp_path / "disk", case["versions"])
+    write(disk, values_of(case, "AVRO", "PROTOBUF"))
+    assert grow(kafkalog, disk, place, "files").status == 0
+    base = len(rows_of(case, "AVRO", "PROTOBUF"))
+    refund = values_of(case, "JSON")[:1]
+    write(disk, refund, base)
+    plain = ("--append", "--value-format", "json@none")
+    refused = kafkalog("export", disk, "-t", "events", "--to", place, *plain)
+    assert (refused.status, "values without a type" in refused.stderr) == (4, True)
+    schema = tmp_path / "refund.json"
+    schema.write_text(next(v["schema"] for v in case["versions"] if v["subject"] == "Refund"))
+    named = ("--value-format", "json", "--value-schema", schema)
+    result = grow(kafkalog, disk, place, "files", *named)
+    assert result.status == 0, result.stderr
+    last = table_of(place)[-1]
+    assert without_nulls(last["value_decoded"]) == {"Refund": {"id": 3, "why": "broken"}}
+    assert last["value_type"] == "Refund"
+
+
 def test_names_of_fields_stay(kafkalog: Kafkalog, tmp_path: Path) -> None:
     """Two types of one short name have the full ones, but not one whose field the table has."""
     texts = {1: avro("a.T", "x"), 2: avro("b.U", "x"), 3: avro("c.T", "y"), 4: avro("d.T", "y")}

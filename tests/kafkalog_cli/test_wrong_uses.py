@@ -274,7 +274,6 @@ CHANGES = (
         "--flatten is about fields, and the values have none.",
         "Leave it out.",
     ),
-    Wrong("export log --to x -r log", 2, "a column has one.", "Name one topic"),
     Wrong("export log --to x --every 5m", 2, "--every requires --append.", "Add it"),
     Wrong("export log --to x --accept all", 2, "'all' is nothing to accept.", "damage"),
     Wrong("export log --to x --set compresion=zstd", 2, "no setting 'compresion'", "compression"),

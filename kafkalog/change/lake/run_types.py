@@ -25,11 +25,12 @@ from kafkalog.tables.schemas import SCHEMAS
 from kafkalog.tables.topic_types import nothing_decodes, several
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.change.lake.plan import Plan
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.framing import SchemaId
 
 _DECODED: Final = ("decoded", "schema_id", "type")
 
@@ -88,26 +89,33 @@ def joined(before: TypedColumn | None, now: TypedColumn, place: str) -> TypedCol
     """
     if before is None:
         return now
-    if before.types:
-        return now if _is_union(now) else _with_new_types(before, now, place)
-    if _is_union(before):
-        return now if now.types or _is_union(now) else several(_as_types(now), {})
-    names, here = _names(now), _names(before)
+    names, here = _names(now) if now.has_ids else [], _names(before)
+    if before.types or _is_union(before):
+        if not names:
+            raise _other_type(here, names, place)
+        if _is_union(now):
+            return now
+        types = now.types or _as_types(now)
+        return _with_new_types(before, types, now) if before.types else several(types, _unions(now))
     is_decided = bool(before.type_name or now.type_name or now.types or _is_union(now))
-    if is_decided and names != here:
+    if is_decided and names and names != here:
         raise _other_type(here, names, place)
     return now
 
 
-def _with_new_types(before: TypedColumn, now: TypedColumn, place: str) -> TypedColumn:
-    if not now.has_ids:
-        raise _other_type(_names(before), [], place)
-    mine = {_name(one): one for _, one in now.types or _as_types(now)}
+def _with_new_types(
+    before: TypedColumn, new: Iterable[tuple[str, TypedColumn]], now: TypedColumn
+) -> TypedColumn:
+    mine = {_name(one): one for _, one in new}
     types = [(field, mine.pop(_name(one), one)) for field, one in before.types]
     taken = [(one.type_name or "", field) for field, one in types]
     fields = field_names((one.name for one in mine), taken)
-    unions = dict(before.writers) | (dict(now.writers) if now.types else {})
+    unions = {**dict(before.writers), **_unions(now)}
     return several((*types, *zip(fields, mine.values(), strict=True)), unions)
+
+
+def _unions(column: TypedColumn) -> dict[SchemaId, tuple[str, ...]]:
+    return dict(column.writers) if column.types else {}
 
 
 def _as_types(column: TypedColumn) -> tuple[tuple[str, TypedColumn], ...]:
@@ -144,7 +152,7 @@ def _is_union(column: TypedColumn) -> bool:
 
 
 def _other_type(here: Sequence[str], now: Sequence[str], place: str) -> DestinationExistsError:
-    new = [one for one in now if one not in here] or ["values without ids"]
+    new = [one for one in now if one not in here] or ["values without a type"]
     return DestinationExistsError(
         f"The table has values of {', '.join(here)}, and the run {', '.join(new)}.",
         path=place,
