@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog.files.log_dir import FileEntry, PartitionDir
     from kafkalog.model import Record
+    from kafkalog.tables.topic_types import ColumnByData
     from kafkalog_cli.output.decoded import Decoded
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
@@ -65,7 +66,7 @@ class Payload:
             UsageError: the schema cannot be read, or does not decide what the column is.
         """
         if self.typed is None:
-            return self._of_subject(topics)
+            return ()
         kind, schema_id = self._framing()
         is_by_id = self.registry is not None and kind != Framing.NONE
         if self.schema is None and not is_by_id and self.typed != TypedForm.JSON:
@@ -83,15 +84,39 @@ class Payload:
         assert self.registry is not None, "ids need a place"
         return (column_by_id(given, read_registry(self.registry), topics),)
 
-    def _of_subject(self, topics: Sequence[str]) -> tuple[TypedColumn, ...]:
-        """Return the column whose form is that of the topic's subject, if there is one."""
-        if self.registry is None or self.form != BytesFormat.AUTO:
-            return ()
-        from kafkalog.tables.schema_columns import column_of_topic
-        from kafkalog.tables.schema_registry import read_registry
+    def by_data(self, topics: Sequence[str]) -> ColumnByData | None:
+        """Return the column of a table whose types the data decides; None if options decide it.
 
-        column = column_of_topic(read_registry(self.registry), topics, self.source)
-        return () if column is None else (column,)
+        Args:
+            topics: the topics that are read.
+
+        Raises:
+            UsageError: there are several topics.
+        """
+        is_decided = self.schema is not None or self.message is not None
+        if self.registry is None or is_decided or (self.form != BytesFormat.AUTO):
+            return None
+        from kafkalog.tables.schema_registry import read_registry
+        from kafkalog.tables.topic_types import ColumnByData
+
+        kind, schema_id = self._framing()
+        if kind == Framing.NONE or schema_id is not None:
+            return None
+        registry = read_registry(self.registry)
+        if self.typed is not None:
+            schemas = registry.of_form(self.typed.upper())
+            subjects = {one.subject for one in schemas}
+            # Files, of which all are versions of one schema, or the subject of the one topic.
+            if subjects == {None} and self.typed != TypedForm.AVRO:
+                return None
+            if len(topics) != 1 or f"{topics[0]}-{self.source}" in subjects:
+                return None
+        elif len(topics) != 1:
+            raise UsageError(
+                "A registry has many schemas, and a column has one.",
+                hint="Name one topic, or --value-format and --value-schema",
+            )
+        return ColumnByData(self.source, registry, tuple(topics), self.typed, kind)
 
     def _framing(self) -> tuple[Framing, int | None]:
         text = self.framing
@@ -213,8 +238,8 @@ def _partitions(logs: Iterable[PartitionDir | FileEntry]) -> list[PartitionDir]:
 
 def typed_columns(
     payloads: Iterable[Payload], topics: Sequence[str], paths: Sequence[str]
-) -> tuple[TypedColumn, ...]:
-    """Return the typed columns of a table of some topics.
+) -> tuple[tuple[TypedColumn, ...], tuple[ColumnByData, ...]]:
+    """Return the typed columns of a table of some topics, and those that its data decides.
 
     Args:
         payloads: how keys and values are read.
@@ -222,24 +247,22 @@ def typed_columns(
         paths: log directories, or partitions.
 
     Raises:
-        UsageError: as `Payload.columns`, or a registry has no schema for them.
+        UsageError: as `Payload.columns` and `Payload.by_data`.
     """
-    given = tuple(payloads)
     if not topics:
         names = {partition_of(file_system.absolute(path)) for path in paths}
         topics = (
             sorted({one.topic for one in names if one is not None}) if None not in names else []
         )
-    columns = tuple(
-        _with_message(column, topics, paths) for one in given for column in one.columns(topics)
-    )
-    places = [one.registry for one in given if one.registry is not None]
-    if places and not columns:
-        raise UsageError(
-            f"{places[0]} has no subject {topics[0]}-value, and none {topics[0]}-key.",
-            hint="--value-format avro --value-schema FILE",
-        )
-    return columns
+    columns: list[TypedColumn] = []
+    by_data: list[ColumnByData] = []
+    for one in payloads:
+        found = one.by_data(topics)
+        if found is None:
+            columns += [_with_message(column, topics, paths) for column in one.columns(topics)]
+        else:
+            by_data.append(found)
+    return tuple(columns), tuple(by_data)
 
 
 def _with_message(column: TypedColumn, topics: Sequence[str], paths: Sequence[str]) -> TypedColumn:

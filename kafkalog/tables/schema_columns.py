@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UnsupportedError, UsageError
@@ -13,19 +12,20 @@ from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value
 from kafkalog.log.typed.model import missing_package
 from kafkalog.log.typed.proto_files import MAIN, compiled
+from kafkalog.log.typed.type_names import names_of, one_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.model import Decoder
-    from kafkalog.log.typed.protobuf import MessageNames
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Header
     from kafkalog.tables.schema_registry import Registered, SchemaRegistry
 
 _FRAMINGS: Final = (Framing.CONFLUENT, Framing.APICURIO, Framing.GLUE)
-_FORMS: Final = frozenset(form.upper() for form in TypedForm)
+FORMS: Final = frozenset(form.upper() for form in TypedForm)
+"""What a registry calls the forms that are decoded."""
 
 
 def column_by_id(
@@ -50,9 +50,11 @@ def column_by_id(
             given = replace(given, schema=versions[0].text.encode())
         else:
             given = replace(given, versions=tuple(one.id for one in versions))
-    writers = _writers(given.form, registry, schemas)
+    writers = writers_of(given.form, registry, schemas)
     guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
-    return replace(given, writers=tuple(writers.items()), guids=guids)
+    return replace(
+        given, writers=tuple(writers.items()), guids=guids, names=other_names(given.form, schemas)
+    )
 
 
 def column_of_topic(
@@ -77,7 +79,7 @@ def column_of_topic(
     if not any(one.subject == subject for one in registry.by_version.values()):
         return None
     latest = registry.latest(subject)
-    if latest.form not in _FORMS:
+    if latest.form not in FORMS:
         return None
     given = TypedColumn(source, TypedForm(latest.form.lower()), b"", framing=Framing.CONFLUENT)
     return column_by_id(given, registry, topics)
@@ -103,10 +105,21 @@ def _versions(
     return found
 
 
-def _writers(
+def other_names(form: TypedForm, schemas: Iterable[Registered]) -> tuple[tuple[SchemaId, str], ...]:
+    """Return what values of JSON Schemas without a title are called: the subject, if any."""
+    if form != TypedForm.JSON:
+        return ()
+    return tuple((one.id, one.subject) for one in schemas if one.subject is not None)
+
+
+def writers_of(
     form: TypedForm, registry: SchemaRegistry, schemas: Iterable[Registered]
 ) -> dict[SchemaId, tuple[str, ...]]:
-    """Return what `TypedColumn.writers` has of some schemas of a form."""
+    """Return what `TypedColumn.writers` has of some schemas of a form.
+
+    Raises:
+        UnsupportedError: the compiler of Protobuf is missing.
+    """
     texts = {}
     for one in schemas:
         # Without what it refers to it decodes nothing, which is no matter for the others.
@@ -198,7 +211,7 @@ class SchemaIdDecoder:
             if schema_id is not None and (is_in_header or schema_id in self._registry.by_id):
                 # What follows an id in headers depends on the form, which it stands for.
                 there = self._registry.by_id.get(schema_id)
-                form = there.form.lower() if there and there.form in _FORMS else TypedForm.PROTOBUF
+                form = there.form.lower() if there and there.form in FORMS else TypedForm.PROTOBUF
                 column = self._framed[TypedForm(form)][place]
                 return column, schema_id, column.with_prefix(data, headers)
         return column, None, data
@@ -222,49 +235,51 @@ class SchemaIdDecoder:
     ) -> tuple[TypedColumn, Decoder] | UsageError:
         one = self._registry.by_id[schema_id]
         try:
-            if one.form not in _FORMS:
+            if one.form not in FORMS:
                 raise UsageError(f"{one.form} is not a form of schemas.")
             form = TypedForm(one.form.lower())
             if schema_id not in self._texts:
                 self._registry.with_references(one, MAIN)  # which says what is missing
-                self._texts |= _writers(form, self._registry, [one])
+                self._texts |= writers_of(form, self._registry, [one])
             writers = ((schema_id, self._texts[schema_id]),)
             column = replace(
-                framed, form=form, message=message, writers=writers, versions=(schema_id,)
-            )
+                framed, form=form, message=message, writers=writers, versions=(schema_id,),
+                names=other_names(form, [one]),
+            )  # fmt: skip
             return column, column.decoder()
         except self._harmless as error:
             return UsageError(error.message)
 
-    def _message(self, framed: TypedColumn, schema_id: SchemaId, whole: bytes) -> str | None:
-        """Return the name of the message of Protobuf that data is of; None for the first one."""
-        if self._registry.by_id[schema_id].form != TypedForm.PROTOBUF.upper():
+    def type_name(self, data: bytes, headers: Iterable[Header]) -> str | None:
+        """Return the full name of the type of bytes of a record; None if no known schema says it.
+
+        Raises:
+            UnsupportedError: a package is missing that is needed.
+        """
+        framed, schema_id, whole = self._identified(data, headers)
+        return None if schema_id is None else self._type_name(framed, schema_id, whole)
+
+    def _type_name(self, framed: TypedColumn, schema_id: SchemaId, whole: bytes) -> str | None:
+        if schema_id not in self._registry.by_id:
             return None
         first = self._made(framed, schema_id, None)
         if isinstance(first, UsageError):
             return None
         column, _ = first
-        return message_of(column, whole)
+        return one_type(column, names_of(column), whole)
+
+    def _message(self, framed: TypedColumn, schema_id: SchemaId, whole: bytes) -> str | None:
+        """Return the name of the message of Protobuf that data is of; None for the first one."""
+        if self._registry.by_id[schema_id].form != TypedForm.PROTOBUF.upper():
+            return None
+        return self._type_name(framed, schema_id, whole)
 
 
-def message_of(column: TypedColumn, data: bytes, headers: Iterable[Header] = ()) -> str | None:
+def message_of(column: TypedColumn, data: bytes, headers: Iterable[Header]) -> str | None:
     """Return the full name of the message of Protobuf that data is of; None if nothing says it.
 
     Args:
         column: a column with writers.
         data, headers: of a record.
     """
-    whole = column.with_prefix(data, headers)
-    schema_id, _ = column.split(whole)
-    texts = None if schema_id is None else dict(column.writers).get(schema_id)
-    with suppress(ValueError, UsageError):
-        if texts is not None:
-            return _messages(texts, column.framing).split(column.unframed(whole)[0])[0]
-    return None
-
-
-@lru_cache(64)
-def _messages(texts: tuple[str, ...], framing: Framing) -> MessageNames:
-    from kafkalog.log.typed.protobuf import MessageNames, main_file
-
-    return MessageNames(main_file(texts), framing)
+    return one_type(column, names_of(column), column.with_prefix(data, headers))

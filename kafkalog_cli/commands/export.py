@@ -80,6 +80,9 @@ def export(
         "--table", help="What is exported.",
     )] = TableName.RECORDS,
     columns: opt.ColumnsOption = None,
+    flatten: Annotated[bool, opt.option(
+        SHOW, "--flatten", help="Fields of decoded values become columns.",
+    )] = False,
     append: Annotated[bool, opt.option(
         CHANGE, "--append", help="Add what is new since the last run, as one commit.",
     )] = False,
@@ -122,7 +125,9 @@ def export(
 
     Without --to it shows what would be read. Repeat an interrupted command to continue it. --append
     makes a table that grows: each run commits what is new. Formats of keys and values add columns
-    with the types of a schema; what does not decode ends the run, unless rejects are accepted.
+    with the types of a schema; so does --registry for one --topic: a topic whose values have
+    several types gets a field for each. What does not decode ends the run, unless rejects are
+    accepted.
     Damage is left out and listed: status 8, or 0 where it is accepted; --append refuses it.
 
     \b
@@ -157,14 +162,17 @@ def export(
         view=view,
         **contents.matched(),
     )  # fmt: skip
+    typed, by_data = typed_columns(payloads, [*(topics or ())], paths)
     asked = ExportRequest(
         tuple(paths),
         request,
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         _writing(file_format, given, payloads),
-        typed_columns(payloads, [*(topics or ())], paths),
+        typed,
         kind,
         append,
+        by_data,
+        flatten,
     )
     accepted = _accepted(accept, asked)
     catalog = _catalog(kind, given)
@@ -223,6 +231,7 @@ def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str,
     """Show what would be read: what is new at a destination, or everything without one."""
     from kafkalog.change.lake import Export, appending
     from kafkalog.change.lake.plan import make_plan
+    from kafkalog.change.lake.run_types import with_types
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.exported import EXPORT_PLAN_SUMMARY, Planned, plan_lines, plan_view
     from kafkalog_cli.output.objects import Style
@@ -231,7 +240,8 @@ def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str,
 
     outcome, style = Outcome(), Style(exact=session().exact)
     if to is None:
-        plan = make_plan(replace(asked, append=False), outcome)
+        asked = replace(asked, append=False)
+        _, plan = with_types(asked, make_plan(asked, outcome), (), "")
     elif asked.append:
         plan = appending(asked, to, catalog=catalog, listener=outcome).planned()
     else:
@@ -304,7 +314,7 @@ def _accepted(texts: list[str] | None, asked: ExportRequest) -> Accepted:
             raise UsageError(f"{text!r} is nothing to accept.", hint="damage, gaps or rejects=N")
         if match[1] == "gaps" and not asked.append:
             raise UsageError("--accept gaps requires --append.", hint="Leave it out, or add it.")
-        if match[1] == "rejects" and not asked.typed:
+        if match[1] == "rejects" and not asked.sources:
             raise UsageError(
                 "--accept rejects requires --value-format or --key-format.",
                 hint="Only decoded values and keys can be rejected.",

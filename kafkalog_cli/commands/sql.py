@@ -64,8 +64,8 @@ def sql(
     defects, groups, commits, topics, configs; `describe batches` lists columns. key and value are
     text, 0x and hexadecimal digits if they are no UTF-8; key_bytes and value_bytes have them as
     they are. --value-format json, avro or protobuf gives values types; so does --registry for one
-    --topic. DuckDB runs the statements, or Spark SQL with --spark. A query reads PATH only, and
-    nothing is written.
+    --topic, with value_type and value_schema_id. DuckDB runs the statements, or Spark SQL with
+    --spark. A query reads PATH only, and nothing is written.
 
     \b
     kafkalog sql /var/lib/kafka -c "select count(*), max(offset) from records"
@@ -114,6 +114,7 @@ def _run_here(
     show: opt.Show,
 ) -> int:
     from kafkalog.tables.datasets.sql import Database
+    from kafkalog.tables.datasets.typed import with_data
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import Answers, Damage, ask, run_queries
     from kafkalog_cli.schemas import typed_columns
@@ -121,7 +122,8 @@ def _run_here(
     outcome = Outcome()
     _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
-    typed = typed_columns(payloads, [*(tables.topics or ())], tables.paths)
+    given, by_data = typed_columns(payloads, [*(tables.topics or ())], tables.paths)
+    typed = with_data(tables, given, by_data)
     read = replace(tables, listener=damage, typed_listener=damage.typed, typed=typed)
     answers = Answers(show.format, show.limit)
     with Database(read, memory_size=memory_size, shown=_shown(payloads, typed)) as database:
@@ -136,7 +138,7 @@ def _shown(payloads: Sequence[Payload], typed: Sequence[TypedColumn]) -> dict[st
     """Return the SQL of keys and values that are no plain text."""
     found = {}
     for column in typed:
-        is_text = column.form == TypedForm.JSON and not (column.schema or column.writers)
+        is_text = column.form == TypedForm.JSON and not (column.schema or column.has_ids)
         found[column.source] = f'"{column.name}"' + ("::JSON" if is_text else "")
     for one in payloads:
         if one.form == BytesFormat.HEX:

@@ -11,6 +11,7 @@ from kafkalog.log.batches.condition import json_or_text
 from kafkalog.log.columns.json_values import json_values
 from kafkalog.log.typed.columns import one_value, python_value
 from kafkalog.log.typed.remarks import placed
+from kafkalog.log.typed.type_names import names_of, one_type
 from kafkalog.model import Header
 from kafkalog.tables.schema_columns import SchemaIdDecoder
 from kafkalog_cli.outcome import show_note, show_warning
@@ -42,6 +43,9 @@ class RowDecoder(Protocol):
 
     def schema_id(self, data: bytes, headers: Headers) -> object:
         """Return the id of the schema that bytes have; None without one."""
+
+    def type_name(self, data: bytes, headers: Headers) -> str | None:
+        """Return the full name of the type of bytes; None if no known schema says it."""
 
     @property
     def remarks(self) -> Sequence[Remark]:
@@ -103,6 +107,10 @@ class Decoded:
         found = None if data is None else self._decoder.schema_id(data, headers)
         return None if found is None else str(found)
 
+    def type_name(self, data: bytes | None, headers: Headers) -> str | None:
+        """Return the full name of the type of bytes; None if no known schema says it."""
+        return None if data is None else self._decoder.type_name(data, headers)
+
     def cell(self, data: bytes | None, headers: Headers, form: BytesFormat) -> str:
         """Return the cell of a table: that of the bytes where they do not decode."""
         value = self.value(data, headers)
@@ -150,6 +158,10 @@ class _ByColumn:
     def schema_id(self, data: bytes, headers: Headers) -> object:
         return self._column.split(self._column.with_prefix(data, headers))[0]
 
+    def type_name(self, data: bytes, headers: Headers) -> str | None:
+        whole = self._column.with_prefix(data, headers)
+        return one_type(self._column, names_of(self._column), whole)
+
     @property
     def remarks(self) -> Sequence[Remark]:
         return self._decoder.remarks
@@ -162,8 +174,8 @@ class _ByColumn:
 def decoded_by_column(column: TypedColumn) -> Decoded:
     """Return what decodes values as a typed column does. Raises as `Decoded`."""
     return Decoded(
-        column.source, column.form, lambda: _ByColumn(column), has_ids=bool(column.writers),
-        is_text=not (column.schema or column.writers),
+        column.source, column.form, lambda: _ByColumn(column), has_ids=column.has_ids,
+        is_text=not (column.schema or column.has_ids),
     )  # fmt: skip
 
 

@@ -116,6 +116,22 @@ def _id_of_schema(source: str) -> Field[Any]:
     )
 
 
+def _type_of_schema(source: str) -> Field[Any]:
+    """Return the field with the full name of the type of a key or a value."""
+
+    def type_name(record: Record, style: Style) -> object:
+        return style.decoded[source].type_name(getattr(record, source), record.headers)
+
+    return Field(
+        f"{source}_type",
+        k.Kind("string or null", to_json=type_name),
+        "with `--registry`: full name of the record or message, or title; null without a known "
+        "schema",
+        lambda record: record,
+        lambda style: source in style.decoded and style.decoded[source].has_ids,
+    )
+
+
 def _decoded_cell(record: Record, style: Style) -> str | None:
     decoded = _decoded(record, style)
     return None if decoded is ABSENT else dumps(decoded)
@@ -255,8 +271,10 @@ RECORD: Final = ObjectType[Record](
     Field("batch_position", k.INT, "", "batch.position"),
     _by_schema("key"),
     _id_of_schema("key"),
+    _type_of_schema("key"),
     _by_schema("value"),
     _id_of_schema("value"),
+    _type_of_schema("value"),
     Field("decoded", k.Kind("object", _decoded_cell, to_json=_decoded, is_data=True),
           "of internal topics, with `--value-format auto`: `key` and `value`, objects or null, and "
           "`error`, why one does not decode, or null",

@@ -267,6 +267,13 @@ CHANGES = (
     Wrong("report log --to text.txt", 4, "It already exists.", "Choose another name"),
     Wrong("report log --to lost/x.html", 4, "cannot be written", "Make the directory around"),
     Wrong("report log", 2, "--to is missing.", "`kafkalog report --help`"),
+    Wrong("export log --to x --flatten", 2, "--flatten is about decoded values.", "--registry"),
+    Wrong(
+        "export log -t orders --value-format json --flatten",
+        2,
+        "--flatten is about fields, and the values have none.",
+        "Leave it out.",
+    ),
     Wrong("export log --to x --every 5m", 2, "--every requires --append.", "Add it"),
     Wrong("export log --to x --accept all", 2, "'all' is nothing to accept.", "damage"),
     Wrong("export log --to x --set compresion=zstd", 2, "no setting 'compresion'", "compression"),

@@ -20,7 +20,6 @@ from typing import Any
 
 import fastavro
 import grpc_tools
-from aws_schema_registry.codec import encode
 from confluent_kafka.schema_registry import (
     Schema,
     SchemaReference,
@@ -130,6 +129,8 @@ def protobuf(case: Case, conf: Any) -> Case:
 
 def glue(case: Case) -> Case:
     """Encode Avro as Glue's serializer does, with every other record compressed."""
+    from aws_schema_registry.codec import encode
+
     versions, records = [], []
     for number, (text, values) in enumerate(case["versions"], 1):
         schema_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{case['name']}/{number}")
@@ -156,4 +157,5 @@ def main(to: str) -> None:
     Path(to).write_text(json.dumps({"made_by": made_by, "cases": cases}, indent=1) + "\n")
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

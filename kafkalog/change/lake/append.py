@@ -28,7 +28,7 @@ from kafkalog.change.lake.model import (
     TableFormat,
     commit_name,
 )
-from kafkalog.change.lake.options import require_same_options
+from kafkalog.change.lake.options import require_same_options, stored_columns
 from kafkalog.change.lake.part import rows_schema
 from kafkalog.change.lake.plan import (
     INCREMENT,
@@ -39,6 +39,7 @@ from kafkalog.change.lake.plan import (
 )
 from kafkalog.change.lake.rejects import commit_rejects
 from kafkalog.change.lake.run import Export
+from kafkalog.change.lake.run_types import with_types
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.lake.model import ExportedPart, ExportRequest, Gap
     from kafkalog.errors import Listener
+    from kafkalog.log.typed import TypedColumn
 
 _COMMIT = Fields(
     {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
@@ -110,12 +112,14 @@ class Append(Export):
     def _look_back(self) -> None:
         self._last: Increment | None = None
         self._before: Any = None
+        self._typed: tuple[TypedColumn, ...] = ()
         self._last = self._last_commit()
 
     # The table -------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
         plan = make_plan(self._asked, self._listener, self._last)
+        self._asked, plan = with_types(self._asked, plan, self._typed, self._target.shown)
         schema = rows_schema(self._asked, plan.columns)
         if self._before is not None:
             # Readers of plain files take the types from one of them; for Delta see there.
@@ -156,6 +160,7 @@ class Append(Export):
         )
         require_same_options(fields["options"], self._asked, self._target.shown)
         self._before = schema_from(fields["schema"], place)
+        self._typed = stored_columns(fields["options"])
         return Increment.from_json(fields["increment"])
 
     def _take_up(self, now: Plan) -> None:

@@ -25,7 +25,7 @@ from kafkalog.change.lake.iceberg_columns import add_columns, evolution_of, iceb
 from kafkalog.change.lake.iceberg_commits import DEFECTS, INCREMENT_PROPERTY, notes_of, once
 from kafkalog.change.lake.iceberg_files import IO_PROPERTY, data_file
 from kafkalog.change.lake.model import ColumnChanges, Increment
-from kafkalog.change.lake.options import OF_A_RUN, options_of, require_same_options
+from kafkalog.change.lake.options import OF_A_RUN, options_of, require_same_options, stored_columns
 from kafkalog.change.lake.plan import INCREMENT
 from kafkalog.errors import (
     ChangedSinceError,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
     from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.log.typed import TypedColumn
     from kafkalog.model import Defect
 
 _OPTIONS: Final = "kafkalog.options"
@@ -238,6 +239,13 @@ class IcebergTable:
                 hint="Export into another table.",
             )
         return self._increment(table.properties.get(INCREMENT_PROPERTY, ""))
+
+    def typed_columns(self) -> tuple[TypedColumn, ...]:
+        """Return the typed columns of the last run; `last` has looked at what it noted."""
+        noted = None if self.table is None else self.table.properties.get(_OPTIONS)
+        if noted is None:
+            return ()
+        return stored_columns(read_document(noted, Anything(), self.shown, "what an export notes"))
 
     def _increment(self, text: str) -> Increment:
         fields = read_document(text, INCREMENT, self.shown, "what a run of an export notes")

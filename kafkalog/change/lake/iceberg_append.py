@@ -18,6 +18,7 @@ from kafkalog.change.lake.model import ColumnChanges, ExportedPart, ExportSummar
 from kafkalog.change.lake.part import rows_schema, with_path_columns
 from kafkalog.change.lake.plan import make_plan, tasks_of
 from kafkalog.change.lake.rejects import require_few
+from kafkalog.change.lake.run_types import with_types
 from kafkalog.errors import Listener
 from kafkalog.io.engine import told_error
 from kafkalog.io.paths.file_system import absolute
@@ -79,11 +80,11 @@ class IcebergAppend:
         sources = [path for path in self._asked.paths if not is_object(path)]
         if self._table.place is not None:
             require_outside(self._table.place, sources)
-        if self._asked.typed or have_rejects(self._table.table):
+        if self._asked.sources or have_rejects(self._table.table):
             self._rejects = RejectsTable(self._table, self._catalog)
             self._rejects.settle()
         self._last = self._table.last(self._asked)
-        self.plan = make_plan(self._asked, self._listener, self._last)
+        self.plan = self._planned()
         now = self.plan.increment
         assert now is not None, "it was asked for"
         rows = rows_schema(self._asked, self.plan.columns)
@@ -100,9 +101,16 @@ class IcebergAppend:
     def planned(self) -> Plan:
         """Return the plan of what is new; nothing is written."""
         try:
-            return make_plan(self._asked, self._listener, self._table.last(self._asked))
+            self._last = self._table.last(self._asked)
+            return self._planned()
         finally:
             self._table.close()
+
+    def _planned(self) -> Plan:
+        plan = make_plan(self._asked, self._listener, self._last)
+        before = self._table.typed_columns()
+        self._asked, plan = with_types(self._asked, plan, before, self._table.shown)
+        return plan
 
     def __exit__(self, *_: object) -> None:
         """End the connections to the catalog; no lock is held."""

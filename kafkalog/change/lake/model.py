@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.log.typed import TypedColumn
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.tables.model import Loss, Offsets
+    from kafkalog.tables.topic_types import ColumnByData
 
 
 OWN: Final = "_kafkalog"
@@ -176,6 +177,8 @@ class ExportRequest:
         typed: columns of records to decode from keys and values, after the others.
         table_format: what turns the files into a table.
         append: whether each run adds what is new; otherwise there is one run.
+        by_data: more typed columns, whose types the data decides that is exported.
+        flat: whether the fields of decoded values are columns, in place of one.
     """
 
     paths: tuple[str, ...]
@@ -185,6 +188,13 @@ class ExportRequest:
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
     append: bool = False
+    by_data: tuple[ColumnByData, ...] = ()
+    flat: bool = False
+
+    @property
+    def sources(self) -> set[str]:
+        """What the table may have typed columns of: `key`, `value`."""
+        return {one.source for one in self.typed} | {one.source for one in self.by_data}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from kafkalog.errors import DestinationExistsError, UsageError
 from kafkalog.files.topics import PartitionNumbers, Topics
 from kafkalog.io.paths import file_system
 from kafkalog.log.batches.condition import condition_of
-from kafkalog.log.typed import TypedForm
+from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.log.typed.framing import Framing
 from kafkalog.model import Replicas
 from kafkalog.tables.model import OF_LOGS, Contents, TableName
 
 if TYPE_CHECKING:
     from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.tables.topic_types import ColumnByData
 
 OF_A_RUN: Final = ("paths", "split_bytes")
 """Options that may differ from run to run of a table that grows."""
@@ -38,11 +39,15 @@ def require_what_applies(asked: ExportRequest) -> None:
     has_offsets = bounds.from_offset is not None or bounds.to_offset is not None
     if has_times and table != TableName.RECORDS:
         raise UsageError(f"Times select records; the table {table} has no timestamps.")
-    if asked.typed and table != TableName.RECORDS:
+    if asked.sources and table != TableName.RECORDS:
         raise UsageError(f"Only records have keys and values, not {table}.")
     if table != TableName.RECORDS and (request.where or request.contents != Contents()):
         raise UsageError(f"Conditions select records, not rows of {table}.")
     _require_plain(asked)
+    if asked.flat and "value" not in asked.sources:
+        raise UsageError(
+            "--flatten is about decoded values.", hint="--registry PLACE, or --value-format json"
+        )
     if asked.append and (has_times or has_offsets):
         raise UsageError(
             "--append exports everything that is new: it takes no offsets or times.",
@@ -58,11 +63,13 @@ def _require_plain(asked: ExportRequest) -> None:
     """Raise `UsageError` if a condition would look into what only a schema decodes."""
     where = asked.request.where
     roots = () if where is None else condition_of(where).roots
-    for one in asked.typed:
+    columns: tuple[TypedColumn | ColumnByData, ...] = (*asked.typed, *asked.by_data)
+    for one in columns:
         is_plain = one.form == TypedForm.JSON and one.framing == Framing.NONE
         if one.source in roots and not is_plain:
+            form = one.form or "data"
             raise UsageError(
-                f"--where reads a {one.source} as JSON or text, not as {one.form} with a schema.",
+                f"--where reads a {one.source} as JSON or text, not as {form} with a schema.",
                 hint="kafkalog find PATH --where … --to FILE.parquet decodes it.",
             )
 
@@ -105,7 +112,8 @@ def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
     if asked.append and isinstance(stored, dict):
         free = OF_A_RUN if asked.writing.form != FileFormat.PARQUET else (*OF_A_RUN, *OF_COLUMNS)
         stored = {**stored, **{name: wanted[name] for name in free}}
-        if _of_column(stored.get("typed")) == _of_column(wanted["typed"]):
+        # What the data decides is compared once it is decided.
+        if asked.by_data or _of_column(stored.get("typed")) == _of_column(wanted["typed"]):
             stored["typed"] = wanted["typed"]
     if stored == wanted:
         return
@@ -118,9 +126,26 @@ def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
     )
 
 
+def stored_columns(stored: Any) -> tuple[TypedColumn, ...]:
+    """Return the typed columns of an earlier run, from its options as they were stored."""
+    try:
+        return tuple(TypedColumn.from_json(one) for one in stored["typed"])
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return ()  # of no run of kafkalog: `require_same_options` says so
+
+
 def _of_column(typed: Any) -> Any:
     """Return what decides the type of typed columns: more writers' schemas may come."""
     try:
-        return [{**one, "writers": None, "guids": None} for one in typed]
-    except TypeError:  # no list of columns: it differs, whatever it is
-        return typed
+        return [
+            {
+                **one,
+                "writers": None,
+                "guids": None,
+                "names": None,
+                "types": [[name, *_of_column([of_type])] for name, of_type in one.get("types", ())],
+            }
+            for one in typed
+        ]
+    except (AttributeError, TypeError, ValueError):
+        return typed  # no list of columns: it differs, whatever it is

@@ -25,12 +25,13 @@ from kafkalog.change.lake.model import (
 )
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
+from kafkalog.change.lake.run_types import arrays_of, fields_of
 from kafkalog.change.lake.targets import open_target
 from kafkalog.errors import Listener, UnreadableError
 from kafkalog.io.engine import failures_kept
 from kafkalog.log.batches.condition import Condition
 from kafkalog.log.typed import TypedColumn
-from kafkalog.log.typed.columns import schema_ids, typed_column
+from kafkalog.log.typed.columns import typed_column
 from kafkalog.model import Defect
 from kafkalog.tables import TableName, read_split
 from kafkalog.tables.listeners import COPIED, MISSING, Strict
@@ -188,10 +189,9 @@ class Rows(Listener):
                 self.losses.setdefault(column.name, Counter()).update(losses)
             for one in failures:
                 rejected.setdefault(one.row, (column, one))
-            found = found.append_column(pa.field(column.name, decoder.type), array)
-            if column.id_name is not None:
-                ids = schema_ids(column, batch.column(column.source), batch.column("headers"))
-                found = found.append_column(pa.field(column.id_name, ids.type), ids)
+            arrays = arrays_of(column, array, batch.column(column.source), batch.column("headers"))
+            for its, part in zip(fields_of(column, decoder.type), arrays, strict=True):
+                found = found.append_column(its, part)
         if rejected:
             self.rejects.add(batch, rejected)
             is_kept = np.ones(len(batch), bool)
@@ -237,9 +237,8 @@ def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
     """Return the `pyarrow.Schema` of the files that a request asks for: typed columns are last."""
     schema = table_schema(asked.request.table, columns)
     for column in asked.typed:
-        schema = schema.append(pa.field(column.name, column.decoder().type))
-        if column.id_name is not None:
-            schema = schema.append(pa.field(column.id_name, pa.string()))
+        for one in fields_of(column, column.decoder().type):
+            schema = schema.append(one)
     return delta_named(schema) if asked.table_format == TableFormat.DELTA else schema
 
 

@@ -33,6 +33,7 @@ from kafkalog.change.lake.rejects import (
     rejects_place,
     require_few,
 )
+from kafkalog.change.lake.run_types import with_types
 from kafkalog.change.lake.targets import LocalTarget, open_target
 from kafkalog.errors import (
     ChangedSinceError,
@@ -218,7 +219,9 @@ class Export:
     # The destination -------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        return make_plan(self._asked, self._listener)
+        plan = make_plan(self._asked, self._listener)
+        self._asked, plan = with_types(self._asked, plan, (), self._target.shown)
+        return plan
 
     def _file_schema(self, plan: Plan) -> Any:
         return rows_schema(self._asked, plan.columns)

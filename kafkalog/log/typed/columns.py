@@ -12,15 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.log.typed.framing import (
-    MESSAGE_HEADER,
-    PREFIX_MAX,
-    VALUE_SIZE_MAX,
-    Framing,
-    delimited_name,
-    prefix_size,
-)  # fmt: skip
+from kafkalog.log.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size
+from kafkalog.log.typed.prefixes import typed_rows, with_prefixes
 from kafkalog.log.typed.schema_size import brief
+from kafkalog.log.typed.several_types import NULL, SeveralTypes
+from kafkalog.log.typed.type_names import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,6 +79,8 @@ def typed_column(
         headers: those of the records, a `pyarrow.ListArray` of structs of `key` and `value`; needed
             if `column.id_headers` names some.
     """
+    if isinstance(decoder, SeveralTypes):
+        return _by_types(column, decoder, data, headers)
     before = Counter(decoder.losses)
     parts = [pa.array([], decoder.type)]
     failures: list[Undecoded] = []
@@ -110,55 +108,50 @@ def typed_column(
     return TypedArray(pa.concat_arrays(parts), failures, decoder.losses - before)
 
 
-def with_prefixes(column: TypedColumn, data: Any, headers: Any) -> Any:
-    """Return data with the schema ids before it that headers have, as `with_prefix` does."""
-    pairs, records = headers.flatten(), pc.list_parent_indices(headers)
-    for name, before in reversed(column.id_headers()):
-        ids = _last_values(pairs, records, name, len(data))
-        if ids.null_count == len(ids):
-            continue
-        message: Any = b""
-        if column.has_message_header:
-            named = _last_values(pairs, records, MESSAGE_HEADER, len(data)).dictionary_encode()
-            texts = [delimited_name(one) for one in named.dictionary.to_pylist()]
-            message = pc.fill_null(pa.array(texts, pa.binary()).take(named.indices), b"")
-        encoded = ids.dictionary_encode()
-        are_ids = pa.array(
-            [column.is_id(one) for one in encoded.dictionary.to_pylist()], pa.bool_()
-        )
-        whole = pc.binary_join_element_wise(before, ids, message, data, b"")
-        whole = pc.if_else(are_ids.take(encoded.indices), whole, b"")
-        data = pc.if_else(pc.and_(ids.is_valid(), data.is_valid()), whole, data)
-    return data
+def _by_types(column: TypedColumn, decoder: SeveralTypes, data: Any, headers: Any) -> TypedArray:
+    """Return the typed column of values of several types; arguments are those of `typed_column`.
 
-
-def schema_ids(column: TypedColumn, data: Any, headers: Any) -> Any:
-    """Return the ids of the schemas that values were written with, as text; null without one.
-
-    Args:
-        column, data, headers: as for `typed_column`.
+    The values of each type are decoded together, by columns where its decoder can.
     """
-    starts = pc.binary_slice(data, 0, PREFIX_MAX)
-    if headers is not None:
-        starts = pc.binary_slice(with_prefixes(column, starts, headers), 0, PREFIX_MAX)
-    if column.framing in (Framing.CONFLUENT, Framing.APICURIO, Framing.APICURIO4):
-        # As short as can be: few of them differ, of which each is looked at.
-        short = pc.binary_slice(starts, 0, prefix_size(column.framing))
-        starts = pc.if_else(pc.equal(pc.binary_slice(starts, 0, 1), b"\0"), short, starts)
-    found = starts.dictionary_encode()
-    ids = [column.split(one)[0] for one in found.dictionary.to_pylist()]
-    texts = pa.array([None if one is None else str(one) for one in ids], pa.string())
-    return texts.take(found.indices)
+    before = Counter(decoder.losses)
+    whole = data if headers is None else with_prefixes(column, data, headers)
+    names, rows, *_ = typed_rows(column, names_of(column), whole)
+    count = len(data)
+    is_left = data.is_valid().to_numpy(zero_copy_only=False)
+    is_set = np.zeros(count, bool)
+    arrays: list[Any] = [pa.nulls(count, field.type) for field in decoder.type]
+    failures: list[Undecoded] = []
+    for number, name in enumerate(names):
+        chosen = (rows == number).nonzero()[0]
+        place = decoder.place(name)
+        if place is None:
+            is_left[chosen] &= name != NULL
+            continue
+        is_left[chosen] = False
+        of_type, its_decoder = decoder.parts[place]
+        some = decoder.of_types(of_type, whole.take(pa.array(chosen)))
+        array, odd, _ = typed_column(of_type, its_decoder, some)
+        failures += [replace(one, row=int(chosen[one.row])) for one in odd]
+        is_set[chosen] = array.is_valid().to_numpy(zero_copy_only=False)
+        taken = np.zeros(count, np.int64)
+        taken[chosen] = np.arange(len(chosen))
+        absent = np.ones(count, bool)
+        absent[chosen] = False
+        arrays[place] = array.take(pa.array(taken, mask=absent))
+    for row in is_left.nonzero()[0]:
+        failures.append(Undecoded(int(row), _reason(column, decoder, whole[int(row)].as_py())))
+    found = pa.StructArray.from_arrays(arrays, fields=list(decoder.type), mask=pa.array(~is_set))
+    failures.sort(key=lambda one: one.row)
+    return TypedArray(found, failures, decoder.losses - before)
 
 
-def _last_values(pairs: Any, records: Any, name: str, count: int) -> Any:
-    """Return the last value of a header for each of some records; null without one."""
-    values = pairs.field("value")
-    which = pc.and_(values.is_valid(), pc.equal(pairs.field("key"), name))
-    found = values.filter(which)
-    places = np.full(count, -1)
-    places[records.filter(which).to_numpy()] = np.arange(len(found))  # of equal places the last
-    return found.take(pa.array(places, mask=places < 0))
+def _reason(column: TypedColumn, decoder: Decoder, whole: bytes) -> str:
+    """Return why bytes of no type of the column do not decode."""
+    try:
+        decoder.decode(*column.unframed(whole))
+    except ValueError as error:
+        return brief(error)
+    raise AssertionError("its type is known")
 
 
 def _by_columns(

@@ -29,6 +29,14 @@ _GLUE_PLAIN: Final = 0
 _GLUE_ZLIB: Final = 5
 
 
+class TypedForm(StrEnum):
+    """The format of the bytes."""
+
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
 class Framing(StrEnum):
     """The prefix before the data."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -13,6 +12,7 @@ from kafkalog.log.typed.framing import (
     MESSAGE_HEADER,
     Framing,
     SchemaId,
+    TypedForm,
     delimited_name,
     id_headers,
     is_whole_id,
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Header
-
-
-class TypedForm(StrEnum):
-    """The format of the bytes."""
-
-    JSON = "json"
-    AVRO = "avro"
-    PROTOBUF = "protobuf"
 
 
 class Decoder(Protocol):
@@ -81,6 +73,11 @@ class TypedColumn:
             `proto_files.compiled` returns.
         versions: ids of the `writers` whose fields the column has, the newest first.
         guids: the ids of `writers` that are numbers, by their GUIDs.
+        names: for JSON, what values of a schema without a title are called, by its id.
+        type_name: the full name of the one type of its values, if their ids decided that.
+        types: the columns of several types, each with the name of its field: the column is a struct
+            of them. Its own `writers` are the unions of Avro whose branches are such types.
+        is_flat: whether a table has the fields of the column in its place.
     """
 
     source: str
@@ -92,6 +89,10 @@ class TypedColumn:
     writers: tuple[tuple[SchemaId, tuple[str, ...]], ...] = ()
     versions: tuple[SchemaId, ...] = ()
     guids: tuple[tuple[str, int], ...] = ()
+    names: tuple[tuple[SchemaId, str], ...] = ()
+    type_name: str | None = None
+    types: tuple[tuple[str, TypedColumn], ...] = ()
+    is_flat: bool = False
 
     @property
     def name(self) -> str:
@@ -99,9 +100,14 @@ class TypedColumn:
         return f"{self.source}_decoded"
 
     @property
-    def id_name(self) -> str | None:
-        """The name of the column with the ids of the schemas; None if values have none."""
-        return f"{self.source}_schema_id" if self.writers else None
+    def id_columns(self) -> tuple[str, ...]:
+        """The names of the columns with the ids of schemas and the names of types, if any."""
+        return (f"{self.source}_schema_id", f"{self.source}_type") if self.has_ids else ()
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether values have the ids of schemas."""
+        return bool(self.writers or self.types)
 
     def decoder(self) -> Decoder:
         """Return the decoder of the column.
@@ -120,6 +126,10 @@ class TypedColumn:
             ) from error
 
     def _decoder(self) -> Decoder:
+        if self.types:
+            from kafkalog.log.typed.several_types import SeveralTypes
+
+            return SeveralTypes(self, [one.decoder() for _, one in self.types])
         if self.form == TypedForm.JSON:
             from kafkalog.log.typed.json_schema import (
                 AnyJsonDecoder,
@@ -196,7 +206,14 @@ class TypedColumn:
 
     def is_id(self, value: bytes) -> bool:
         """Return whether the value of one of the `id_headers` is an id."""
-        return is_whole_id(self.framing, value, names_message=self.form == TypedForm.PROTOBUF)
+        is_of_message = self.form == TypedForm.PROTOBUF
+        if self.types and is_of_message:  # of this schema it need not be
+            schema_id, _ = self.split(value + b"\0")
+            is_of_message = any(
+                one.form == TypedForm.PROTOBUF and schema_id in dict(one.writers)
+                for _, one in self.types
+            )
+        return is_whole_id(self.framing, value, names_message=is_of_message)
 
     @property
     def has_message_header(self) -> bool:
@@ -215,6 +232,10 @@ class TypedColumn:
             "writers": [[number, list(texts)] for number, texts in self.writers],
             "versions": list(self.versions),
             "guids": [list(one) for one in self.guids],
+            "names": [list(one) for one in self.names],
+            "type_name": self.type_name,
+            "types": [[name, one.as_json()] for name, one in self.types],
+            "is_flat": self.is_flat,
         }
 
     @classmethod
@@ -230,6 +251,10 @@ class TypedColumn:
             tuple((number, tuple(texts)) for number, texts in fields["writers"]),
             tuple(fields["versions"]),
             tuple((guid, number) for guid, number in fields["guids"]),
+            tuple((number, name) for number, name in fields.get("names", ())),
+            fields.get("type_name"),
+            tuple((name, cls.from_json(one)) for name, one in fields.get("types", ())),
+            fields.get("is_flat", False),
         )
 
 

@@ -245,19 +245,19 @@ class MessageNames:
         if position + length != end:
             raise ValueError("no name of a message")
         there = self._messages.get(name)
-        if there is None and name not in self._names:
+        if there is None and name not in self.names:
             raise ValueError(f"the file has no message {name:.100}")
         return (name if there is None else there.full_name), data[end:]
 
     def _by_number(self, data: bytes) -> tuple[str, bytes]:
         """Read the place among the sorted names of all messages of the file."""
         number, position = _varint(data, 0)
-        if number >= len(self._names):
+        if number >= len(self.names):
             raise ValueError(f"the file has no message {number}")
-        return self._names[number], data[position:]
+        return self.names[number], data[position:]
 
     @cached_property
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """The full names of all messages of the file, sorted."""
         waiting = list(self._messages.values())
         for one in waiting:

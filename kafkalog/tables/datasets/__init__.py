@@ -59,9 +59,11 @@ def dataset(
         text: whether keys and values are text: 0x and hexadecimal digits if they are no UTF-8; the
             columns key_bytes and value_bytes have them as they are.
         registry: where the schemas of the topic are: the URL of a registry, a log directory with
-            the topic `_schemas`, or a directory of files. Keys and values with a subject there get
-            the columns key_decoded and value_decoded, and their schemas' ids. A value that does not
-            decode is null there, and an error unless there is `on_event`.
+            the topic `_schemas`, or a directory of files. Keys and values with a subject there, or
+            with ids of schemas there, get the columns key_decoded and value_decoded, with ids of
+            schemas and names of types. Without the subject of the topic its records are read once
+            for their ids; several types are fields of a struct. A value that does not decode is
+            null there, and an error unless there is `on_event`.
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.
         threads: number of decoding threads; None for one per processor, up to 8.
@@ -108,14 +110,18 @@ class _Undecoded(TypedListener):
 
 def _typed(tables: Tables, registry: str) -> Tables:
     """Return the tables with columns by the schemas of a registry."""
-    from kafkalog.tables.schema_columns import column_of_topic
+    from kafkalog.tables.datasets.typed import with_data
     from kafkalog.tables.schema_registry import read_registry
+    from kafkalog.tables.topic_types import ColumnByData
 
-    schemas, topics = read_registry(registry), sorted(tables.topics or ())
-    found = (column_of_topic(schemas, topics, source) for source in ("key", "value"))
-    typed = tuple(one for one in found if one is not None)
-    if not typed:
-        raise UsageError(f"{topics[0]} has no subject in {registry}.")
+    topics = tuple(sorted(tables.topics or ()))
+    if len(topics) != 1:
+        raise UsageError(
+            "A registry has many schemas, and a column has one.", hint="Name one of topics."
+        )
+    schemas = read_registry(registry)
+    by_data = tuple(ColumnByData(source, schemas, topics) for source in ("key", "value"))
+    typed = with_data(tables, (), by_data)
     return replace(tables, typed=typed, typed_listener=_Undecoded(tables.reader))
 
 

@@ -190,9 +190,13 @@ class Database:
 
         for table in TABLES:
             data = WatchedDataset(self.tables, table, self._failures)
-            names = columns_for(text, *usual_columns(table))
+            usual, every = usual_columns(table)
+            shown: Mapping[str, str] = {}
+            if table == TableName.RECORDS:
+                shown = self._shown
+                every = [*every, *(name for one in self.tables.typed for name in one.id_columns)]
+            names = columns_for(text, usual, every)
             relation = self._connection.from_arrow(data)
-            shown = self._shown if table == TableName.RECORDS else {}
             columns = ", ".join(f'{shown.get(name, _quoted(name))} AS "{name}"' for name in names)
             relation.project(columns).create_view(table.value, replace=True)
 

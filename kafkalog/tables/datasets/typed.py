@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kafkalog.errors import Deaf
+from kafkalog.io.paths import file_system
 from kafkalog.log.columns.arrow import table_of_arrays
+from kafkalog.tables.model import TableName
+from kafkalog.tables.planning import plan_splits
+from kafkalog.tables.topic_types import nothing_decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.log.typed import TypedColumn
-    from kafkalog.tables.datasets.model import TypedListener
+    from kafkalog.tables.datasets.model import Tables, TypedListener
+    from kafkalog.tables.topic_types import ColumnByData
+
+
+def with_data(
+    tables: Tables, given: Sequence[TypedColumn], by_data: Sequence[ColumnByData]
+) -> tuple[TypedColumn, ...]:
+    """Return the typed columns of tables: those that are given, and those that data decides.
+
+    Raises:
+        UsageError: nothing decides what they are.
+        as `ColumnByData.decided` and `plan_splits`.
+    """
+    if not by_data:
+        return tuple(given)
+    request = replace(tables.request(TableName.RECORDS), gaps_when_read=True)
+    with file_system.listings_held(tables.paths):
+        # What is wrong with the logs is said when they are read for a query.
+        splits = plan_splits(tables.paths, request, Deaf())
+    found = (one.decided(splits, of_each=False) for one in by_data)
+    columns = (*given, *(one for one in found if one is not None))
+    if not columns:
+        raise nothing_decodes(by_data)
+    return columns
 
 
 class TypedColumns:
@@ -34,7 +63,7 @@ class TypedColumns:
         self._columns = {one.name: (one, one.decoder()) for one in columns}
         self._listener = listener
         self._lock = threading.Lock()  # the parts of a dataset may be read by several threads
-        self._ids = {one.id_name: one for one in columns if one.id_name is not None}
+        self._ids = {name: one for one in columns for name in one.id_columns}
         self.fields = [
             *(pa.field(name, one.type) for name, (_, one) in self._columns.items()),
             *(pa.field(name, pa.string()) for name in self._ids),
@@ -63,13 +92,15 @@ class TypedColumns:
         return self._columns[name][0] if name in self._columns else self._ids.get(name)
 
     def _made(self, name: str, batch: Any) -> Any:
-        from kafkalog.log.typed.columns import schema_ids, typed_column
+        from kafkalog.log.typed.columns import typed_column
+        from kafkalog.log.typed.prefixes import schema_ids, type_names
 
         column = self._ids[name] if name in self._ids else self._columns[name][0]
         headers = batch.column("headers") if column.id_headers() else None
         data = batch.column(f"{column.source}_bytes")
         if name in self._ids:
-            return schema_ids(column, data, headers)
+            make = schema_ids if name == column.id_columns[0] else type_names
+            return make(column, data, headers)
         decoder = self._columns[name][1]
         with self._lock:
             found = typed_column(column, decoder, data, headers)

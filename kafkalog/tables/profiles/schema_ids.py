@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
-from kafkalog.log.typed.columns import with_prefixes
 from kafkalog.log.typed.framing import prefixes_of
+from kafkalog.log.typed.prefixes import with_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

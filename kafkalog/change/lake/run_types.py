@@ -1,0 +1,219 @@
+"""The types of a run's typed columns: what its data has, and what the table has already.
+
+A table with one type has the fields of that at the top of `value_decoded`; one with several types
+has a struct for each of them there, and gets another with each new type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kafkalog.change.lake.evolution import delta_named
+from kafkalog.change.lake.options import options_of
+from kafkalog.errors import DestinationExistsError, UsageError
+from kafkalog.log.typed import TypedForm
+from kafkalog.log.typed.lake_types import NAME_KEY
+from kafkalog.log.typed.prefixes import schema_ids, type_names
+from kafkalog.log.typed.remarks import placed
+from kafkalog.log.typed.several_types import field_names
+from kafkalog.log.typed.type_names import TypeName, TypeNames, Written, names_of
+from kafkalog.tables.model import TableName
+from kafkalog.tables.schemas import SCHEMAS
+from kafkalog.tables.topic_types import nothing_decodes, several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.plan import Plan
+    from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.framing import SchemaId
+
+_DECODED: Final = ("decoded", "schema_id", "type")
+
+
+def with_types(
+    asked: ExportRequest, plan: Plan, before: Sequence[TypedColumn], place: str
+) -> tuple[ExportRequest, Plan]:
+    """Return a request and its plan with typed columns as the data and the table decide them.
+
+    Args:
+        before: the typed columns of the last run of a table that grows.
+        place: the table, for messages.
+
+    Raises:
+        DestinationExistsError: the table has one type, and the data another.
+        UsageError: the registry does not decide what a column is, or there is none; or fields are
+            to be columns, and values have none, or several types.
+        KafkaLogError: as `ColumnByData.decided`.
+    """
+    splits = [split for part in plan.parts for split in part.splits]
+    found = {one.source: one for one in asked.typed}
+    earlier = {one.source: one for one in before if one.has_ids}
+    for one in asked.by_data:
+        column = one.decided(splits, of_each=True) or earlier.get(one.source)
+        if column is not None:
+            found[one.source] = column
+    if asked.by_data and not found:
+        raise nothing_decodes(asked.by_data)
+    for source, column in found.items():
+        found[source] = joined(earlier.get(source), column, place)
+    typed = tuple(found[source] for source in ("key", "value") if source in found)
+    if asked.flat:
+        typed = tuple(_flat(one) if one.source == "value" else one for one in typed)
+        if not any(one.is_flat for one in typed):
+            raise nothing_decodes(asked.by_data)
+    if typed == asked.typed and not asked.by_data:
+        return asked, plan
+    asked = replace(asked, typed=typed, by_data=())
+    remarks = placed({one.name: one.decoder().remarks for one in typed})
+    return asked, replace(plan, options=options_of(asked), remarks=remarks)
+
+
+# What the table has ------------------------------------------------------------------------------
+
+
+def joined(before: TypedColumn | None, now: TypedColumn, place: str) -> TypedColumn:
+    """Return a column with the types that a table has, and those of a run.
+
+    Args:
+        before: the column of the last run; None without one.
+        now: that of this run.
+        place: the table, for messages.
+
+    Raises:
+        DestinationExistsError: the table has one type at the top of the column, and it is another.
+    """
+    if before is None:
+        return now
+    names, here = _names(now) if now.has_ids else [], _names(before)
+    if before.types or _is_union(before):
+        if not names:
+            raise _other_type(here, names, place)
+        if _is_union(now):
+            return now
+        types = now.types or _as_types(now)
+        return _with_new_types(before, types, now) if before.types else several(types, _unions(now))
+    is_decided = bool(before.type_name or now.type_name or now.types or _is_union(now))
+    if is_decided and names and names != here:
+        raise _other_type(here, names, place)
+    return now
+
+
+def _with_new_types(
+    before: TypedColumn, new: Iterable[tuple[str, TypedColumn]], now: TypedColumn
+) -> TypedColumn:
+    mine = {_name(one): one for _, one in new}
+    types = [(field, mine.pop(_name(one), one)) for field, one in before.types]
+    taken = [(one.type_name or "", field) for field, one in types]
+    fields = field_names((one.name for one in mine), taken)
+    unions = {**dict(before.writers), **_unions(now)}
+    return several((*types, *zip(fields, mine.values(), strict=True)), unions)
+
+
+def _unions(column: TypedColumn) -> dict[SchemaId, tuple[str, ...]]:
+    return dict(column.writers) if column.types else {}
+
+
+def _as_types(column: TypedColumn) -> tuple[tuple[str, TypedColumn], ...]:
+    """Return the types of a column with one."""
+    name, *_ = _names(column)
+    return ((*field_names([name]), replace(column, type_name=name)),)  # type: ignore[return-value] # one
+
+
+def _name(column: TypedColumn) -> TypeName:
+    return TypeName(column.form, column.type_name or "")
+
+
+def _names(column: TypedColumn) -> list[str]:
+    """Return the full names of the types that a column has."""
+    if column.types:
+        return [one.type_name or "" for _, one in column.types]
+    name = column.type_name or column.message
+    return [name] if name else [one.name for one in _newest(column)]
+
+
+def _newest(column: TypedColumn) -> tuple[TypeName, ...]:
+    """Return the types of the schema that decides the type of a column."""
+    if column.versions:
+        return names_of(column).all_of(column.versions[0])
+    written = Written(column.form, (column.schema.decode("utf-8", "replace"),))
+    if column.form == TypedForm.PROTOBUF:  # a descriptor set, of which a message is named
+        return ()
+    return TypeNames(lambda _: written, column.framing).all_of(0)
+
+
+def _is_union(column: TypedColumn) -> bool:
+    is_one = not (column.types or column.type_name)
+    return is_one and column.form == TypedForm.AVRO and len(_newest(column)) > 1
+
+
+def _other_type(here: Sequence[str], now: Sequence[str], place: str) -> DestinationExistsError:
+    new = [one for one in now if one not in here] or ["values without a type"]
+    return DestinationExistsError(
+        f"The table has values of {', '.join(here)}, and the run {', '.join(new)}.",
+        path=place,
+        hint="Export into another table: each type of the topic then has a field of its own.",
+    )
+
+
+# Fields as columns -------------------------------------------------------------------------------
+
+
+def _flat(column: TypedColumn) -> TypedColumn:
+    if column.types:
+        raise UsageError(
+            f"--flatten is about one type, and the topic has {', '.join(_names(column))}.",
+            hint="Leave it out: value_decoded has a field for each type, and value_type its name.",
+        )
+    if not pa.types.is_struct(column.decoder().type):
+        raise UsageError(
+            f"--flatten is about fields, and the {column.source}s have none.", hint="Leave it out."
+        )
+    return replace(column, is_flat=True)
+
+
+def fields_of(column: TypedColumn, kind: Any) -> list[Any]:
+    """Return the fields of Arrow that a table has for a typed column.
+
+    Args:
+        kind: the type of its values.
+    """
+    found = _flat_fields(kind) if column.is_flat else [pa.field(column.name, kind)]
+    return [*found, *(pa.field(name, pa.string()) for name in column.id_columns)]
+
+
+def arrays_of(column: TypedColumn, decoded: Any, data: Any, headers: Any) -> list[Any]:
+    """Return the arrays of these fields.
+
+    Args:
+        decoded: the values.
+        data, headers: as for `typed_column`.
+    """
+    found = decoded.flatten() if column.is_flat else [decoded]
+    if column.has_ids:
+        found += [schema_ids(column, data, headers), type_names(column, data, headers)]
+    return found
+
+
+def _flat_fields(kind: Any) -> list[Any]:
+    """Return the fields of a struct as columns of a table, which has some already.
+
+    Their names are those that Delta allows, too. What is called like another column gets `_`, also
+    if this table lacks that one: later runs may have it.
+    """
+    names = [one.name for one in delta_named(pa.schema([pa.field("", kind)])).field(0).type]
+    taken = {one.casefold() for one in SCHEMAS[TableName.RECORDS].names}
+    taken |= {f"{source}_{what}" for source in ("key", "value") for what in _DECODED}
+    found = []
+    for one, wanted in zip(kind, names, strict=True):
+        name = wanted
+        while name.casefold() in taken or (name != wanted and name in names):
+            name += "_"
+        # As a column it has this name: it is no other one's that a schema calls so.
+        more = {key: value for key, value in (one.metadata or {}).items() if key != NAME_KEY}
+        found.append(one.with_name(name).with_metadata(more))
+    return found

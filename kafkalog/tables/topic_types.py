@@ -1,0 +1,249 @@
+"""The types that a topic has: columns whose types the ids in the data decide.
+
+The subject `TOPIC-value` names the type of a topic whose schemas are registered by topic. If they
+are registered by record, a topic can have several types, and only the ids in its data say which.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafkalog.errors import Deaf, UsageError
+from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog.log.typed.prefixes import typed_rows
+from kafkalog.log.typed.several_types import NULL, field_names
+from kafkalog.log.typed.type_names import TypeName, TypeNames, Written
+from kafkalog.tables.model import TableName
+from kafkalog.tables.reading import read_split
+from kafkalog.tables.schema_columns import FORMS, column_of_topic, other_names, writers_of
+from kafkalog.tables.schemas import table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.tables.model import Split
+    from kafkalog.tables.schema_registry import Registered, SchemaRegistry
+
+_NO_TYPE: Final = TypeName(TypedForm.AVRO, "")
+
+
+@dataclass(frozen=True)
+class ColumnByData:
+    """A typed column whose types are those that the data has.
+
+    With the subject `TOPIC-value`, or `TOPIC-key`, it has the type of that if the first records
+    have no other; else the types of all records.
+
+    Attributes:
+        source: `key` or `value`.
+        registry: the schemas.
+        topics: those that are read: one.
+        form: the form of the schemas; None for any.
+        framing: what precedes the data.
+    """
+
+    source: str
+    registry: SchemaRegistry
+    topics: tuple[str, ...]
+    form: TypedForm | None = None
+    framing: Framing = Framing.CONFLUENT
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return f"{self.source}_decoded"
+
+    def decided(self, splits: Sequence[Split], *, of_each: bool) -> TypedColumn | None:
+        """Return the column; None if no value has the id of a known schema.
+
+        Keys have a column only if all of them have such an id: those of other serializers can begin
+        like one.
+
+        Args:
+            splits: of the table of records.
+            of_each: whether to look at the first records of each split, not only each partition.
+
+        Raises:
+            UsageError: the registry does not decide what the column is.
+            UnsupportedError: a package is missing.
+            KafkaLogError: as `read_split` with a listener.
+        """
+        names = TypeNames(self._written, self.framing)
+        by_subject = None
+        if self.form is None:
+            by_subject = column_of_topic(self.registry, self.topics, self.source)
+        if by_subject is not None:
+            firsts = self._seen(_first_batches(splits, self.source, of_each=of_each), names)
+            own = {one.id for one in self.registry.versions(f"{self.topics[0]}-{self.source}")}
+            messages = {one.name for schema_id, one in firsts if one is not _NO_TYPE}
+            is_protobuf = by_subject.form == TypedForm.PROTOBUF
+            if {schema_id for schema_id, one in firsts if one is not _NO_TYPE} <= own and (
+                not is_protobuf or len(messages) <= 1
+            ):
+                return (
+                    replace(by_subject, message=messages.pop())
+                    if (is_protobuf and messages)
+                    else by_subject
+                )
+        seen = self._seen(_batches(splits, self.source), names)
+        types = [one for one in seen if one[1] is not _NO_TYPE]
+        if not types or (self.source == "key" and len(types) < len(seen)):
+            return by_subject
+        return self._of_types(types, names)
+
+    def _seen(
+        self, batches: Iterable[Any], names: TypeNames
+    ) -> set[tuple[SchemaId | None, TypeName]]:
+        """Return the ids that keys or values have, each with its type; what has none likewise."""
+        guids = tuple(self.registry.guids().items())
+        probe = TypedColumn(self.source, TypedForm.PROTOBUF, b"", framing=self.framing, guids=guids)
+        found: set[tuple[SchemaId | None, TypeName]] = set()
+        for batch in batches:
+            data = batch.column(self.source)
+            types, rows, ids, places = typed_rows(probe, names, data, batch.column("headers"))
+            pairs = np.unique(places * (len(types) + 1) + rows + 1)
+            for place, row in zip(*divmod(pairs, len(types) + 1), strict=True):
+                if place < len(ids):
+                    found.add((ids[place], types[row - 1] if row else _NO_TYPE))
+            if self.source == "key" and any(one is _NO_TYPE for _, one in found):
+                break  # no column
+        return found
+
+    def _of_types(
+        self, seen: Iterable[tuple[SchemaId | None, TypeName]], names: TypeNames
+    ) -> TypedColumn:
+        """Return the column of the types that occur."""
+        ids: dict[TypeName, set[SchemaId]] = {}
+        for schema_id, one in seen:
+            assert schema_id is not None, "it says the type"
+            # A union has all its branches, also those that are yet to come.
+            is_union = one.form == TypedForm.AVRO and names.has_index(schema_id)
+            for each in names.all_of(schema_id) if is_union else (one,):
+                ids.setdefault(each, set()).add(schema_id)
+        ids.pop(NULL, None)
+        occurring = set().union(*ids.values())
+        unions = [one for one in occurring if self._is_union(one, names)]
+        if len(unions) == len(occurring):
+            return self._column(TypedForm.AVRO, None, unions, names)
+        ordered = sorted(ids, key=lambda one: (one.name, one.form))
+        columns = [self._column(one.form, one.name, ids[one], names) for one in ordered]
+        if len(columns) == 1 and not unions:
+            return columns[0]
+        fields = field_names(one.name for one in ordered)
+        schemas = [self.registry.by_id[one] for one in unions]
+        return several(
+            tuple(zip(fields, columns, strict=True)),
+            writers_of(TypedForm.AVRO, self.registry, schemas),
+        )
+
+    def _column(
+        self, form: TypedForm, name: str | None, ids: Iterable[SchemaId], names: TypeNames
+    ) -> TypedColumn:
+        """Return the column of one type; without a name, that of unions of Avro."""
+        versions = self._versions(form, name, {*ids}, names)
+        texts: dict[SchemaId, tuple[str, ...]] = {}
+        for one in versions:
+            found = writers_of(form, self.registry, [one])
+            if name is not None and one.id in found and self._is_union(one.id, names):
+                found = {one.id: _of_branch(found[one.id], names.all_of(one.id), name)}
+            texts |= found
+        guids = tuple(pair for pair in self.registry.guids().items() if pair[1] in texts)
+        return TypedColumn(
+            self.source, form, b"", name if form == TypedForm.PROTOBUF else None, self.framing,
+            writers=tuple(texts.items()), versions=tuple(texts), guids=guids,
+            names=other_names(form, versions), type_name=name,
+        )  # fmt: skip
+
+    def _versions(
+        self, form: TypedForm, name: str | None, ids: set[SchemaId], names: TypeNames
+    ) -> list[Registered]:
+        """Return the schemas of a type, the newest first: those that occur, and of their subjects.
+
+        So the column does not depend on which versions occur.
+        """
+        every = [*self.registry.by_version.values()]
+        subjects = {one.subject for one in every if one.id in ids}
+        found = {
+            one.id: one for one in every
+            if one.subject in subjects and one.form == form.upper()
+            and (one.id in ids or not one.is_deleted)
+            and (self._is_union(one.id, names) if name is None
+                 else TypeName(form, name) in names.all_of(one.id))
+        }  # fmt: skip
+        found |= {one: self.registry.by_id[one] for one in ids - found.keys()}
+        # Ids of files can be UUIDs, which have no order.
+        return sorted(found.values(), key=lambda one: (
+            one.version if len(subjects) == 1 else 0, one.id if isinstance(one.id, int) else 0,
+        ), reverse=True)  # fmt: skip
+
+    def _is_union(self, schema_id: SchemaId, names: TypeNames) -> bool:
+        return self.registry.by_id[schema_id].form == "AVRO" and names.has_index(schema_id)
+
+    def _written(self, schema_id: SchemaId) -> Written | None:
+        one = self.registry.by_id.get(schema_id)
+        if one is None or one.form not in (FORMS if self.form is None else {self.form.upper()}):
+            return None
+        form = TypedForm(one.form.lower())
+        texts = writers_of(form, self.registry, [one]).get(schema_id)
+        return None if texts is None else Written(form, texts, one.subject or "")
+
+
+def nothing_decodes(columns: Sequence[ColumnByData]) -> UsageError:
+    """Return the error of a registry that has no schema for a table."""
+    one = columns[-1]
+    return UsageError(
+        f"{one.registry.place} has no subject {one.topics[0]}-{one.source}, and no {one.source} of "
+        "the topic has the id of one of its schemas.",
+        hint="--value-format avro --value-schema FILE",
+    )
+
+
+def several(
+    types: tuple[tuple[str, TypedColumn], ...], unions: Mapping[SchemaId, tuple[str, ...]]
+) -> TypedColumn:
+    """Return the column of several types, from their fields and columns.
+
+    Args:
+        unions: the texts of unions of Avro, by id.
+    """
+    columns = [one for _, one in types]
+    is_protobuf = any(one.form == TypedForm.PROTOBUF for one in columns)
+    first = columns[0]
+    return TypedColumn(
+        first.source, TypedForm.PROTOBUF if is_protobuf else first.form, b"",
+        framing=first.framing, writers=tuple(unions.items()), types=types,
+        guids=tuple(dict.fromkeys(pair for one in columns for pair in one.guids)),
+    )  # fmt: skip
+
+
+def _of_branch(texts: tuple[str, ...], branches: Sequence[TypeName], name: str) -> tuple[str, ...]:
+    """Return the texts of a branch of a union of Avro: the others first, it may refer to them."""
+    tree = json.loads(texts[-1])
+    while isinstance(tree, dict):
+        tree = tree["type"]
+    parts = [json.dumps(one) for one in tree]
+    own = parts.pop([one.name for one in branches].index(name))
+    return (*texts[:-1], *parts, own)
+
+
+def _batches(splits: Iterable[Split], source: str) -> Iterator[Any]:
+    schema = table_schema(TableName.RECORDS, [source, "headers"])
+    for split in splits:
+        # What is wrong with the data is said when it is read for the table.
+        yield from read_split(split, schema, Deaf(), threads=None)
+
+
+def _first_batches(splits: Iterable[Split], source: str, *, of_each: bool) -> Iterator[Any]:
+    """Yield the first records of each split, or of each partition."""
+    seen: set[tuple[str, int | None]] = set()
+    for split in splits:
+        if of_each or (split.topic, split.partition) not in seen:
+            for batch in islice(_batches([split], source), 1):
+                seen.add((split.topic, split.partition))
+                yield batch
