@@ -16,7 +16,7 @@ from kafkalog.change.lake.delta_log import (
     delta_schema,
     require_fitting,
 )
-from kafkalog.change.lake.evolution import Evolution, schema_from, schema_text
+from kafkalog.change.lake.evolution import Evolution, TableColumns, schema_from, schema_text
 from kafkalog.change.lake.increments import with_damage
 from kafkalog.change.lake.model import (
     COMMITS,
@@ -119,8 +119,13 @@ class Append(Export):
         schema = rows_schema(self._asked, plan.columns)
         if self._before is not None:
             # Readers of plain files take the types from one of them; for Delta see there.
-            evolution = Evolution(self._before, schema, self._target.shown, widens=False)
+            decoded = [one.name for one in self._asked.typed]
+            evolution = Evolution(
+                self._before, schema, self._target.shown, widens=False, decoded=decoded
+            )
             schema, self._columns = evolution.schema, evolution.changes
+            remarks = TableColumns(self._asked.typed, schema).remarks
+            plan = replace(plan, remarks=(*remarks, *evolution.remarks))
         plan = replace(plan, schema=schema_text(schema))
         if self._asked.table_format == TableFormat.DELTA:
             place = self._target.shown

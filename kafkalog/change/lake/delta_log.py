@@ -88,7 +88,8 @@ def _with_columns(table: DeltaTable, schema: Any, place: str) -> Any:
 
     found = table.schema()
     here = pa.schema(found.to_arrow())
-    merged = Evolution(here, pa.schema(schema.to_arrow()), place, widens=False).schema
+    wanted = pa.schema(schema.to_arrow())
+    merged = Evolution(here, wanted, place, widens=False, by_name=True).schema
     if merged == here:
         return found
     # deltalake cannot keep comments and generated columns on the way to Arrow and back.

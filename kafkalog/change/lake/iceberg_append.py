@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from kafkalog.change.lake.append import Agreed
+from kafkalog.change.lake.evolution import TableColumns
 from kafkalog.change.lake.iceberg import IcebergTable
 from kafkalog.change.lake.iceberg_columns import iceberg_schema
 from kafkalog.change.lake.iceberg_commits import notes_of_values
@@ -90,7 +91,10 @@ class IcebergAppend:
         self.schema = with_path_columns(self._asked, rows)
         iceberg_schema(self.schema)
         if self._table.table is not None:
-            self._columns = self._table.evolve(self.schema)
+            evolution = self._table.evolve(self.schema, [one.name for one in self._asked.typed])
+            self._columns = evolution.changes
+            remarks = TableColumns(self._asked.typed, evolution.schema).remarks
+            self.plan = replace(self.plan, remarks=(*remarks, *evolution.remarks))
         if self._last is not None and now.end == self._last.end and not now.gaps:
             self._was_complete = True
         else:

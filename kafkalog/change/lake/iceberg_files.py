@@ -29,7 +29,7 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
-from kafkalog.change.lake.evolution import converted
+from kafkalog.change.lake.evolution import TableColumns, converted
 from kafkalog.change.lake.files import CountedFile, as_text, row_groups
 from kafkalog.change.lake.iceberg_columns import arrow_schema
 from kafkalog.change.lake.model import Codec, Writing
@@ -126,13 +126,14 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
-    decoders = {one: one.decoder() for one in typed}
+    schema = arrow_schema(Schema.model_validate(task["schema"]), has_ids=False)
+    columns = TableColumns(typed, schema)
     found: dict[str, list[Any]] = {"parts": [], "files": [], "rejects": [], "failures": []}
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, found["failures"]):
             rows = Rows(
-                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                part, task["columns"], columns, RejectsOf(part, task["max_rejects"]),
                 fail_fast=task["fail_fast"],
             )  # fmt: skip
             split = part.splits[0]

@@ -13,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.change.lake.evolution import conformed, delta_named, schema_from
+from kafkalog.change.lake.evolution import (
+    TableColumns,
+    conformed,
+    delta_named,
+    schema_from,
+    typed_field,
+)
 from kafkalog.change.lake.files import CountedFile, row_groups, table_writer
 from kafkalog.change.lake.model import (
     MANIFEST,
@@ -43,7 +49,6 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.targets import Target
     from kafkalog.errors import Event
     from kafkalog.log.typed.columns import Undecoded
-    from kafkalog.log.typed.model import Decoder
 
 DEFECTS_KEPT: Final = 1000
 _PATH_COLUMNS: Final = ("topic", "partition")
@@ -83,15 +88,15 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     _require_begun(target)
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
-    decoders = {one: one.decoder() for one in typed}
     schema = schema_from(task["schema"], target.shown)
+    columns = TableColumns(typed, schema)
     done = []
     failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, failures):
             rows = Rows(
-                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                part, task["columns"], columns, RejectsOf(part, task["max_rejects"]),
                 fail_fast=task["fail_fast"], schema=schema,
             )  # fmt: skip
             written = rows.write(target, writing)
@@ -124,7 +129,7 @@ class Rows(Listener):
 
     part: Part
     columns: list[str]
-    decoders: dict[TypedColumn, Decoder]
+    typed: TableColumns
     rejects: RejectsOf
     fail_fast: bool
     schema: Any = None
@@ -168,7 +173,7 @@ class Rows(Listener):
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
         # A reject keeps the bytes that did not decode.
-        raw = RAW if self.decoders else ()
+        raw = RAW if self.typed.decoders else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         for split in self.part.splits:
             for batch in read_split(split, schema, self, where=self.where):
@@ -179,7 +184,7 @@ class Rows(Listener):
         """Return the columns of the file, typed ones last, without the rejects."""
         found = batch.select(self.columns)
         rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
-        for column, decoder in self.decoders.items():
+        for column, decoder in self.typed.decoders.items():
             array, failures, losses = typed_column(
                 column, decoder, batch.column(column.source), batch.column("headers")
             )
@@ -188,7 +193,7 @@ class Rows(Listener):
                 self.losses.setdefault(column.name, Counter()).update(losses)
             for one in failures:
                 rejected.setdefault(one.row, (column, one))
-            found = found.append_column(pa.field(column.name, decoder.type), array)
+            found = found.append_column(pa.field(self.typed.names[column], decoder.type), array)
             if column.id_name is not None:
                 ids = schema_ids(column, batch.column(column.source), batch.column("headers"))
                 found = found.append_column(pa.field(column.id_name, ids.type), ids)
@@ -237,7 +242,7 @@ def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
     """Return the `pyarrow.Schema` of the files that a request asks for: typed columns are last."""
     schema = table_schema(asked.request.table, columns)
     for column in asked.typed:
-        schema = schema.append(pa.field(column.name, column.decoder().type))
+        schema = schema.append(typed_field(column, column.decoder()))
         if column.id_name is not None:
             schema = schema.append(pa.field(column.id_name, pa.string()))
     return delta_named(schema) if asked.table_format == TableFormat.DELTA else schema
