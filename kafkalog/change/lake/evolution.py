@@ -68,7 +68,7 @@ class Evolution:
         self._decoded = frozenset(decoded)
         name_of = column_name if by_name else given_name
         self._merger = Merger(widened if widens else kept, self._refuse, name_of)
-        self.schema = pa.schema(self._merger.fields(list(table), list(rows), ""))
+        self.schema = pa.schema(self._merger.fields(list(table), list(rows), are_columns=True))
         self.names = [column_in(self.schema, one, name_of) for one in rows]
 
     @property

@@ -13,7 +13,14 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from kafkalog.change.lake.evolution import Evolution, with_fields
 from kafkalog.errors import DestinationExistsError, UnsupportedError
-from kafkalog.log.typed.lake_types import NAME_KEY, as_json_text, given_name, is_json_text
+from kafkalog.log.typed.lake_types import (
+    NAME_KEY,
+    aliases_of,
+    as_json_text,
+    given_name,
+    is_json_text,
+    with_aliases,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +47,9 @@ def evolution_of(table: Table, schema: Any, shown: str, decoded: Iterable[str] =
         DestinationExistsError: a column has another type, or identifies rows and is missing.
     """
     found = arrow_schema(table.schema(), has_ids=False)
-    wanted = arrow_schema(iceberg_schema(schema), has_ids=False)
+    as_table = arrow_schema(iceberg_schema(schema), has_ids=False)
+    # Iceberg has no place for them.
+    wanted = pa.schema(map(_with_aliases_of, schema, as_table))
     for name in table.schema().identifier_field_names():
         if name not in wanted.names:
             raise DestinationExistsError(
@@ -92,6 +101,18 @@ def _with_given_name(field: Any) -> Any:
         metadata[NAME_KEY] = rest.removeprefix(_GIVEN).encode()
     found = field.with_metadata(metadata)
     return as_json_text(found) if text == _JSON or text.startswith(f"{_JSON}. ") else found
+
+
+def _with_aliases_of(one: Any, field: Any) -> Any:
+    """Return a field that knows the aliases of another one, as the fields within it do."""
+    kind, other = field.type, one.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct(map(_with_aliases_of, other, kind))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_field, _with_aliases_of(other.item_field, kind.item_field))
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_with_aliases_of(other.value_field, kind.value_field))
+    return with_aliases(field.with_type(kind), aliases_of(one))
 
 
 def _numbered(field: Any, numbers: Iterator[int]) -> Any:

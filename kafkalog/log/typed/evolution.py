@@ -169,7 +169,9 @@ def _require_alike(column: Any, other: Any) -> None:
     if not fits(column, other, joined):
         raise ValueError(refusal(column, other, ""))
     if pa.types.is_struct(column.type):
-        here, there = ({given_name(one) for one in field.type} for field in (column, other))
+        here, there = (
+            {given_name(one).casefold() for one in field.type} for field in (column, other)
+        )
         # One without fields may get some, and lose them.
         if not here & there and PRESENT not in here | there:
             raise ValueError("it has no field that the column has")

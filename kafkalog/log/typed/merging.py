@@ -269,11 +269,19 @@ class Merger:
     conflicts: list[Conflict] = field(default_factory=list)
     old: dict[str, str] = field(default_factory=dict)
 
-    def fields(self, here: Sequence[Any], others: Sequence[Any], prefix: str) -> list[Any]:
+    def fields(
+        self,
+        here: Sequence[Any],
+        others: Sequence[Any],
+        prefix: str = "",
+        *,
+        are_columns: bool = False,
+    ) -> list[Any]:
         """Return the fields here with those of another struct.
 
         Args:
-            prefix: the path of the structs with a dot; empty for columns.
+            prefix: the path of the structs with a dot.
+            are_columns: whether they are columns of tables, whose names are settled.
         """
         given = sources(others)
         pairs = paired(here, given, self.rule, self.name_of)
@@ -291,11 +299,27 @@ class Merger:
                 is_nullable = one.nullable or other.nullable
                 one = one.with_type(kind).with_nullable(is_nullable)
             found += [one] if same else []
+        made: list[tuple[int, int]] = []
         for source, to in zip(given, pairs, strict=True):
             if to is not None:
                 continue
-            new = self._new(here, [*found], source.field, prefix)
-            self.added.append(f"{prefix}{new.name}")
+            again = [
+                i for place, i in made
+                if place == source.place and fits(found[i], source.field, self.rule)
+            ]  # fmt: skip
+            if again:  # two types of one value, such as an enum and text
+                one = found[again[0]]
+                found[again[0]] = one.with_type(self.type(one, source.field, prefix + one.name))
+                continue
+            made.append((source.place, len(found)))
+            new = self._new(here, source.field, prefix)
+            if not are_columns or new.name != source.field.name:
+                names = column_names([*(one.name for one in found), new.name])
+                new = renamed(new, names[-1])
+            path = f"{prefix}{new.name}"
+            self.added.append(path)
+            if (base := self._base(here, source.field)) is not None:
+                self.conflicts.append(Conflict(path, base, source.field))
             found.append(new)
         return found
 
@@ -306,20 +330,19 @@ class Merger:
         elif one.name != base.name and not fits(base, other, self.rule):
             self.conflicts.append(Conflict(path, base, other))
 
-    def _new(self, here: Sequence[Any], found: Sequence[Any], other: Any, prefix: str) -> Any:
-        """Return a field that is null in all values so far."""
+    def _base(self, here: Sequence[Any], other: Any) -> Any:
+        """Return the field with whose type another one is in conflict; None without one."""
         base = first_of(here, other, self.name_of)
-        if base is not None and fits(base, other, self.rule):
-            base = None  # two fields with one given name, of messages whose numbers changed
-        name = other.name
-        if base is not None:
-            self.refuse(f"{prefix}{base.name}", base, other)
-            name = f"{base.name}__{type_name(other)}"
-        if prefix or base is not None:
-            name = column_names([*(one.name for one in found), name])[-1]
-        if base is not None:
-            self.conflicts.append(Conflict(f"{prefix}{name}", base, other))
-        return renamed(other, name).with_nullable(True)
+        # Messages whose numbers changed have two fields with one given name.
+        return None if base is None or fits(base, other, self.rule) else base
+
+    def _new(self, here: Sequence[Any], other: Any, prefix: str) -> Any:
+        """Return a field that is null in all values so far."""
+        base = self._base(here, other)
+        if base is None:
+            return other.with_nullable(True)
+        self.refuse(f"{prefix}{base.name}", base, other)
+        return renamed(other, f"{base.name}__{type_name(other)}").with_nullable(True)
 
     def type(self, here: Any, other: Any, path: str) -> Any:
         """Return the type for the values of two fields that fit."""
