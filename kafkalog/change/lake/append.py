@@ -32,6 +32,7 @@ from kafkalog.change.lake.options import require_same_options
 from kafkalog.change.lake.part import rows_schema
 from kafkalog.change.lake.plan import (
     INCREMENT,
+    SCHEMA_TEXT,
     Plan,
     make_plan,
     require_own,
@@ -47,7 +48,7 @@ from kafkalog.errors import (
     RefusedError,
     UnreadableError,
 )
-from kafkalog.io.documents import Anything, Fields, Text, read_document
+from kafkalog.io.documents import Anything, Fields, read_document
 from kafkalog.log.defects import DELETED
 from kafkalog.tables.model import LossReason
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Listener
 
 _COMMIT = Fields(
-    {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
+    {"options": Anything(), "increment": INCREMENT, "schema": SCHEMA_TEXT}, others=Anything()
 )
 _SHOWN_MAX = 5
 _MOVED = "If a broker moved the partition, also name the log directory that has it now."

@@ -106,7 +106,7 @@ def _is_same(one: Any, other: Any) -> bool:
     """Return whether types are equal, and their fields have the same given names."""
     if one != other:
         return False
-    pairs = zip(_fields_of(one), _fields_of(other), strict=True)
+    pairs = zip(fields_of(one), fields_of(other), strict=True)
     return all(given_name(a) == given_name(b) and _is_same(a.type, b.type) for a, b in pairs)
 
 
@@ -214,7 +214,7 @@ def _with_types(kind: Any, change: Callable[[Any], Any]) -> Any:
     return pa.list_(change(kind.value_field)) if is_.is_list(kind) else kind
 
 
-def _fields_of(kind: Any) -> list[Any]:
+def fields_of(kind: Any) -> list[Any]:
     """Return the fields within a type, or its items."""
     if pa.types.is_map(kind):
         return [kind.key_field, kind.item_field]

@@ -121,7 +121,8 @@ def _fits(here: Any, other: Any, rule: Rule, *, is_alike: bool) -> bool:
     if is_list(here) and is_list(other):
         return _fits(here.value_type, other.value_type, rule, is_alike=is_alike)
     if is_.is_map(here) and is_.is_map(other):
-        is_same = here.key_type == other.key_type
+        keys = here.key_type, other.key_type
+        is_same = _PLAIN.get(keys[0], keys[0]) == _PLAIN.get(keys[1], keys[1])
         return is_same and _fits(here.item_type, other.item_type, rule, is_alike=is_alike)
     here, other = _PLAIN.get(here, here), _PLAIN.get(other, other)
     if here == other:
@@ -210,13 +211,12 @@ def paired(
                     break
 
     def group(source: Source) -> list[int]:
-        given = name_of(source.field)
-        if given in names:
-            return names[given]
-        return next((names[one] for one in aliases_of(source.field) if one in names), [])
+        given = [name_of(source.field), *aliases_of(source.field)]
+        return [i for one in given for i in names.get(one, ())]
 
-    take(lambda one, other: bool(one.name == other.name))
+    take(lambda one, other: bool(one.type == other.type and one.name == other.name))
     take(lambda one, other: bool(one.type == other.type))
+    take(lambda one, other: bool(one.name == other.name))
     take(lambda _one, _other: True)
     return found
 
@@ -324,17 +324,19 @@ class Merger:
         return found
 
     def _note(self, path: str, here: Sequence[Any], one: Any, other: Any) -> None:
-        base = first_of(here, one, self.name_of)
         if self.name_of(other) != self.name_of(one):
             self.old[path] = given_name(other)
-        elif one.name != base.name and not fits(base, other, self.rule):
+            return
+        base = self._base(here, other)
+        if base is not None and base.name != one.name:
             self.conflicts.append(Conflict(path, base, other))
 
     def _base(self, here: Sequence[Any], other: Any) -> Any:
         """Return the field with whose type another one is in conflict; None without one."""
         base = first_of(here, other, self.name_of)
         # Messages whose numbers changed have two fields with one given name.
-        return None if base is None or fits(base, other, self.rule) else base
+        is_same = base is not None and base.type == other.type and fits(base, other, self.rule)
+        return None if is_same else base
 
     def _new(self, here: Sequence[Any], other: Any, prefix: str) -> Any:
         """Return a field that is null in all values so far."""
