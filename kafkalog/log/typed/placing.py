@@ -163,7 +163,10 @@ def _array_steps(
 
 
 def _pairs(change: Change, value: Any) -> Any:
-    return None if value is None else [(key, change(one)) for key, one in value]
+    if value is None:
+        return None
+    pairs = value.items() if isinstance(value, dict) else value  # Arrow takes both
+    return [(key, change(one)) for key, one in pairs]
 
 
 def _list_of(array: Any, target: Any, change: Change | None) -> Any:
