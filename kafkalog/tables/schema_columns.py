@@ -46,10 +46,9 @@ def column_by_id(
     schemas = registry.of_form(given.form.upper())
     if not given.schema:
         versions = _versions(given, registry, schemas, topics)
+        given = replace(given, versions=tuple(one.id for one in versions))
         if given.form == TypedForm.AVRO and not versions[0].references:
             given = replace(given, schema=versions[0].text.encode())
-        else:
-            given = replace(given, versions=tuple(one.id for one in versions))
     writers = writers_of(given.form, registry, schemas)
     guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
     return replace(

@@ -32,6 +32,7 @@ from kafkalog.change.lake.options import require_same_options, stored_columns
 from kafkalog.change.lake.part import rows_schema
 from kafkalog.change.lake.plan import (
     INCREMENT,
+    SCHEMA_TEXT,
     Plan,
     make_plan,
     require_own,
@@ -39,7 +40,7 @@ from kafkalog.change.lake.plan import (
 )
 from kafkalog.change.lake.rejects import commit_rejects
 from kafkalog.change.lake.run import Export
-from kafkalog.change.lake.run_types import with_types
+from kafkalog.change.lake.run_types import TableColumns, decoded_names, with_types
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -48,7 +49,7 @@ from kafkalog.errors import (
     RefusedError,
     UnreadableError,
 )
-from kafkalog.io.documents import Anything, Fields, Text, read_document
+from kafkalog.io.documents import Anything, Fields, read_document
 from kafkalog.log.defects import DELETED
 from kafkalog.tables.model import LossReason
 
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from kafkalog.log.typed import TypedColumn
 
 _COMMIT = Fields(
-    {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
+    {"options": Anything(), "increment": INCREMENT, "schema": SCHEMA_TEXT}, others=Anything()
 )
 _SHOWN_MAX = 5
 _MOVED = "If a broker moved the partition, also name the log directory that has it now."
@@ -123,8 +124,13 @@ class Append(Export):
         schema = rows_schema(self._asked, plan.columns)
         if self._before is not None:
             # Readers of plain files take the types from one of them; for Delta see there.
-            evolution = Evolution(self._before, schema, self._target.shown, widens=False)
+            decoded = decoded_names(self._asked.typed)
+            evolution = Evolution(
+                self._before, schema, self._target.shown, widens=False, decoded=decoded
+            )
             schema, self._columns = evolution.schema, evolution.changes
+            remarks = TableColumns(self._asked.typed, schema).remarks
+            plan = replace(plan, remarks=(*remarks, *evolution.remarks))
         plan = replace(plan, schema=schema_text(schema))
         if self._asked.table_format == TableFormat.DELTA:
             place = self._target.shown

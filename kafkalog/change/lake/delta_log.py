@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.change.lake.evolution import Evolution
+from kafkalog.change.lake.evolution import Evolution, fields_of
 from kafkalog.change.lake.files import as_text
 from kafkalog.errors import (
     DestinationExistsError,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.lake.model import ExportedPart, Increment
 
+_LOCAL_TIMES: Final = "timestampNtz"
 _BY_PATH: Final = ["topic", "partition"]
 _APP: Final = "kafkalog"
 _NO_TOPIC: Final = "/"
@@ -88,7 +89,8 @@ def _with_columns(table: DeltaTable, schema: Any, place: str) -> Any:
 
     found = table.schema()
     here = pa.schema(found.to_arrow())
-    merged = Evolution(here, pa.schema(schema.to_arrow()), place, widens=False).schema
+    wanted = pa.schema(schema.to_arrow())
+    merged = Evolution(here, wanted, place, widens=False, by_name=True).schema
     if merged == here:
         return found
     # deltalake cannot keep comments and generated columns on the way to Arrow and back.
@@ -99,6 +101,27 @@ def _with_columns(table: DeltaTable, schema: Any, place: str) -> Any:
             hint="Add them with the program that made the notes.",
         )
     return Schema.from_arrow(merged)
+
+
+def _allow_local_times(table: DeltaTable, schema: Any) -> None:
+    """Give a table the feature of times without a zone, if it gets the first of them.
+
+    That is a commit of its own, without rows.
+    """
+    from deltalake import TableFeatures
+
+    if _LOCAL_TIMES in (table.protocol().reader_features or ()):
+        return
+    if any(map(_has_local_times, schema)):
+        table.alter.add_feature(
+            TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
+        )
+
+
+def _has_local_times(field: Any) -> bool:
+    kind = field.type
+    is_one = pa.types.is_timestamp(kind) and kind.tz is None
+    return bool(is_one or any(map(_has_local_times, fields_of(kind))))
 
 
 def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None:
@@ -178,6 +201,7 @@ def append_delta(
         if _is_table(place):
             table = DeltaTable(place)
             merged = _with_columns(table, schema, place)
+            _allow_local_times(table, pa.schema(merged.to_arrow()))
             # Only a commit that overwrites can change columns: here it overwrites nothing.
             is_same = merged == table.schema()
             table.create_write_transaction(

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
 
+    from kafkalog.change.lake.evolution import Evolution
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.log.typed import TypedColumn
     from kafkalog.model import Defect
@@ -176,18 +177,19 @@ class IcebergTable:
                 )  # fmt: skip
         self.load()
 
-    def evolve(self, schema: Any) -> ColumnChanges:
+    def evolve(self, schema: Any, decoded: Iterable[str] = ()) -> Evolution:
         """Find the columns that the table has after a run with these; change nothing yet.
 
         Args:
             schema: the `pyarrow.Schema` of the rows of the run.
+            decoded: as for `Evolution`.
 
         Raises:
             DestinationExistsError: a column has another type, or the table requires one that the
                 run lacks.
         """
         assert self.table is not None, "it was created"
-        evolution = evolution_of(self.table, schema, self.shown)
+        evolution = evolution_of(self.table, schema, self.shown, decoded)
         # Never committed: it only shows the schema, with ids, that the commit will make.
         with self.failing(UnreadableError, "read"):
             change = self.table.transaction()
@@ -197,9 +199,9 @@ class IcebergTable:
             found = change.table_metadata.schema()
             # Files need the columns that partitions are made of, even if the run lacks them.
             sources = [found.find_column_name(one.source_id) for one in self.table.spec().fields]
-            names = dict.fromkeys([*schema.names, *filter(None, sources)])
+            names = dict.fromkeys([*evolution.names, *filter(None, sources)])
             self._columns = found.select(*names)
-        return evolution.changes
+        return evolution
 
     # What is in it ---------------------------------------------------------------------------
 

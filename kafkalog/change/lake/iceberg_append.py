@@ -18,7 +18,7 @@ from kafkalog.change.lake.model import ColumnChanges, ExportedPart, ExportSummar
 from kafkalog.change.lake.part import rows_schema, with_path_columns
 from kafkalog.change.lake.plan import make_plan, tasks_of
 from kafkalog.change.lake.rejects import require_few
-from kafkalog.change.lake.run_types import with_types
+from kafkalog.change.lake.run_types import TableColumns, decoded_names, with_types
 from kafkalog.errors import Listener
 from kafkalog.io.engine import told_error
 from kafkalog.io.paths.file_system import absolute
@@ -91,7 +91,10 @@ class IcebergAppend:
         self.schema = with_path_columns(self._asked, rows)
         iceberg_schema(self.schema)
         if self._table.table is not None:
-            self._columns = self._table.evolve(self.schema)
+            evolution = self._table.evolve(self.schema, decoded_names(self._asked.typed))
+            self._columns = evolution.changes
+            remarks = TableColumns(self._asked.typed, evolution.schema).remarks
+            self.plan = replace(self.plan, remarks=(*remarks, *evolution.remarks))
         if self._last is not None and now.end == self._last.end and not now.gaps:
             self._was_complete = True
         else:

@@ -13,10 +13,17 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from kafkalog.change.lake.evolution import Evolution, with_fields
 from kafkalog.errors import DestinationExistsError, UnsupportedError
-from kafkalog.log.typed.lake_types import NAME_KEY, given_name
+from kafkalog.log.typed.lake_types import (
+    NAME_KEY,
+    aliases_of,
+    as_json_text,
+    given_name,
+    is_json_text,
+    with_aliases,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyiceberg.table import Table, Transaction
 
@@ -26,16 +33,23 @@ _DOC: Final = b"doc"
 """The key by which pyiceberg has the comments of fields in Arrow's metadata."""
 _GIVEN: Final = "In its schema: "
 """Before the name of a field in the comment about it, if the table has another."""
+_JSON: Final = "JSON"
+"""The comment about a field whose text is that; before the name, if it has one, and a point."""
 
 
-def evolution_of(table: Table, schema: Any, shown: str) -> Evolution:
+def evolution_of(table: Table, schema: Any, shown: str, decoded: Iterable[str] = ()) -> Evolution:
     """Return the columns of a table after a run with rows of a `pyarrow.Schema`.
+
+    Args:
+        decoded: as for `Evolution`.
 
     Raises:
         DestinationExistsError: a column has another type, or identifies rows and is missing.
     """
     found = arrow_schema(table.schema(), has_ids=False)
-    wanted = arrow_schema(iceberg_schema(schema), has_ids=False)
+    as_table = arrow_schema(iceberg_schema(schema), has_ids=False)
+    # Iceberg has no place for them.
+    wanted = pa.schema(map(_with_aliases_of, schema, as_table))
     for name in table.schema().identifier_field_names():
         if name not in wanted.names:
             raise DestinationExistsError(
@@ -43,7 +57,7 @@ def evolution_of(table: Table, schema: Any, shown: str) -> Evolution:
                 path=shown,
                 hint="Name it in --columns, or export into another table.",
             )
-    return Evolution(found, wanted, shown, widens=True)
+    return Evolution(found, wanted, shown, widens=True, decoded=decoded)
 
 
 def add_columns(change: Transaction, schema: Any) -> None:
@@ -82,9 +96,23 @@ def arrow_schema(schema: Schema, *, has_ids: bool) -> Any:
 def _with_given_name(field: Any) -> Any:
     metadata = dict(field.metadata or {})
     text = metadata.get(_DOC, b"").decode()
-    if text.startswith(_GIVEN):
-        metadata[NAME_KEY] = text.removeprefix(_GIVEN).encode()
-    return field.with_metadata(metadata)
+    rest = text.removeprefix(_JSON).removeprefix(". ")
+    if rest.startswith(_GIVEN):
+        metadata[NAME_KEY] = rest.removeprefix(_GIVEN).encode()
+    found = field.with_metadata(metadata)
+    return as_json_text(found) if text == _JSON or text.startswith(f"{_JSON}. ") else found
+
+
+def _with_aliases_of(one: Any, field: Any) -> Any:
+    """Return a field that knows the aliases of another one, as the fields within it do."""
+    kind, other = field.type, one.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct(map(_with_aliases_of, other, kind))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_field, _with_aliases_of(other.item_field, kind.item_field))
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_with_aliases_of(other.value_field, kind.value_field))
+    return with_aliases(field.with_type(kind), aliases_of(one))
 
 
 def _numbered(field: Any, numbers: Iterator[int]) -> Any:
@@ -99,8 +127,11 @@ def _numbered(field: Any, numbers: Iterator[int]) -> Any:
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = pa.list_(_numbered(kind.value_field, numbers))
     metadata = {b"PARQUET:field_id": str(number).encode()}
+    notes = [_JSON] if is_json_text(field) else []
     if (given := given_name(field)) != field.name:
-        metadata[_DOC] = f"{_GIVEN}{given}".encode()
+        notes.append(f"{_GIVEN}{given}")
+    if notes:
+        metadata[_DOC] = ". ".join(notes).encode()
     return pa.field(field.name, kind, field.nullable, metadata)
 
 

@@ -36,6 +36,7 @@ from kafkalog.change.lake.model import Codec, Writing
 from kafkalog.change.lake.part import Rows
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RejectsOf
+from kafkalog.change.lake.run_types import TableColumns
 from kafkalog.errors import KafkaLogError, ShortageError, UnwritableError
 from kafkalog.io.engine import failures_kept
 from kafkalog.io.paths.retry import shortage
@@ -126,13 +127,14 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
-    decoders = {one: one.decoder() for one in typed}
+    schema = arrow_schema(Schema.model_validate(task["schema"]), has_ids=False)
+    columns = TableColumns(typed, schema)
     found: dict[str, list[Any]] = {"parts": [], "files": [], "rejects": [], "failures": []}
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, found["failures"]):
             rows = Rows(
-                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                part, task["columns"], columns, RejectsOf(part, task["max_rejects"]),
                 fail_fast=task["fail_fast"],
             )  # fmt: skip
             split = part.splits[0]

@@ -71,7 +71,7 @@ class RejectsTable:
             UnwritableError: it cannot be created.
         """
         self._create()
-        changes = self._own.evolve(table_schema())
+        changes = self._own.evolve(table_schema()).changes
         if changes.added or changes.widened:
             raise DestinationExistsError(
                 f"This is not a table of rejects: it lacks {', '.join(changes.added)}."

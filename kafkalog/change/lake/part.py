@@ -25,7 +25,7 @@ from kafkalog.change.lake.model import (
 )
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
-from kafkalog.change.lake.run_types import arrays_of, fields_of
+from kafkalog.change.lake.run_types import TableColumns, arrays_of, fields_of
 from kafkalog.change.lake.targets import open_target
 from kafkalog.errors import Listener, UnreadableError
 from kafkalog.io.engine import failures_kept
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.targets import Target
     from kafkalog.errors import Event
     from kafkalog.log.typed.columns import Undecoded
-    from kafkalog.log.typed.model import Decoder
 
 DEFECTS_KEPT: Final = 1000
 _PATH_COLUMNS: Final = ("topic", "partition")
@@ -84,15 +83,15 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     _require_begun(target)
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
-    decoders = {one: one.decoder() for one in typed}
     schema = schema_from(task["schema"], target.shown)
+    columns = TableColumns(typed, schema)
     done = []
     failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, failures):
             rows = Rows(
-                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                part, task["columns"], columns, RejectsOf(part, task["max_rejects"]),
                 fail_fast=task["fail_fast"], schema=schema,
             )  # fmt: skip
             written = rows.write(target, writing)
@@ -125,7 +124,7 @@ class Rows(Listener):
 
     part: Part
     columns: list[str]
-    decoders: dict[TypedColumn, Decoder]
+    typed: TableColumns
     rejects: RejectsOf
     fail_fast: bool
     schema: Any = None
@@ -169,7 +168,7 @@ class Rows(Listener):
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
         # A reject keeps the bytes that did not decode.
-        raw = RAW if self.decoders else ()
+        raw = RAW if self.typed.decoders else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         for split in self.part.splits:
             for batch in read_split(split, schema, self, where=self.where):
@@ -180,7 +179,7 @@ class Rows(Listener):
         """Return the columns of the file, typed ones last, without the rejects."""
         found = batch.select(self.columns)
         rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
-        for column, decoder in self.decoders.items():
+        for column, decoder in self.typed.decoders.items():
             array, failures, losses = typed_column(
                 column, decoder, batch.column(column.source), batch.column("headers")
             )
@@ -189,8 +188,9 @@ class Rows(Listener):
                 self.losses.setdefault(column.name, Counter()).update(losses)
             for one in failures:
                 rejected.setdefault(one.row, (column, one))
+            fields = self.typed.fields[column]
             arrays = arrays_of(column, array, batch.column(column.source), batch.column("headers"))
-            for its, part in zip(fields_of(column, decoder.type), arrays, strict=True):
+            for its, part in zip(fields, arrays, strict=True):
                 found = found.append_column(its, part)
         if rejected:
             self.rejects.add(batch, rejected)
@@ -237,7 +237,7 @@ def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
     """Return the `pyarrow.Schema` of the files that a request asks for: typed columns are last."""
     schema = table_schema(asked.request.table, columns)
     for column in asked.typed:
-        for one in fields_of(column, column.decoder().type):
+        for one in fields_of(column, column.decoder()):
             schema = schema.append(one)
     return delta_named(schema) if asked.table_format == TableFormat.DELTA else schema
 

@@ -185,6 +185,8 @@ INCREMENT = Fields(
         "gone": Items(Text()),
     }
 )
+# Schemas describe up to 10,000 fields.
+SCHEMA_TEXT = Text(length_max=1 << 24)
 _VERSIONED = Fields({"version": Number()}, others=Anything())
 _PLAN = Fields(
     {
@@ -206,7 +208,7 @@ _PLAN = Fields(
         ),
         "ends": Items(schema_of(PartitionOffsets)),
     },
-    {"schema": Text(), "lacking": Items(Text()), "remarks": Items(schema_of(Remark))},
+    {"schema": SCHEMA_TEXT, "lacking": Items(Text()), "remarks": Items(schema_of(Remark))},
 )
 
 

@@ -15,10 +15,13 @@ from kafkalog.change.lake.evolution import delta_named
 from kafkalog.change.lake.options import options_of
 from kafkalog.errors import DestinationExistsError, UsageError
 from kafkalog.log.typed import TypedForm
-from kafkalog.log.typed.lake_types import NAME_KEY
+from kafkalog.log.typed.evolution import column_field
+from kafkalog.log.typed.lake_types import NAME_KEY, as_json_text
+from kafkalog.log.typed.merging import kept, paired, sources
+from kafkalog.log.typed.placing import PlacedDecoder
 from kafkalog.log.typed.prefixes import schema_ids, type_names
 from kafkalog.log.typed.remarks import placed
-from kafkalog.log.typed.several_types import field_names
+from kafkalog.log.typed.several_types import SeveralTypes, field_names
 from kafkalog.log.typed.type_names import TypeName, TypeNames, Written, names_of
 from kafkalog.tables.model import TableName
 from kafkalog.tables.schemas import SCHEMAS
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.plan import Plan
     from kafkalog.log.typed import TypedColumn
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.model import Decoder
+    from kafkalog.log.typed.remarks import Remark
 
 _DECODED: Final = ("decoded", "schema_id", "type")
 
@@ -176,14 +181,22 @@ def _flat(column: TypedColumn) -> TypedColumn:
     return replace(column, is_flat=True)
 
 
-def fields_of(column: TypedColumn, kind: Any) -> list[Any]:
-    """Return the fields of Arrow that a table has for a typed column.
+def fields_of(column: TypedColumn, decoder: Decoder) -> list[Any]:
+    """Return the fields of Arrow that a table has for a typed column, and what JSON as text is.
 
     Args:
-        kind: the type of its values.
+        decoder: what decodes it.
     """
-    found = _flat_fields(kind) if column.is_flat else [pa.field(column.name, kind)]
+    field = column_field(column.name, decoder)
+    if column.form == TypedForm.JSON and not (column.schema or column.has_ids):
+        field = as_json_text(field)
+    found = _flat_fields(field.type) if column.is_flat else [field]
     return [*found, *(pa.field(name, pa.string()) for name in column.id_columns)]
+
+
+def decoded_names(typed: Iterable[TypedColumn]) -> set[str]:
+    """Return the columns of a table that get conflict fields: those that typed columns have."""
+    return {field.name for one in typed for field in fields_of(one, one.decoder())}
 
 
 def arrays_of(column: TypedColumn, decoded: Any, data: Any, headers: Any) -> list[Any]:
@@ -217,3 +230,71 @@ def _flat_fields(kind: Any) -> list[Any]:
         more = {key: value for key, value in (one.metadata or {}).items() if key != NAME_KEY}
         found.append(one.with_name(name).with_metadata(more))
     return found
+
+
+# As the table has them ---------------------------------------------------------------------------
+
+
+class TableColumns:
+    """The typed columns of a run as a table has them.
+
+    Args:
+        typed: the typed columns.
+        schema: the `pyarrow.Schema` of the table.
+
+    Attributes:
+        decoders: of the columns, which decode to what the table has.
+        fields: the fields of the table for the arrays that `arrays_of` returns.
+    """
+
+    def __init__(self, typed: Iterable[TypedColumn], schema: Any) -> None:
+        self.decoders: dict[TypedColumn, Decoder] = {}
+        self.fields: dict[TypedColumn, list[Any]] = {}
+        for one in typed:
+            decoder = one.decoder()
+            targets = _targets(list(schema), fields_of(one, decoder))
+            made = _placed(one, decoder, targets)
+            kinds = [field.type for field in made.type] if one.is_flat else [made.type]
+            kinds += [pa.string() for _ in one.id_columns]
+            self.decoders[one] = made
+            self.fields[one] = [
+                pa.field(target.name, kind) for target, kind in zip(targets, kinds, strict=True)
+            ]
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What the columns have another type for than one may expect."""
+        return placed({
+            one.name if one.is_flat else self.fields[one][0].name: made.remarks
+            for one, made in self.decoders.items()
+        })  # fmt: skip
+
+
+def _targets(table: list[Any], wanted: list[Any]) -> list[Any]:
+    """Return the fields of a table that have the values of others; it was evolved for them."""
+    places = paired(table, sources(wanted), kept)
+    return [table[place] for place in places if place is not None]
+
+
+def _placed(column: TypedColumn, decoder: Decoder, targets: list[Any]) -> Decoder:
+    """Return a decoder to what the fields of a table have.
+
+    Args:
+        targets: the fields for what `fields_of` returns.
+    """
+    source = column_field(column.name, decoder)
+    if column.is_flat:
+        fields = [
+            one.with_type(target.type)
+            for one, target in zip(source.type, targets[: source.type.num_fields], strict=True)
+        ]
+        return PlacedDecoder(decoder, source, source.with_type(pa.struct(fields)), kept)
+    if isinstance(decoder, SeveralTypes):
+        own = list(source.type)
+        others = _targets(list(targets[0].type), own)
+        decoders = [
+            PlacedDecoder(made, one, other, kept)
+            for (_, made), one, other in zip(decoder.parts, own, others, strict=True)
+        ]
+        return SeveralTypes(column, decoders, [one.name for one in others])
+    return PlacedDecoder(decoder, fields_of(column, decoder)[0], targets[0], kept)

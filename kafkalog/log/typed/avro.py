@@ -7,13 +7,19 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from kafkalog.errors import UsageError
 from kafkalog.io.jit.fast_path import kernels_work
 from kafkalog.log.typed.avro_columns import AvroColumns, UnsupportedSchemaError
+from kafkalog.log.typed.avro_conflicts import Conflicts
 from kafkalog.log.typed.avro_resolution import Resolution
 from kafkalog.log.typed.avro_schema import parse
-from kafkalog.log.typed.avro_types import Shapes
+from kafkalog.log.typed.avro_types import Shapes, marked
 from kafkalog.log.typed.avro_values import Cursor
+from kafkalog.log.typed.evolution import merged
+from kafkalog.log.typed.merging import kept
+from kafkalog.log.typed.placing import PlacedColumns, Placing
 from kafkalog.log.typed.remarks import LOST_DIGITS
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
@@ -21,8 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.avro_schema import Node
+    from kafkalog.log.typed.avro_types import Shape
     from kafkalog.log.typed.avro_values import Reader
     from kafkalog.log.typed.framing import SchemaId
+
+    Columns = AvroColumns | PlacedColumns
 
 
 class AvroDecoder:
@@ -37,6 +46,9 @@ class AvroDecoder:
         writers: the schemas that values were written with, by id, each after those that it refers
             to. Values are resolved from theirs to the column's, as Avro specifies it. If empty, all
             values were written with the column's.
+        versions: ids of the writers whose values all have a place: those that Avro does not resolve
+            to the column's schema get conflict fields, as `merging` makes them, and null is null
+            also where that schema does not allow it. Values of other writers are refused then.
 
     Attributes:
         type: the `pyarrow.DataType` of the column.
@@ -48,7 +60,10 @@ class AvroDecoder:
     """
 
     def __init__(
-        self, schema: bytes | Sequence[str], writers: Mapping[SchemaId, Sequence[str]] | None = None
+        self,
+        schema: bytes | Sequence[str],
+        writers: Mapping[SchemaId, Sequence[str]] | None = None,
+        versions: Sequence[SchemaId] = (),
     ) -> None:
         texts: Sequence[str | bytes] = [schema] if isinstance(schema, bytes) else schema
         self.losses: Counter[str] = Counter()
@@ -60,12 +75,18 @@ class AvroDecoder:
             self._own = self._writer_of(own, self._node)
         except MALFORMED as error:
             raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
-        self.type = shape.type
+        self._shape = shape
         self.remarks = shapes.remarks
         self._trees = [json.loads(text) for text in texts]
         self._resolution = Resolution(self._node, shape, self.losses, has_aliases=True)
         self._texts = writers or {}
         self._writers: dict[SchemaId, _Writer | ValueError] = {}
+        self._field = marked(pa.field("", shape.type), shape)
+        self._shapes: dict[SchemaId, tuple[Node, Shape]] = {}
+        for number in versions:
+            self._add_conflicts(number)
+        self.type = self._field.type
+        self._own = self._placed(self._own, shape)
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         writer = self._writer(schema_id) if self._texts else self._own
@@ -83,7 +104,7 @@ class AvroDecoder:
             raise
         return value
 
-    def by_columns(self, schema_id: SchemaId | None) -> AvroColumns | None:
+    def by_columns(self, schema_id: SchemaId | None) -> Columns | None:
         """Return what decodes values of a schema by columns; None if that is impossible."""
         try:
             return (self._writer(schema_id) if self._texts else self._own).columns
@@ -102,14 +123,38 @@ class AvroDecoder:
             raise found
         return found
 
+    def _add_conflicts(self, number: SchemaId) -> None:
+        """Give the column a field for each type of a version that does not fit."""
+        with suppress(*MALFORMED):  # then its values do not decode
+            node = parse(self._texts[number])
+            shape = Conflicts(self._resolution).shape(node)
+            other = marked(pa.field("", shape.type), shape)
+            self._field, remarks = merged(self._field, other, number, kept)
+            self.remarks += remarks
+            self._shapes[number] = node, shape
+
     def _made(self, schema_id: SchemaId, texts: Sequence[str]) -> _Writer | ValueError:
         try:
-            node = parse(texts)
             if [json.loads(text) for text in texts] == self._trees:
                 return self._own
-            return self._writer_of(self._resolution, node)
+            if schema_id not in self._shapes:
+                return self._placed(self._writer_of(self._resolution, parse(texts)), self._shape)
+            node, shape = self._shapes[schema_id]
+            resolution = Resolution(
+                self._node, shape, self.losses, has_aliases=True, has_conflicts=True
+            )
+            return self._placed(self._writer_of(resolution, node), shape)
         except MALFORMED as error:
             return ValueError(f"the schema {schema_id} is malformed: {brief(error)}")
+
+    def _placed(self, writer: _Writer, shape: Shape) -> _Writer:
+        """Return what reads values of a shape as the column has them."""
+        found = Placing(marked(pa.field("", shape.type), shape), self._field, kept)
+        read, place = writer.read, found.value
+        columns = writer.columns
+        if columns is not None and found.array is not None:
+            columns = PlacedColumns(columns, found.array, self.type, self.losses)
+        return _Writer(read if place is None else lambda cursor: place(read(cursor)), columns)
 
     def _writer_of(self, resolution: Resolution, node: Node) -> _Writer:
         columns = None
@@ -128,4 +173,4 @@ class _Writer(NamedTuple):
     """
 
     read: Reader
-    columns: AvroColumns | None
+    columns: Columns | None

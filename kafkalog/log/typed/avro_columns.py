@@ -146,7 +146,7 @@ class _Steps:
         if self._count > _PARTS_MAX:
             raise UnsupportedSchemaError
         resolution = self._resolution
-        if shape.is_json:
+        if shape.is_json or shape.main is not None:
             return self._by_rows(writer, reader, shape)
         if writer.kind == "union":
             return self._union(writer, reader, shape)
@@ -185,7 +185,7 @@ class _Steps:
                 continue
             kind, part = reader.fields[place].type, shape.parts[place]
             if part is None:  # a field that can only be null
-                steps.append((None, self._dropped(self._resolution.read(node, kind, None))))
+                steps.append((None, self._dropped(self._resolution.nothing(node, kind))))
             else:
                 steps.append((place, self.of(node, kind, part)))
         for place in places.values():
@@ -299,7 +299,7 @@ _KEY: Final = None
 def _by_rows(read: Reader, kind: Any, losses: Counter[str]) -> Step:
     """Read a part of each value by Python."""
     if read is read_null:
-        return lambda _, rows: pa.nulls(len(rows))
+        return lambda _, rows: pa.nulls(len(rows), kind)
 
     def part(values: _Values, rows: Rows) -> Any:
         found, lost = [], []

@@ -16,6 +16,7 @@ from kafkalog.log.typed.avro_values import (
     read_text,
 )
 from kafkalog.log.typed.lake_types import PRESENT, json_text
+from kafkalog.log.typed.remarks import LOST_DIGITS
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -73,13 +74,25 @@ class Resolution:
         shape: what the column has for it.
         losses: counts values that lose digits.
         has_aliases: whether the reader's aliases count; not for values that it wrote itself.
+        has_conflicts: whether the shape has places for values that do not fit, which JSON always
+            has; else they are refused.
     """
 
     def __init__(
-        self, reader: Node, shape: Shape, losses: Counter[str], *, has_aliases: bool
+        self,
+        reader: Node,
+        shape: Shape,
+        losses: Counter[str],
+        *,
+        has_aliases: bool,
+        has_conflicts: bool = False,
     ) -> None:
         self.names = Names(reader if has_aliases else None)
-        self._plain = Resolution(reader, shape, losses, has_aliases=False) if has_aliases else self
+        self.plain = Resolution(reader, shape, losses, has_aliases=False) if has_aliases else self
+        self._has_conflicts = has_conflicts
+        self._strict = (
+            Resolution(reader, shape, losses, has_aliases=has_aliases) if has_conflicts else self
+        )
         self._defaults = Defaults()
         self.root = (reader, shape)
         self.losses = losses
@@ -109,20 +122,24 @@ class Resolution:
         return made[key]
 
     def _made_for(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
+        if shape is not None and shape.main is not None:
+            return self._one_of(writer, reader, shape)
         if shape is not None and shape.is_json:
             plain = self.read(writer, reader, None)
             return lambda cursor: json_text(plain(cursor))
         if reader.logical and reader.kind == "record":
-            shape = None  # its fields are parts of one value
+            if self._strict is not self:  # its fields are parts of one value
+                return self._strict.read(writer, reader, None)
+            shape = None
         if writer.kind == "union":
             return self._union(writer, reader, shape)
         if reader.kind == "union":
             found = self.branch(writer, reader)
             if found is None:
-                return self._misfit(writer, reader)
+                return self._misfit(writer, reader, shape)
             return self._as_branch(writer, reader, found, shape)
         if not self.fits_at(writer, reader):
-            return self._misfit(writer, reader)
+            return self._misfit(writer, reader, shape)
         if writer.kind in ("record", "array", "map"):
             return {"record": self._record, "array": self._array, "map": self._map}[writer.kind](
                 writer, reader, shape
@@ -168,8 +185,9 @@ class Resolution:
             place = places.get(name)
             if place is None:
                 steps.append(("", self.skips.of(node)))
+            elif shape is not None and parts[place] is None:
+                steps.append((names[place], self.nothing(node, reader.fields[place].type)))
             else:
-                # The column lacks those that can only be null, and values may have others.
                 read = self.read(node, reader.fields[place].type, parts[place])
                 steps.append((names[place], read))
         known = {name for name, _ in written}
@@ -199,6 +217,10 @@ class Resolution:
             return record
         convert = conversion(writer, reader, self.losses, is_json=shape is None)
         return record if convert is None else lambda cursor: convert(record(cursor))
+
+    def nothing(self, writer: Node, reader: Node) -> Reader:
+        """Return what reads a part that the column lacks, as it can only be null there."""
+        return self._strict.read(writer, reader, None)
 
     def _array(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         item = self.read(writer.parts[0], reader.parts[0], shape and shape.parts[0])
@@ -284,7 +306,32 @@ class Resolution:
         wider = _PROMOTIONS.get(writer.kind, ())
         return next((i for i, one in enumerate(reader.parts) if one.kind in wider), None)
 
-    def _misfit(self, writer: Node, reader: Node) -> Reader:
+    def _one_of(self, writer: Node, reader: Node, shape: Shape) -> Reader:
+        """Return what reads a value as the column has it or, if it does not fit, as its own."""
+        if writer.kind == "union" and any(id(one) in shape.others for one in writer.parts):
+            branches = [self._one_of(one, reader, shape) for one in writer.parts]
+            count = len(branches)
+            return lambda cursor: branches[index(cursor, count)](cursor)
+        main = self.read(writer, reader, shape.main)
+        if id(writer) not in shape.others:
+            return lambda cursor: {"": main(cursor)}
+        name, own = shape.others[id(writer)]
+        read = self.plain.read(writer, writer, own)
+        losses = self.losses
+
+        def one_of(cursor: Cursor) -> dict[str, Any]:
+            at, before = cursor.at, losses[LOST_DIGITS]
+            try:
+                return {"": main(cursor)}
+            except MisfitError:
+                cursor.at, losses[LOST_DIGITS] = at, before
+                return {name: read(cursor)}
+
+        return one_of
+
+    def _misfit(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
+        if self._has_conflicts and (shape is None or writer.kind == "null"):
+            return self.plain.read(writer, writer, None)
         if writer.kind != "record" or reader.kind != "record":
             return _refusal(f"{_named(writer)} is not {_named(reader)}, which the column has")
         known = {name for name, _ in self.names.fields(writer)}
@@ -338,7 +385,7 @@ class Resolution:
             data = self._defaults.encoded(field)
         except ValueError as error:
             return _refusal(f"the default of {field.name!r:.40} is wrong: {error}")
-        read = self._plain.read(field.type, field.type, shape)
+        read = self.plain.read(field.type, field.type, shape)
         return lambda _: read(Cursor(data))
 
 
@@ -346,9 +393,13 @@ def _named(node: Node) -> str:
     return " or ".join(map(_named, node.parts)) if node.kind == "union" else node.name or node.kind
 
 
+class MisfitError(ValueError):
+    """A value that cannot be resolved to the column's schema."""
+
+
 def _refusal(reason: str) -> Reader:
     def refuse(_: Cursor) -> Any:
-        raise ValueError(reason)
+        raise MisfitError(reason)
 
     return refuse
 

@@ -19,7 +19,7 @@ from kafkalog.log.typed.schema_size import SchemaSize
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.log.typed.avro_schema import Node
 
@@ -78,12 +78,16 @@ class Shape:
             map; None for what the column lacks.
         names: those of the struct's fields, for each of `parts`; none for a union that is no
             struct.
+        main: if a value has one of several types: that of the column; these are a struct then.
+        others: the field and the shape of each of the others, by the id of the writer's type.
     """
 
     type: Any
     parts: list[Shape | None] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     is_json: bool = False
+    main: Shape | None = None
+    others: dict[int, tuple[str, Shape]] = field(default_factory=dict)
 
 
 class Shapes:
@@ -142,7 +146,8 @@ class Shapes:
             if parts[-1] is None:
                 self.remarks.append(Remark(place, "omitted", "null alone"))
         self._above.remove(id(node))
-        return _struct([one.name for one in node.fields], parts)
+        aliases = {one.name: one.aliases for one in node.fields}
+        return _struct([one.name for one in node.fields], parts, aliases)
 
     def _union(self, node: Node, path: str) -> Shape | None:
         others = [one for one in node.parts if one.kind != "null"]
@@ -164,13 +169,29 @@ class Shapes:
         return _struct(names, shapes)
 
 
-def _struct(names: list[str], parts: list[Shape | None]) -> Shape:
+def _struct(
+    names: list[str],
+    parts: list[Shape | None],
+    aliases: Mapping[str, Sequence[str]] | None = None,
+) -> Shape:
     """Return the shape of a struct of the parts that a column has."""
-    kind = lake_types.struct_type(
-        [(name, one.type) for name, one in zip(names, parts, strict=True) if one is not None]
-    )
+    pairs = [(name, one) for name, one in zip(names, parts, strict=True) if one is not None]
+    kind = lake_types.struct_type([(name, one.type) for name, one in pairs])
+    if pairs:
+        kind = pa.struct(
+            lake_types.with_aliases(marked(column, one), (aliases or {}).get(name, ()))
+            for column, (name, one) in zip(kind, pairs, strict=True)
+        )
     columns = iter([one.name for one in kind])
     return Shape(kind, parts, ["" if one is None else next(columns) for one in parts])
+
+
+def marked(column: Any, shape: Shape) -> Any:
+    """Return the field of a shape, which says whether its text is JSON."""
+    bottom: Shape | None = shape
+    while bottom is not None and not bottom.names and not bottom.is_json:
+        bottom = next((one for one in bottom.parts if one is not None), None)
+    return column if bottom is None or bottom.names else lake_types.as_json_text(column)
 
 
 def _scalar(node: Node) -> Any:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
-from kafkalog.log.typed.lake_types import PRESENT, given_name
+from kafkalog.log.typed.lake_types import PRESENT, as_json_text, given_name, with_json_marked
+from kafkalog.log.typed.merging import Merger, fits, joined, refusal, type_name
+from kafkalog.log.typed.placing import PlacedDecoder
+from kafkalog.log.typed.remarks import CONFLICT, Remark
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.merging import Rule
     from kafkalog.log.typed.model import Decoder
-    from kafkalog.log.typed.remarks import Remark
-
-# A large integer that float64 has not exactly does not decode. Decimals of other digits do not fit.
-_WIDER: Final = {
-    frozenset((pa.float32(), pa.float64())): pa.float64(),
-    frozenset((pa.int64(), pa.float64())): pa.float64(),
-}
 
 
 class EvolvedDecoder:
     """Decodes each value by its own schema, into a column with the fields of several.
 
     Fields are the same if they have one name. One that a schema lacks is null in its values; a
-    float and a double become a double, and so do an integer and a double. A schema whose field has
-    another type than that of a newer one does not fit, and none of its values decode; so does one
-    for which a part is JSON as text that has a type for a newer one, or that is any text there.
+    float and a double become a double, and so do an integer and a double. A field that has another
+    type than in a newer schema gets a conflict field, as `Merger` makes it; so does one that is
+    JSON as text, and any text there. A schema that is no record where the column is one, or that
+    has none of its fields, does not fit, and none of its values decode.
 
     Args:
         make: returns the decoder of a schema.
@@ -54,22 +52,31 @@ class EvolvedDecoder:
         self._texts = texts
         self._decoders: dict[SchemaId, Decoder | ValueError] = {}
         self._column = column
-        self.type = None if column is None else column.type
-        self._json = set() if column is None else _json_of(column.remarks)
+        self._conflicts: list[Remark] = []
+        made: dict[SchemaId, Decoder] = {}
+        self._field = None if column is None else column_field("", column)
         for number in versions:
-            if self.type is None:
-                made = self._newest(number)
-                self.type, self._json = made.type, _json_of(made.remarks)
-                self._decoders[number] = made
-            else:
-                self._decoders[number] = self._of_version(number)
-        if self.type is None:
+            if self._field is None:
+                made[number] = self._newest(number)
+                self._field = column_field("", made[number])
+                continue
+            try:
+                one = self._make(self._texts[number])
+                self._field = self._merged(number, column_field("", one))
+                made[number] = one
+            except (*MALFORMED, UsageError) as error:
+                self._decoders[number] = _useless(number, error)
+        if self._field is None:
             raise UsageError("There is no schema for the column.")
+        self.type = self._field.type
+        for number, one in made.items():
+            self._decoders[number] = self._placed(one)
 
     @property
     def remarks(self) -> list[Remark]:
         made = [*filter(None, [self._column]), *self._fitting()]
-        return list(dict.fromkeys(one for decoder in made for one in decoder.remarks))
+        found = [one for decoder in made for one in decoder.remarks]
+        return list(dict.fromkeys([*found, *self._conflicts]))
 
     @property
     def losses(self) -> Counter[str]:
@@ -79,12 +86,33 @@ class EvolvedDecoder:
         return [one for one in self._decoders.values() if not isinstance(one, ValueError)]
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
-        found = None if schema_id is None else self._decoders.get(schema_id)
-        if found is None:
-            found = self._of_other(schema_id)
+        found = self._decoder(schema_id)
         if isinstance(found, ValueError):
             raise found
         return found.decode(data)
+
+    def by_columns(self, schema_id: SchemaId | None) -> Any:
+        """Return what decodes values of a schema by columns; None if that is impossible."""
+        found = self._decoder(schema_id)
+        make = getattr(found, "by_columns", None)
+        return None if make is None else make(None)
+
+    def _decoder(self, number: SchemaId | None) -> Decoder | ValueError:
+        """Return the decoder of a schema, or why its values do not decode."""
+        found = None if number is None else self._decoders.get(number)
+        # Not kept in `_decoders`: data can claim any number of ids.
+        if number is None or (found is None and number not in self._texts):
+            return ValueError(f"the schema {number} is unknown")
+        if found is None:
+            # The column need not have its fields, and is settled.
+            try:
+                made = self._make(self._texts[number])
+                _require_alike(self._field, column_field("", made))
+                found = self._placed(made)
+            except (*MALFORMED, UsageError) as error:
+                found = _useless(number, error)
+            self._decoders[number] = found
+        return found
 
     def _newest(self, number: SchemaId) -> Decoder:
         try:
@@ -93,98 +121,57 @@ class EvolvedDecoder:
             error.message = f"The newest schema, {number}, decodes nothing: {error.message}"
             raise
 
-    def _of_version(self, number: SchemaId) -> Decoder | ValueError:
-        """Return the decoder of a schema whose fields the column gets."""
-        try:
-            made = self._make(self._texts[number])
-            self.type = self._with(made)
-            self._json |= _json_of(made.remarks)
-        except (*MALFORMED, UsageError) as error:
-            return _useless(number, error)
-        return made
+    def _placed(self, made: Decoder) -> Decoder:
+        return PlacedDecoder(made, column_field("", made), self._field, joined)
 
-    def _of_other(self, number: SchemaId | None) -> Decoder | ValueError:
-        """Return the decoder of a schema that values may have, and the column need not have."""
-        # Not kept in `_decoders`: data can claim any number of ids.
-        if number is None or number not in self._texts:
-            raise ValueError(f"the schema {number} is unknown")
-        try:
-            made = self._make(self._texts[number])
-            # The type of the column is settled: the schema only has to fit into it.
-            self._with(made)
-            self._decoders[number] = made
-        except (*MALFORMED, UsageError) as error:
-            self._decoders[number] = _useless(number, error)
-        return self._decoders[number]
-
-    def _with(self, made: Decoder) -> Any:
-        """Return the type that holds values of the column and of a decoder."""
-        return _merged(self.type, made.type, "", self._json, _json_of(made.remarks))
+    def _merged(self, number: SchemaId, field: Any) -> Any:
+        """Return the field for values of the column and of a version."""
+        _require_alike(self._field, field)
+        assert self._field is not None, "the newest version comes first"
+        found, remarks = merged(self._field, field, number, joined)
+        self._conflicts += remarks
+        return found
 
 
-def _json_of(remarks: Sequence[Remark]) -> set[str]:
-    """Return the paths of what is JSON as text."""
-    return {one.path for one in remarks if one.type == "json"}
+def merged(column: Any, other: Any, number: SchemaId, rule: Rule) -> tuple[Any, list[Remark]]:
+    """Return the field for values of a column and of a schema, and its conflict fields."""
+    merger = Merger(rule)
+    kind = merger.type(column, other, "")
+    return column.with_type(kind), [
+        Remark(one.path, CONFLICT, conflict_reason(one.base, one.field, f"the schema {number}"))
+        for one in merger.conflicts
+    ]
+
+
+def column_field(name: str, decoder: Decoder) -> Any:
+    """Return the `pyarrow.Field` of a decoder's column, which knows what is JSON as text.
+
+    An evolved decoder knows that already of the fields in its column.
+    """
+    field = pa.field(name, decoder.type)
+    paths = {one.path for one in decoder.remarks if one.type == "json"}
+    if isinstance(decoder, EvolvedDecoder):
+        return as_json_text(field) if "" in paths else field
+    return with_json_marked(field, paths)
+
+
+def conflict_reason(base: Any, other: Any, where: str) -> str:
+    """Return why a field has a conflict field: it has another type somewhere."""
+    return f"{given_name(other)} is {type_name(other)} in {where}, not {type_name(base)}"
 
 
 def _useless(number: SchemaId, error: Exception) -> ValueError:
     return ValueError(f"the schema {number} does not fit: {brief(error).rstrip('.')}")
 
 
-def _merged(one: Any, other: Any, place: str, json: Set[str], others_json: Set[str]) -> Any:
-    """Return the type that holds values of both.
-
-    Args:
-        json, others_json: the paths of what is JSON as text in each.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if (place in json) != (place in others_json):
-        now = "JSON" if place in others_json else _named(other)
-        here = "JSON" if place in json else _named(one)
-        raise ValueError(f"{place or 'it'} is {now}, and {here} in the column")
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        return _merged_fields(one, other, place, json, others_json)
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_merged(one.value_type, other.value_type, f"{place}[]", json, others_json))
-    if pa.types.is_map(one) and pa.types.is_map(other) and one.key_type == other.key_type:
-        items = _merged(one.item_type, other.item_type, f"{place}{{}}", json, others_json)
-        return pa.map_(one.key_type, items)
-    if one == other:
-        return one
-    wider = _WIDER.get(frozenset((one, other)))
-    if wider is None:
-        raise ValueError(f"{place or 'it'} is {_named(other)}, and {_named(one)} in the column")
-    return wider
-
-
-def _merged_fields(one: Any, other: Any, place: str, json: Set[str], others_json: Set[str]) -> Any:
-    there = {field.name: field for field in other}
-    here = {field.name.casefold(): field for field in one}
-    names = {field.name for field in one}
-    # One without fields may get some, and lose them.
-    if not names & there.keys() and PRESENT not in names | there.keys():
-        raise ValueError(f"{place or 'it'} has no field that the column has")
-    for field in other:
-        same = here.get(field.name.casefold(), field)
-        if (same.name, given_name(same)) != (field.name, given_name(field)):
-            path = f"{place}.{field.name}".lstrip(".")
-            raise ValueError(f"{path} is {same.name} in the column, but for case")
-    fields = []
-    for field in one:
-        found = there.pop(field.name, None)
-        if found is not None:
-            path = f"{place}.{field.name}".lstrip(".")
-            kind = _merged(field.type, found.type, path, json, others_json)
-            fields.append(field.with_type(kind))
-        else:
-            fields.append(field)
-    return pa.struct([*fields, *there.values()])
-
-
-def _named(kind: Any) -> str:
-    for name, is_it in (("an object", pa.types.is_struct), ("a list", pa.types.is_list)):
-        if is_it(kind):
-            return name
-    return "a map" if pa.types.is_map(kind) else str(kind)
+def _require_alike(column: Any, other: Any) -> None:
+    """Raise `ValueError` unless a column can have the values of another field."""
+    if not fits(column, other, joined):
+        raise ValueError(refusal(column, other, ""))
+    if pa.types.is_struct(column.type):
+        here, there = (
+            {given_name(one).casefold() for one in field.type} for field in (column, other)
+        )
+        # One without fields may get some, and lose them.
+        if not here & there and PRESENT not in here | there:
+            raise ValueError("it has no field that the column has")

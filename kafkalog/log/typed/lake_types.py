@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 INTEGER: Final = pa.int64()
 """Every integer: `int` to `long` is the commonest change of a schema, and no file survives it."""
@@ -34,6 +34,10 @@ PRESENT: Final = "_present"
 """The one field of a record without fields, always true: Parquet has no empty struct."""
 NAME_KEY: Final = b"kafkalog:name"
 """In the metadata of a field: the name that its schema gives it, if the column's is another."""
+JSON_KEY: Final = b"kafkalog:json"
+"""In the metadata of a field: its text, or that at the bottom of its lists and maps, is JSON."""
+ALIASES_KEY: Final = b"kafkalog:aliases"
+"""In the metadata of a field: other names that schemas gave it before, as a list in JSON."""
 _DECIMAL_DIGITS_MAX: Final = 38
 
 
@@ -78,6 +82,61 @@ def given_name(field: Any) -> str:
     """Return the name that a schema gives a field, whatever the column calls it."""
     name: bytes = (field.metadata or {}).get(NAME_KEY, field.name.encode())
     return name.decode()
+
+
+def is_json_text(field: Any) -> bool:
+    """Return whether the text of a field, or that in its lists and maps, is JSON."""
+    return JSON_KEY in (field.metadata or {})
+
+
+def as_json_text(field: Any) -> Any:
+    """Return a field whose text is JSON."""
+    return field.with_metadata({**(field.metadata or {}), JSON_KEY: b"true"})
+
+
+def aliases_of(field: Any) -> list[str]:
+    """Return other names that schemas gave a field before."""
+    found: list[str] = json.loads((field.metadata or {}).get(ALIASES_KEY, b"[]"))
+    return found
+
+
+def with_aliases(field: Any, names: Sequence[str]) -> Any:
+    """Return a field that knows other names that schemas gave it before."""
+    if not names:
+        return field
+    return field.with_metadata({**(field.metadata or {}), ALIASES_KEY: json.dumps(names).encode()})
+
+
+def with_json_marked(field: Any, paths: Collection[str], at: Sequence[str] = ("",)) -> Any:
+    """Return a field whose metadata, and that of fields within it, say what is JSON as text.
+
+    Args:
+        paths: of what is JSON, as in `Remark`.
+        at: the path of the field, by the names that columns have, or that schemas give.
+    """
+    kind, levels = field.type, []
+    while pa.types.is_nested(kind) and not pa.types.is_struct(kind):
+        is_map = pa.types.is_map(kind)
+        levels.append(kind)
+        at = [f"{one}{'{}' if is_map else '[]'}" for one in at]
+        kind = kind.item_type if is_map else kind.value_type
+    is_marked = pa.types.is_string(kind) and any(one in paths for one in at)
+    if pa.types.is_struct(kind):
+        taken = {one.name for one in kind}
+        kind = pa.struct(
+            with_json_marked(one, paths, [
+                f"{before}.{name}".lstrip(".")
+                for before in at
+                for name in {one.name, *({given_name(one)} - taken)}
+            ])
+            for one in kind
+        )  # fmt: skip
+    for level in reversed(levels):
+        if pa.types.is_map(level):
+            kind = pa.map_(level.key_field, level.item_field.with_type(kind))
+        else:
+            kind = pa.list_(level.value_field.with_type(kind))
+    return as_json_text(field.with_type(kind)) if is_marked else field.with_type(kind)
 
 
 def time_text(nanoseconds: int, digits: int = 9) -> str:

@@ -71,7 +71,8 @@ class TypedColumn:
             decodes all. For Avro the texts of a schema and, before it, of those that it refers to;
             for JSON likewise, with the name before each of these; for Protobuf what
             `proto_files.compiled` returns.
-        versions: ids of the `writers` whose fields the column has, the newest first.
+        versions: ids of the `writers` whose fields the column has, the newest first; with a schema
+            for Avro, those that it has conflict fields for.
         guids: the ids of `writers` that are numbers, by their GUIDs.
         names: for JSON, what values of a schema without a title are called, by its id.
         type_name: the full name of the one type of its values, if their ids decided that.
@@ -145,7 +146,8 @@ class TypedColumn:
             from kafkalog.log.typed.avro import AvroDecoder
 
             writers = dict(self.writers)
-            return AvroDecoder(writers[self.versions[0]] if self.versions else self.schema, writers)
+            schema = self.schema or writers[self.versions[0]]
+            return AvroDecoder(schema, writers, self.versions)
         from kafkalog.log.typed.protobuf import ProtobufDecoder
 
         if self.writers:

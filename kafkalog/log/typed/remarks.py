@@ -15,6 +15,10 @@ LOST_DIGITS: Final = "lost digits"
 LOCAL_AS_UTC: Final = "times without a zone, taken as UTC"
 UNKNOWN_FIELDS: Final = "fields that the schema lacks"
 """Values with these, which are dropped: often the sign of a wrong schema."""
+CONFLICT: Final = "conflict column"
+"""The type of a remark about a field for values of another type than those of a field has."""
+OLD_NAME: Final = "the old name"
+"""The type of a remark about a field of a table whose schema calls it otherwise now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class Remark:
     Attributes:
         path: where it is in the column: names of fields with `.` between them, `[]` after a list
             and `{}` after a map, as in `orders[].prices{}.amount`; empty for the whole column.
-        type: `json`, or `omitted` if the column lacks it.
+        type: `json`, `omitted` if the column lacks it, `CONFLICT`, or `OLD_NAME`.
         reason: why, as in `a union of several types`.
     """
 

@@ -46,15 +46,18 @@ class SeveralTypes:
     Args:
         column: one with `types`.
         decoders: those of its types.
+        fields: the names of their fields; empty for those that the column has.
 
     Attributes:
         type: a struct with a field for each type.
         parts: the columns of the types, and what decodes them.
     """
 
-    def __init__(self, column: TypedColumn, decoders: Sequence[Decoder]) -> None:
+    def __init__(
+        self, column: TypedColumn, decoders: Sequence[Decoder], fields: Sequence[str] = ()
+    ) -> None:
         self._names = names_of(column)
-        self._fields = [field for field, _ in column.types]
+        self._fields = fields or [field for field, _ in column.types]
         self.parts = [
             (one, decoder) for (_, one), decoder in zip(column.types, decoders, strict=True)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -17,8 +18,14 @@ from pyiceberg.types import StringType
 
 from kafkalog.change.lake import ExportRequest, FileFormat, Writing
 from kafkalog.change.lake.evolution import Evolution, conformed, schema_from, schema_text
-from kafkalog.errors import ChangedSinceError, CorruptDataError, DestinationExistsError
+from kafkalog.errors import (
+    ChangedSinceError,
+    CorruptDataError,
+    DestinationExistsError,
+    RefusedError,
+)
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog.log.typed.remarks import Remark
 from tests.builders import batch, record, write_log
 from tests.kafkalog.change.lake.appending import (
     DELTA,
@@ -75,15 +82,24 @@ SECOND = order(
 )
 NARROW = order(("id", "int"), ("rate", "float"))
 WIDER = order(("id", "long"), ("rate", "double"))
+LINE_3 = {**LINE, "fields": [*LINE["fields"], field("count", optional("string"))]}
 OTHER = order(
     ("id", "int"),
-    ("lines", {"type": "array", "items": LINE_2}),
+    ("lines", optional({"type": "array", "items": LINE_3})),
     ("total", optional("string")),
 )
-BY_ID = [FIRST, SECOND, NARROW, WIDER, OTHER]
+TEXT = "string"
+NAMED = order(("id", "int"), ("note", optional("string")))
+RENAMED = order(("id", "int"), ("remark", optional("string")))
+RENAMED["fields"][1]["aliases"] = ["note"]
+AMOUNTS = [
+    order(("amount", {"type": "bytes", "logicalType": "decimal", "precision": p, "scale": s}))
+    for p, s in ((6, 2), (12, 2), (9, 4))
+]
+BY_ID = [FIRST, SECOND, NARROW, WIDER, OTHER, TEXT, NAMED, RENAMED, *AMOUNTS]
 
 
-def framed(schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+def framed(schema: Any, value: Any) -> bytes:
     """Frame a value as Confluent's serializer writes it."""
     data = io.BytesIO()
     data.write(b"\0" + BY_ID.index(schema).to_bytes(4, "big"))
@@ -97,8 +113,8 @@ def put(log: Path, first: int, *values: bytes | None) -> None:
 
 
 def run(
-    log: Path, to: Path, form: TableFormat, schema: dict[str, Any] | None = None,
-    columns: Sequence[str] | None = None,
+    log: Path, to: Path, form: TableFormat, schema: Any = None,
+    columns: Sequence[str] | None = None, rejects: int = 0,
 ) -> ExportSummary:  # fmt: skip
     """Add what is new, with values decoded by the schema."""
     writers = tuple((n, (json.dumps(one),)) for n, one in enumerate(BY_ID))
@@ -111,7 +127,7 @@ def run(
         typed=() if schema is None else (typed,),
         table_format=form, append=True,
     )  # fmt: skip
-    return add(asked, to)[-1]
+    return add(asked, to, max_rejects=rejects)[-1]
 
 
 def readers(to: Path, form: TableFormat) -> dict[str, Any]:
@@ -192,7 +208,7 @@ def test_fields_that_come_and_go(tmp_path: Path, form: TableFormat) -> None:
 
 @pytest.mark.parametrize("form", ALL)
 def test_wider_types(tmp_path: Path, form: TableFormat) -> None:
-    """Iceberg's columns get wider; other formats refuse that. Integers have one width in all."""
+    """Iceberg's columns get wider; others have another column. Integers have one width in all."""
     log, to = tmp_path / "log", tmp_path / "lake"
     put(log, 0, framed(NARROW, {"id": 1, "rate": 0.5}))
     run(log, to, form, NARROW)
@@ -202,33 +218,128 @@ def test_wider_types(tmp_path: Path, form: TableFormat) -> None:
         values = [value for (value,) in read(to, form, "value_decoded")]
         assert values == [{"id": 1, "rate": 0.5}, {"id": 1 << 40, "rate": 0.1}]
     else:
-        before = files_of(to)
-        with pytest.raises(
-            DestinationExistsError,
-            match=r"value_decoded.rate has the type float in the table, and double now",
-        ):
-            run(log, to, form, WIDER)
-        assert files_of(to) == before
-        to = tmp_path / "wide"
-        run(log, to, form, WIDER)
+        done = run(log, to, form, WIDER)
+        assert done.columns.added == ("value_decoded.rate__double",)
+        assert done.remarks == (
+            Remark("value_decoded.rate__double", "conflict column",
+                   "rate is double in this run, not float"),
+        )  # fmt: skip
+        values = [value for (value,) in read(to, form, "value_decoded")]
+        assert values == [
+            {"id": 1, "rate": 0.5, "rate__double": None},
+            {"id": 1 << 40, "rate": None, "rate__double": 0.1},
+        ]
     put(log, 2, framed(NARROW, {"id": 3, "rate": 0.25}))
     assert run(log, to, form, NARROW).columns.widened == ()
-    assert [value["id"] for (value,) in read(to, form, "value_decoded")][1:] == [1 << 40, 3]
+    found = [value for (value,) in read(to, form, "value_decoded")]
+    assert [(value["id"], value["rate"]) for value in found][2:] == [(3, 0.25)]
 
 
 @pytest.mark.parametrize("form", ALL)
-def test_other_types_are_refused(tmp_path: Path, form: TableFormat) -> None:
-    """The error names both types, and comes before a byte is written."""
+def test_other_types(tmp_path: Path, form: TableFormat) -> None:
+    """They get conflict columns, also below lists; later runs use these, and say so."""
     log, to = tmp_path / "log", tmp_path / "lake"
-    put(log, 0, framed(SECOND, {"id": 1, "lines": [], "total": None}))
-    run(log, to, form, SECOND)
-    before = files_of(to)
-    put(log, 1, framed(OTHER, {"id": 1, "lines": [], "total": "1.5"}))
-    with pytest.raises(
-        DestinationExistsError, match=r"value_decoded.total has the type double in .*string now"
-    ):
-        run(log, to, form, OTHER)
-    assert files_of(to) == before
+    runs: list[tuple[dict[str, Any], Any, list[str]]] = [
+        (SECOND, {"id": 1, "lines": [{"sku": "a", "count": 2}], "total": 1.5}, []),
+        (OTHER, {"id": 2, "lines": [{"sku": "b", "count": "x"}], "total": "2.5"},
+         ["lines[].count__string", "total__string"]),
+        (SECOND, {"id": 3, "lines": [], "total": 3.5}, []),
+        (OTHER, {"id": 4, "lines": [], "total": "4.5"},
+         ["lines[].count__string", "total__string"]),
+    ]  # fmt: skip
+    for number, (schema, value, conflicts) in enumerate(runs):
+        put(log, number, framed(schema, value))
+        done = run(log, to, form, schema)
+        paths = [one.path for one in done.remarks if one.type == "conflict column"]
+        assert paths == [f"value_decoded.{one}" for one in conflicts]
+        assert done.columns.added == (tuple(paths) if number == 1 else ())
+    found = [value for (value,) in read(to, form, "value_decoded")]
+    assert found == [
+        {"id": 1, "lines": [{"sku": "a", "count": 2, "count__string": None}], "total": 1.5,
+         "total__string": None},
+        {"id": 2, "lines": [{"sku": "b", "count": None, "count__string": "x"}], "total": None,
+         "total__string": "2.5"},
+        {"id": 3, "lines": [], "total": 3.5, "total__string": None},
+        {"id": 4, "lines": [], "total": None, "total__string": "4.5"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_decimals_of_other_sizes(tmp_path: Path, form: TableFormat) -> None:
+    """More digits are another type; of another scale, the table has those that are exactly its."""
+    log, to = tmp_path / "log", tmp_path / "lake"
+    put(log, 0, framed(AMOUNTS[0], {"amount": Decimal("1.25")}))
+    run(log, to, form, AMOUNTS[0])
+    put(log, 1, framed(AMOUNTS[1], {"amount": Decimal("12345678.25")}))
+    run(log, to, form, AMOUNTS[1])
+    put(log, 2, framed(AMOUNTS[2], {"amount": Decimal("2.5000")}))
+    put(log, 3, framed(AMOUNTS[2], {"amount": Decimal("2.5001")}))
+    with pytest.raises(RefusedError, match=r"value at 3: .*would cause data loss"):
+        run(log, to, form, AMOUNTS[2])
+    run(log, to, form, AMOUNTS[2], rejects=1)
+    found = [value for (value,) in read(to, form, "value_decoded")]
+    if form == ICEBERG:
+        assert found == [{"amount": Decimal(one)} for one in ("1.25", "12345678.25", "2.50")]
+    else:
+        assert [(one["amount"], one["amount__decimal_12_2"]) for one in found] == [
+            (Decimal("1.25"), None), (None, Decimal("12345678.25")), (Decimal("2.50"), None),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_text_and_json(tmp_path: Path, form: TableFormat) -> None:
+    """Both are strings; the table knows which is which, also within lists."""
+    log, to = tmp_path / "log", tmp_path / "lake"
+    schemas: list[dict[str, Any]] = [
+        {"n": {"type": "string"}, "l": {"type": "array", "items": {}}},
+        {"n": {}, "l": {"type": "array", "items": {"type": "string"}}},
+    ]  # fmt: skip
+    values: list[dict[str, Any]] = [{"n": "a", "l": [1]}, {"n": {"b": 1}, "l": ["c"]}]
+    for number in (0, 1, 0, 1):
+        put(log, sum(1 for _ in (log / "orders-0").glob("*.log")) if log.exists() else 0,
+            json.dumps(values[number]).encode())  # fmt: skip
+        tree = json.dumps({"type": "object", "properties": schemas[number]}).encode()
+        typed = TypedColumn("value", TypedForm.JSON, tree)
+        add(ExportRequest((str(log),), REQUEST, typed=(typed,), table_format=form, append=True), to)
+    nothing = dict.fromkeys(["n", "l", "n__json", "l__list"])
+    wanted = [
+        {**nothing, "n": "a", "l": ["1"]}, {**nothing, "n__json": '{"b":1}', "l__list": ["c"]},
+    ]  # fmt: skip
+    assert [value for (value,) in read(to, form, "value_decoded")] == wanted * 2
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_another_type_of_the_whole_column(tmp_path: Path, form: TableFormat) -> None:
+    """A column next to it has the values; other columns stay as they are."""
+    log, to = tmp_path / "log", tmp_path / "lake"
+    put(log, 0, framed(FIRST, {"id": 1, "note": None, "lines": []}))
+    run(log, to, form, FIRST)
+    for offset in (1, 2):
+        put(log, offset, framed(TEXT, f"x{offset}"))
+        done = run(log, to, form, TEXT)
+        assert done.columns.absent == ("value_decoded",)
+        assert [one.path for one in done.remarks] == ["value_decoded__string"]
+    put(log, 3, framed(FIRST, {"id": 4, "note": None, "lines": []}))
+    assert run(log, to, form, FIRST).columns.absent == ("value_decoded__string",)
+    found = read(to, form, "value_decoded", "value_decoded__string")
+    assert [(one and one["id"], text) for one, text in found] == [
+        (1, None), (None, "x1"), (None, "x2"), (4, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_a_field_that_is_renamed(tmp_path: Path, form: TableFormat) -> None:
+    """By an alias: the table keeps the old name, and says the new one."""
+    log, to = tmp_path / "log", tmp_path / "lake"
+    put(log, 0, framed(NAMED, {"id": 1, "note": "a"}))
+    run(log, to, form, NAMED)
+    put(log, 1, framed(NAMED, {"id": 2, "note": "b"}), framed(RENAMED, {"id": 3, "remark": "c"}))
+    done = run(log, to, form, RENAMED)
+    assert done.columns.added == ()
+    assert done.remarks == (
+        Remark("value_decoded.note", "the old name", "its name is remark now"),
+    )  # fmt: skip
+    assert [value["note"] for (value,) in read(to, form, "value_decoded")] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("form", ALL)
@@ -382,7 +493,7 @@ def test_rows_of_other_types() -> None:
         {"n": 4, "v": {"a": 5, "f": None, "l": [], "m": [("z", None)], "d": None}, "p": 5},
     ]  # fmt: skip
     evolution = Evolution(old, new, "lake", widens=False)
-    assert evolution.changes.added == ("v.l[].y", "v.m[].r", "p")
+    assert evolution.changes.added == ("v.l[].y", "v.m{}.r", "p")
     assert evolution.changes.absent == ("v.gone",)
     assert evolution.schema.field("p").nullable
     assert schema_from(schema_text(evolution.schema), "x") == evolution.schema
@@ -397,8 +508,9 @@ def test_rows_of_other_types() -> None:
         Evolution(new, old, "lake", widens=False)
     wider = Evolution(new, old, "lake", widens=True)
     assert wider.changes.widened == ("v.a", "v.f", "v.d")
-    for kinds in ((pa.int64(), pa.float64()), (pa.string(), pa.binary()), (pa.decimal128(9, 2),
-                   pa.decimal128(9, 3)), (pa.list_(pa.int32()), pa.int32())):  # fmt: skip
+    for kinds in (
+        (pa.int64(), pa.float64()), (pa.string(), pa.binary()), (pa.list_(pa.int32()), pa.int32()),
+    ):  # fmt: skip
         for one, other in (kinds, kinds[::-1]):
             with pytest.raises(DestinationExistsError, match="The column c has the type"):
                 Evolution(pa.schema([("c", one)]), pa.schema([("c", other)]), "x", widens=True)
