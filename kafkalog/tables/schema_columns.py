@@ -12,7 +12,6 @@ from kafkalog.errors import UnsupportedError, UsageError
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value
 from kafkalog.log.typed.model import missing_package
-from kafkalog.log.typed.proto_files import MAIN, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -107,22 +106,17 @@ def _writers(
     form: TypedForm, registry: SchemaRegistry, schemas: Iterable[Registered]
 ) -> dict[SchemaId, tuple[str, ...]]:
     """Return what `TypedColumn.writers` has of some schemas of a form."""
-    texts = {}
+    texts: dict[SchemaId, tuple[str, ...]] = {}
     for one in schemas:
         # Without what it refers to it decodes nothing, which is no matter for the others.
         with suppress(UsageError):
-            texts[one.id] = registry.with_references(one, MAIN)
-    if form == TypedForm.PROTOBUF:
-        try:
-            return compiled(texts)
-        except ModuleNotFoundError as error:
-            raise missing_package(form, error) from error
-    if form == TypedForm.JSON:
-        return {
-            number: (*(word for pair in found[:-1] for word in pair), found[-1][1])
-            for number, found in texts.items()
-        }
-    return {number: tuple(text for _, text in found) for number, found in texts.items()}
+            found = registry.with_references(one)
+            if form == TypedForm.AVRO:
+                texts[one.id] = tuple(text for _, text in found)
+            else:
+                before = (word for pair in found[:-1] for word in pair)
+                texts[one.id] = (*before, found[-1][1])
+    return texts
 
 
 class SchemaIdDecoder:
@@ -226,7 +220,7 @@ class SchemaIdDecoder:
                 raise UsageError(f"{one.form} is not a form of schemas.")
             form = TypedForm(one.form.lower())
             if schema_id not in self._texts:
-                self._registry.with_references(one, MAIN)  # which says what is missing
+                self._registry.with_references(one)  # which says what is missing
                 self._texts |= _writers(form, self._registry, [one])
             writers = ((schema_id, self._texts[schema_id]),)
             column = replace(
@@ -265,6 +259,8 @@ def message_of(column: TypedColumn, data: bytes, headers: Iterable[Header] = ())
 
 @lru_cache(64)
 def _messages(texts: tuple[str, ...], framing: Framing) -> MessageNames:
-    from kafkalog.log.typed.protobuf import MessageNames, main_file
-
+    try:
+        from kafkalog.log.typed.protobuf import MessageNames, main_file
+    except ModuleNotFoundError as error:
+        raise missing_package(TypedForm.PROTOBUF, error) from error
     return MessageNames(main_file(texts), framing)

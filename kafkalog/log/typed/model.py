@@ -76,9 +76,8 @@ class TypedColumn:
         framing: the prefix before the data.
         schema_id: with a framing, decode only data with this schema id; None for any.
         writers: the schemas by which data is decoded, by the id in its prefix. If empty, `schema`
-            decodes all. For Avro the texts of a schema and, before it, of those that it refers to;
-            for JSON likewise, with the name before each of these; for Protobuf what
-            `proto_files.compiled` returns.
+            decodes all. The texts of a schema and, before it, of those that it refers to; but for
+            Avro with the name before each of these. None is parsed before data has its id.
         versions: ids of the `writers` whose fields the column has, the newest first.
         guids: the ids of `writers` that are numbers, by their GUIDs.
     """
