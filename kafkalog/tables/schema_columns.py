@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.model import Decoder
     from kafkalog.log.typed.protobuf import MessageNames
+    from kafkalog.log.typed.registered import Registered, SchemaRegistry
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Header
-    from kafkalog.tables.schema_registry import Registered, SchemaRegistry
 
 _FRAMINGS: Final = (Framing.CONFLUENT, Framing.APICURIO, Framing.GLUE)
 _FORMS: Final = frozenset(form.upper() for form in TypedForm)
@@ -49,9 +49,9 @@ def column_by_id(
             given = replace(given, schema=versions[0].text.encode())
         else:
             given = replace(given, versions=tuple(one.id for one in versions))
-    writers = _writers(given.form, registry, schemas)
+    writers = _writers(registry, registry.of_form(given.form.upper()))
     guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
-    return replace(given, writers=tuple(writers.items()), guids=guids)
+    return replace(given, writers=tuple(writers.items()), guids=guids, place=registry.remote_place)
 
 
 def column_of_topic(
@@ -73,7 +73,7 @@ def column_of_topic(
             hint="Name one topic, or --value-format and --value-schema",
         )
     subject = f"{topics[0]}-{source}"
-    if not any(one.subject == subject for one in registry.by_version.values()):
+    if not registry.all_versions(subject):
         return None
     latest = registry.latest(subject)
     if latest.form not in _FORMS:
@@ -103,19 +103,14 @@ def _versions(
 
 
 def _writers(
-    form: TypedForm, registry: SchemaRegistry, schemas: Iterable[Registered]
+    registry: SchemaRegistry, schemas: Iterable[Registered]
 ) -> dict[SchemaId, tuple[str, ...]]:
-    """Return what `TypedColumn.writers` has of some schemas of a form."""
+    """Return what `TypedColumn.writers` has of some schemas."""
     texts: dict[SchemaId, tuple[str, ...]] = {}
     for one in schemas:
         # Without what it refers to it decodes nothing, which is no matter for the others.
         with suppress(UsageError):
-            found = registry.with_references(one)
-            if form == TypedForm.AVRO:
-                texts[one.id] = tuple(text for _, text in found)
-            else:
-                before = (word for pair in found[:-1] for word in pair)
-                texts[one.id] = (*before, found[-1][1])
+            texts[one.id] = registry.texts(one)
     return texts
 
 
@@ -136,7 +131,12 @@ class SchemaIdDecoder:
         self._harmless = (UsageError,) if needs_all else (UsageError, UnsupportedError)
         guids = tuple(registry.guids().items())
         self._framed = {
-            form: [TypedColumn(source, form, b"", framing=one, guids=guids) for one in _FRAMINGS]
+            form: [
+                TypedColumn(
+                    source, form, b"", framing=one, guids=guids, place=registry.remote_place
+                )
+                for one in _FRAMINGS
+            ]
             for form in TypedForm
         }
         self._decoders: dict[
@@ -173,7 +173,7 @@ class SchemaIdDecoder:
         framed, schema_id, whole = self._identified(data, headers)
         if schema_id is None:
             return None, None
-        if schema_id not in self._registry.by_id:
+        if self._registry.get(schema_id) is None:
             return None, f"the schema {schema_id} is unknown"
         message = self._message(framed, schema_id, whole)
         made = self._made(framed, schema_id, message)
@@ -189,9 +189,9 @@ class SchemaIdDecoder:
             whole = column.with_prefix(data, headers)
             schema_id, _ = column.split(whole)
             is_in_header = whole is not data
-            if schema_id is not None and (is_in_header or schema_id in self._registry.by_id):
+            there = None if schema_id is None else self._registry.get(schema_id)
+            if schema_id is not None and (is_in_header or there is not None):
                 # What follows an id in headers depends on the form, which it stands for.
-                there = self._registry.by_id.get(schema_id)
                 form = there.form.lower() if there and there.form in _FORMS else TypedForm.PROTOBUF
                 column = self._framed[TypedForm(form)][place]
                 return column, schema_id, column.with_prefix(data, headers)
@@ -220,8 +220,7 @@ class SchemaIdDecoder:
                 raise UsageError(f"{one.form} is not a form of schemas.")
             form = TypedForm(one.form.lower())
             if schema_id not in self._texts:
-                self._registry.with_references(one)  # which says what is missing
-                self._texts |= _writers(form, self._registry, [one])
+                self._texts[schema_id] = self._registry.texts(one)
             writers = ((schema_id, self._texts[schema_id]),)
             column = replace(
                 framed, form=form, message=message, writers=writers, versions=(schema_id,)
@@ -250,7 +249,7 @@ def message_of(column: TypedColumn, data: bytes, headers: Iterable[Header] = ())
     """
     whole = column.with_prefix(data, headers)
     schema_id, _ = column.split(whole)
-    texts = None if schema_id is None else dict(column.writers).get(schema_id)
+    texts = None if schema_id is None else column.all_writers().get(schema_id)
     with suppress(ValueError, UsageError):
         if texts is not None:
             return _messages(texts, column.framing).split(column.unframed(whole)[0])[0]

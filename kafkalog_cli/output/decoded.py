@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.registered import SchemaRegistry
     from kafkalog.log.typed.remarks import Remark
-    from kafkalog.tables.schema_registry import SchemaRegistry
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.text import BytesFormat
 
@@ -162,8 +162,8 @@ class _ByColumn:
 def decoded_by_column(column: TypedColumn) -> Decoded:
     """Return what decodes values as a typed column does. Raises as `Decoded`."""
     return Decoded(
-        column.source, column.form, lambda: _ByColumn(column), has_ids=bool(column.writers),
-        is_text=not (column.schema or column.writers),
+        column.source, column.form, lambda: _ByColumn(column), has_ids=column.is_by_id,
+        is_text=not (column.schema or column.is_by_id),
     )  # fmt: skip
 
 

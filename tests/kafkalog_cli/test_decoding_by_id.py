@@ -22,6 +22,7 @@ import kafkalog as kafkalog_library
 from kafkalog.errors import CorruptDataError, UsageError
 from kafkalog.tables.schema_registry import read_registry
 from tests.builders import batch, record, write_log
+from tests.http_servers import registry
 from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, texts_of
 
 if TYPE_CHECKING:
@@ -100,11 +101,13 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
     return [one for one in map(json.loads, result.stdout.splitlines()) if "offset" in one]
 
 
-@pytest.mark.parametrize("is_named", [True, False])
-def test_each_by_its_own_schema(disk: Path, kafkalog: Kafkalog, is_named: bool) -> None:
+@pytest.mark.parametrize("kind", ["a directory", "a URL", "what is on the disk"])
+def test_each_by_its_own_schema(disk: Path, kafkalog: Kafkalog, kind: str) -> None:
     """With `--registry`, or by the topic on the same disk; what has no id stays as it is."""
-    words = ("--registry", disk) if is_named else ()
-    result = kafkalog("dump-segment", disk / "mixed-0", *words, "-o", "ndjson")
+    is_named = kind != "what is on the disk"
+    with registry(registered()[0]) as url:
+        words = ("--registry", url if kind == "a URL" else disk) if is_named else ()
+        result = kafkalog("dump-segment", disk / "mixed-0", *words, "-o", "ndjson")
     rows = rows_of(result)
     for row, (value, schema_id) in zip(rows, expected(), strict=False):
         found = without_nulls(row["value_decoded"])
@@ -173,9 +176,12 @@ def test_the_subject_says_the_form(
     assert several.status == 2
 
 
-def test_a_profile_counts_schemas(disk: Path, kafkalog: Kafkalog) -> None:
+@pytest.mark.parametrize("by_url", [False, True])
+def test_a_profile_counts_schemas(disk: Path, kafkalog: Kafkalog, by_url: bool) -> None:
     """Of ids in headers and before the data; what no schema has is not counted."""
-    result = kafkalog("profile", disk, "-t", "mixed", "-r", disk, "-o", "ndjson")
+    with registry(registered()[0]) as url:
+        place = url if by_url else disk
+        result = kafkalog("profile", disk, "-t", "mixed", "-r", place, "-o", "ndjson")
     [row] = [json.loads(line) for line in result.stdout.splitlines()]
     wanted = Counter(schema_id for _, schema_id in expected())
     wanted["1"] += 1  # of the value that is cut
@@ -281,8 +287,8 @@ def test_references_that_branch_are_collected_once(tmp_path: Path) -> None:
         refers = [{"name": name, **below} for name in names]
         versions.append(said(avro("n"), level, f"s{level}", references=refers))
     as_topic(tmp_path, versions)
-    registry = read_registry(str(tmp_path))
-    assert len(registry.with_references(registry.by_id[40])) == 81
+    found = read_registry(str(tmp_path))
+    assert len(found.with_references(found.by_id[40])) == 81
 
 
 def test_conditions_on_dates_and_fields_that_schemas_lack(

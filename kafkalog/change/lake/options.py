@@ -121,6 +121,6 @@ def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
 def _of_column(typed: Any) -> Any:
     """Return what decides the type of typed columns: more writers' schemas may come."""
     try:
-        return [{**one, "writers": None, "guids": None} for one in typed]
+        return [{**one, "writers": None, "guids": None, "place": None} for one in typed]
     except TypeError:  # no list of columns: it differs, whatever it is
         return typed

@@ -80,6 +80,8 @@ class TypedColumn:
             Avro with the name before each of these. None is parsed before data has its id.
         versions: ids of the `writers` whose fields the column has, the newest first.
         guids: the ids of `writers` that are numbers, by their GUIDs.
+        place: the URL of a registry that has further `writers`, without name and password; each
+            process asks it by itself.
     """
 
     source: str
@@ -91,6 +93,20 @@ class TypedColumn:
     writers: tuple[tuple[SchemaId, tuple[str, ...]], ...] = ()
     versions: tuple[SchemaId, ...] = ()
     guids: tuple[tuple[str, int], ...] = ()
+    place: str | None = None
+
+    @property
+    def is_by_id(self) -> bool:
+        """Whether each value has the id of its schema."""
+        return bool(self.writers) or self.place is not None
+
+    def all_writers(self) -> Mapping[SchemaId, tuple[str, ...]]:
+        """Return the `writers`, and those of the registry: each is fetched when it is needed."""
+        if self.place is None:
+            return dict(self.writers)
+        from kafkalog.log.typed.remote_registry import RemoteWriters
+
+        return RemoteWriters(dict(self.writers), self.form, self.place)
 
     @property
     def name(self) -> str:
@@ -100,7 +116,7 @@ class TypedColumn:
     @property
     def id_name(self) -> str | None:
         """The name of the column with the ids of the schemas; None if values have none."""
-        return f"{self.source}_schema_id" if self.writers else None
+        return f"{self.source}_schema_id" if self.is_by_id else None
 
     def decoder(self) -> Decoder:
         """Return the decoder of the column.
@@ -126,18 +142,18 @@ class TypedColumn:
                 decoder_of_texts,
             )
 
-            if not self.writers:
+            if not self.is_by_id:
                 return JsonDecoder(self.schema) if self.schema else AnyJsonDecoder()
             made = JsonDecoder(self.schema) if self.schema else None
             return self._evolved(decoder_of_texts, made)
         if self.form == TypedForm.AVRO:
             from kafkalog.log.typed.avro import AvroDecoder
 
-            writers = dict(self.writers)
+            writers = self.all_writers()
             return AvroDecoder(writers[self.versions[0]] if self.versions else self.schema, writers)
         from kafkalog.log.typed.protobuf import ProtobufDecoder
 
-        if self.writers:
+        if self.is_by_id:
             from kafkalog.log.typed.protobuf import ProtobufVersions
 
             make = ProtobufVersions(self.schema, self.message, self.framing)
@@ -150,7 +166,7 @@ class TypedColumn:
         from kafkalog.log.typed.evolution import EvolvedDecoder
 
         versions = () if column else self.versions
-        return EvolvedDecoder(make, dict(self.writers), versions, column)
+        return EvolvedDecoder(make, self.all_writers(), versions, column)
 
     def unframed(self, data: bytes) -> tuple[bytes, SchemaId | None]:
         """Return the data without its prefix, and the schema id there.
@@ -168,10 +184,19 @@ class TypedColumn:
         return unpacked(self.framing, data, start), schema_id
 
     def split(self, data: bytes) -> tuple[SchemaId | None, int]:
-        """Return the schema id in the prefix, and where what follows begins; None without one."""
+        """Return the schema id in the prefix, and where what follows begins; None without one.
+
+        Raises:
+            KafkaLogError: the registry of a GUID does not answer.
+        """
         schema_id, start = split(self.framing, data)
         if isinstance(schema_id, str):
-            return _numbers(self.guids).get(schema_id, schema_id), start
+            number = _numbers(self.guids).get(schema_id)
+            if number is None and self.place is not None and self.framing == Framing.CONFLUENT:
+                from kafkalog.log.typed.remote_registry import registry_at
+
+                number = registry_at(self.place).number_of(schema_id)
+            return schema_id if number is None else number, start
         return schema_id, start
 
     def id_headers(self) -> list[tuple[str, bytes]]:
@@ -214,6 +239,7 @@ class TypedColumn:
             "writers": [[number, list(texts)] for number, texts in self.writers],
             "versions": list(self.versions),
             "guids": [list(one) for one in self.guids],
+            **({} if self.place is None else {"place": self.place}),
         }
 
     @classmethod
@@ -229,6 +255,7 @@ class TypedColumn:
             tuple((number, tuple(texts)) for number, texts in fields["writers"]),
             tuple(fields["versions"]),
             tuple((guid, number) for guid, number in fields["guids"]),
+            fields.get("place"),
         )
 
 

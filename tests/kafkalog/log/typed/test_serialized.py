@@ -27,7 +27,7 @@ from kafkalog.model import Header
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.schemas import Payload
 from tests.builders import batch, record, write_log
-from tests.kafkalog.log.typed.test_schema_registry import registry
+from tests.http_servers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -155,7 +155,7 @@ def test_rows_are_what_was_serialized(
         place = str(as_topic(tmp_path / "disk", texts_of(versions)))
     else:
         told = versions if kind == "descriptors" else texts_of(versions)
-        place = places.enter_context(registry(json.dumps(told).encode()))
+        place = places.enter_context(registry(told))
     topic = name.rpartition("-")[2]
     framing = None if case["framing"] == "confluent" else case["framing"]
     [column] = Payload("value", BytesFormat.AUTO, TypedForm(case["form"]), framing, schema,
