@@ -244,7 +244,7 @@ def typed_columns(
 
 def _with_message(column: TypedColumn, topics: Sequence[str], paths: Sequence[str]) -> TypedColumn:
     """Return a column of Protobuf for the message that first records have, if nobody names one."""
-    if column.form != TypedForm.PROTOBUF or column.message is not None or not column.is_by_id:
+    if column.form != TypedForm.PROTOBUF or column.message is not None or not column.has_ids:
         return column
     from kafkalog.node.targets import open_targets, partitions_of
     from kafkalog.tables.schema_columns import message_of

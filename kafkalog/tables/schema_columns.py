@@ -49,7 +49,7 @@ def column_by_id(
             given = replace(given, schema=versions[0].text.encode())
         else:
             given = replace(given, versions=tuple(one.id for one in versions))
-    writers = _writers(registry, registry.of_form(given.form.upper()))
+    writers = writers_of(registry, registry.of_form(given.form.upper()))
     guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
     return replace(given, writers=tuple(writers.items()), guids=guids, place=registry.remote_place)
 
@@ -102,7 +102,7 @@ def _versions(
     return found
 
 
-def _writers(
+def writers_of(
     registry: SchemaRegistry, schemas: Iterable[Registered]
 ) -> dict[SchemaId, tuple[str, ...]]:
     """Return what `TypedColumn.writers` has of some schemas."""
@@ -173,7 +173,7 @@ class SchemaIdDecoder:
         framed, schema_id, whole = self._identified(data, headers)
         if schema_id is None:
             return None, None
-        if self._registry.get(schema_id) is None:
+        if schema_id not in self._registry.by_id:
             return None, f"the schema {schema_id} is unknown"
         message = self._message(framed, schema_id, whole)
         made = self._made(framed, schema_id, message)
@@ -189,9 +189,9 @@ class SchemaIdDecoder:
             whole = column.with_prefix(data, headers)
             schema_id, _ = column.split(whole)
             is_in_header = whole is not data
-            there = None if schema_id is None else self._registry.get(schema_id)
-            if schema_id is not None and (is_in_header or there is not None):
+            if schema_id is not None and (is_in_header or schema_id in self._registry.by_id):
                 # What follows an id in headers depends on the form, which it stands for.
+                there = self._registry.by_id.get(schema_id)
                 form = there.form.lower() if there and there.form in _FORMS else TypedForm.PROTOBUF
                 column = self._framed[TypedForm(form)][place]
                 return column, schema_id, column.with_prefix(data, headers)

@@ -136,7 +136,7 @@ def _shown(payloads: Sequence[Payload], typed: Sequence[TypedColumn]) -> dict[st
     """Return the SQL of keys and values that are no plain text."""
     found = {}
     for column in typed:
-        is_text = column.form == TypedForm.JSON and not (column.schema or column.is_by_id)
+        is_text = column.form == TypedForm.JSON and not (column.schema or column.has_ids)
         found[column.source] = f'"{column.name}"' + ("::JSON" if is_text else "")
     for one in payloads:
         if one.form == BytesFormat.HEX:

@@ -162,8 +162,8 @@ class _ByColumn:
 def decoded_by_column(column: TypedColumn) -> Decoded:
     """Return what decodes values as a typed column does. Raises as `Decoded`."""
     return Decoded(
-        column.source, column.form, lambda: _ByColumn(column), has_ids=column.is_by_id,
-        is_text=not (column.schema or column.is_by_id),
+        column.source, column.form, lambda: _ByColumn(column), has_ids=column.has_ids,
+        is_text=not (column.schema or column.has_ids),
     )  # fmt: skip
 
 

@@ -129,13 +129,13 @@ def test_credentials_of_the_environment(
     """A name with its password, a token, and a file whose token changes; the URL's come first."""
     environment(USER=f"me:{SECRET}")
     with server(only_for(basic(f"me:{SECRET}"), ANSWER)) as one:
-        assert read_registry(f"http://{one.origin}").get(7)
+        assert read_registry(f"http://{one.origin}").by_id.get(7)
     with server(only_for(basic("you:p/w"), ANSWER)) as one:
-        assert read_registry(f"http://you:p%2Fw@{one.origin}").get(7)
+        assert read_registry(f"http://you:p%2Fw@{one.origin}").by_id.get(7)
     monkeypatch.delenv("KAFKALOG_REGISTRY_USER")
     environment(TOKEN=SECRET)
     with server(only_for(f"Bearer {SECRET}", ANSWER)) as one:
-        assert read_registry(f"http://{one.origin}").get(7)
+        assert read_registry(f"http://{one.origin}").by_id.get(7)
     monkeypatch.delenv("KAFKALOG_REGISTRY_TOKEN")
     file = tmp_path / "token"
     file.write_text("one\n")
@@ -143,7 +143,7 @@ def test_credentials_of_the_environment(
     with server(ANSWER) as one:
         found = read_registry(f"http://{one.origin}")
         file.write_text("other\n")
-        assert found.get(7)
+        assert found.by_id.get(7)
     assert [said for _, said in one.asked] == ["Bearer one", "Bearer other"]
     environment(TOKEN=SECRET)
     with pytest.raises(UsageError, match="one is enough"):
@@ -198,7 +198,7 @@ def test_a_client_certificate(authority: Authority, environment: Callable[..., N
         with pytest.raises(UsageError, match="certificates for the registry"):
             read_registry(f"https://{one.origin}")  # and no question on the terminal
         environment(KEY_PASSWORD=SECRET)
-        assert read_registry(f"https://{one.origin}").get(7)
+        assert read_registry(f"https://{one.origin}").by_id.get(7)
 
 
 def test_a_client_certificate_is_not_shown_elsewhere(
@@ -263,7 +263,7 @@ def test_a_busy_registry_is_asked_again(status: int) -> None:
 
     with server(answer) as one:
         with retrying(Retry(60, sleep=slept.append, jitter=lambda: 0.0)):
-            assert read_registry(f"http://{one.origin}").get(7)
+            assert read_registry(f"http://{one.origin}").by_id.get(7)
         assert slept[1::2] == [30, 7]
         assert max(slept[::2]) < 1
         later.append("3600")
@@ -298,9 +298,8 @@ def test_secrets_are_nowhere_in_what_is_written(
         ]):  # fmt: skip
             environment(**variables)
             lake = tmp_path / f"lake{number}"
-            done = kafkalog(
-                "export", tmp_path / "log", "-t", "t", "-r", url, "--to", lake, "-o", "ndjson"
-            )
+            words = ("export", tmp_path / "log", "-t", "t", "-r", url, "--to", lake)
+            done = kafkalog(*words, "-o", "ndjson")
             assert done.status == 0, done.stderr
             assert json.loads(done.stdout.splitlines()[-1])["rows"] == 1
             written = b"".join(one.read_bytes() for one in lake.rglob("*") if one.is_file())

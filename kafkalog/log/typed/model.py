@@ -96,7 +96,7 @@ class TypedColumn:
     place: str | None = None
 
     @property
-    def is_by_id(self) -> bool:
+    def has_ids(self) -> bool:
         """Whether each value has the id of its schema."""
         return bool(self.writers) or self.place is not None
 
@@ -116,7 +116,7 @@ class TypedColumn:
     @property
     def id_name(self) -> str | None:
         """The name of the column with the ids of the schemas; None if values have none."""
-        return f"{self.source}_schema_id" if self.is_by_id else None
+        return f"{self.source}_schema_id" if self.has_ids else None
 
     def decoder(self) -> Decoder:
         """Return the decoder of the column.
@@ -142,7 +142,7 @@ class TypedColumn:
                 decoder_of_texts,
             )
 
-            if not self.is_by_id:
+            if not self.has_ids:
                 return JsonDecoder(self.schema) if self.schema else AnyJsonDecoder()
             made = JsonDecoder(self.schema) if self.schema else None
             return self._evolved(decoder_of_texts, made)
@@ -153,7 +153,7 @@ class TypedColumn:
             return AvroDecoder(writers[self.versions[0]] if self.versions else self.schema, writers)
         from kafkalog.log.typed.protobuf import ProtobufDecoder
 
-        if self.is_by_id:
+        if self.has_ids:
             from kafkalog.log.typed.protobuf import ProtobufVersions
 
             make = ProtobufVersions(self.schema, self.message, self.framing)

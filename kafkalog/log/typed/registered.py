@@ -60,8 +60,8 @@ class SchemaRegistry:
 
     Attributes:
         place: where they are.
-        by_id: those that are known, by their ids.
-        by_version: likewise by subject and version.
+        by_id: the schemas by their ids; one of a registry that is asked gets there by that.
+        by_version: those that are known, by subject and version.
     """
 
     place: str
@@ -75,7 +75,7 @@ class SchemaRegistry:
         context counts.
         """
         if isinstance(one.id, int) or ID.fullmatch(one.id):
-            there = self.by_id.get(one.id)
+            there = dict.get(self.by_id, one.id)  # which asks nobody for it
             if there is None or there.is_in_context or not one.is_in_context:
                 self.by_id[one.id] = one
         if one.subject is not None:
@@ -85,10 +85,6 @@ class SchemaRegistry:
     def remote_place(self) -> str | None:
         """The place, if there are schemas that are not known before they are asked for."""
         return None
-
-    def get(self, schema_id: SchemaId) -> Registered | None:
-        """Return the schema with an id; None if there is no such schema."""
-        return self.by_id.get(schema_id)
 
     def version(self, subject: str, number: int) -> Registered | None:
         """Return a version of a subject; None if there is no such version."""

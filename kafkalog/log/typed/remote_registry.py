@@ -50,6 +50,29 @@ _BUSY: Final = frozenset((429, 500, 502, 503, 504))
 _NO_ANSWER: Final = frozenset((403, 404, 405))
 
 
+class _ById(dict["SchemaId", Registered]):
+    """The schemas of a registry by id; one that is not there is fetched."""
+
+    def __init__(self, registry: RemoteRegistry) -> None:
+        super().__init__()
+        self._registry = registry
+
+    def __missing__(self, schema_id: SchemaId) -> Registered:
+        found = self._registry.fetched(schema_id)
+        if found is None:
+            raise KeyError(schema_id)
+        return found
+
+    def get(self, schema_id: SchemaId, default: Any = None) -> Any:
+        try:
+            return self[schema_id]
+        except KeyError:
+            return default
+
+    def __contains__(self, schema_id: object) -> bool:
+        return self.get(schema_id) is not None  # type: ignore[arg-type] # nothing else is asked
+
+
 class RemoteRegistry(SchemaRegistry):
     """The schemas of a registry; each is fetched when it is asked for, and kept.
 
@@ -61,7 +84,7 @@ class RemoteRegistry(SchemaRegistry):
     """
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client.place)
+        super().__init__(client.place, _ById(self))
         self.refused = 0
         self._client = client
         self._unknown: set[SchemaId] = set()
@@ -74,10 +97,10 @@ class RemoteRegistry(SchemaRegistry):
     def remote_place(self) -> str | None:
         return self.place
 
-    def get(self, schema_id: SchemaId) -> Registered | None:
-        found = self.by_id.get(schema_id)
-        if found is not None or self._lacks(schema_id):
-            return found
+    def fetched(self, schema_id: SchemaId) -> Registered | None:
+        """Return a schema that is not known yet; None if there is none with this id."""
+        if self._lacks(schema_id):
+            return None
         if len(self._unknown) >= _UNKNOWN_MAX:
             self.refused += 1
             return None
@@ -94,7 +117,7 @@ class RemoteRegistry(SchemaRegistry):
         Raises:
             UnreadableError: the registry was not asked for all ids.
         """
-        found = self.get(schema_id)
+        found = self.by_id.get(schema_id)
         if found is None and not self._lacks(schema_id):
             raise UnreadableError(
                 f"It lacks more than {_UNKNOWN_MAX} ids of schemas, and is asked for no others.",
@@ -105,7 +128,7 @@ class RemoteRegistry(SchemaRegistry):
     def number_of(self, guid: str) -> int | None:
         """Return the number of the schema with a GUID; None if it has none in the main context."""
         if guid not in self._by_guid:
-            one = self.get(guid)
+            one = self.by_id.get(guid)
             if one is None:
                 return None
             path = f"/schemas/guids/{guid}/ids"

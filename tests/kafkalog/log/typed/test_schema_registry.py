@@ -207,7 +207,7 @@ def test_what_a_registry_says_is_not_trusted(path: str, answer: bytes, message: 
             return
         found = read_registry(url)
         with pytest.raises(CorruptDataError, match=message):
-            found.versions("s") if "subjects" in path else found.get(1)
+            found.versions("s") if "subjects" in path else found.by_id.get(1)
 
 
 def test_a_registry_that_does_not_answer() -> None:
@@ -224,10 +224,10 @@ def test_a_registry_that_does_not_answer() -> None:
 def test_a_path_without_a_registry_is_an_error() -> None:
     """Not the answer that it has no such schema, whatever else answers with 404."""
     with registry([]) as url:
-        assert read_registry(url).get(7) is None
+        assert read_registry(url).by_id.get(7) is None
         found = read_registry(f"{url}/elsewhere")
         with pytest.raises(UnreadableError, match="404"):
-            found.get(7)
+            found.by_id.get(7)
         with pytest.raises(UnreadableError, match="404"):
             found.all_versions("s")
 
@@ -238,10 +238,10 @@ def test_only_what_is_needed_is_asked_once() -> None:
         found = read_registry(f"http://{one.origin}")
         assert [each.id for each in found.versions("orders-value")] == [2, 1]
         for _ in range(2):
-            refers = found.get(8)
+            refers = found.by_id.get(8)
             assert refers is not None
             assert len(found.with_references(refers)) == 2
-            assert found.get(99) is None
+            assert found.by_id.get(99) is None
             assert [each.id for each in found.versions("orders-value")] == [2, 1]
         assert [each.id for each in found.versions("endless-value")] == [10]  # all are deleted
         assert found.all_versions("none") == []
@@ -261,7 +261,7 @@ def test_ids_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_registry, "_UNKNOWN_MAX", 3)
     with server(registry_of(VERSIONS)) as one:
         found = read_registry(f"http://{one.origin}")
-        assert [found.get(number) for number in (90, 91, 1 << 31, 92, 90, 93)] == [None] * 6
+        assert [found.by_id.get(number) for number in (90, 91, 1 << 31, 92, 90, 93)] == [None] * 6
         assert found.refused == 1
         assert found.asked(90) is None, "it was asked"
         with pytest.raises(UnreadableError, match="more than 3 ids"):
@@ -283,7 +283,7 @@ def test_schemas_that_refer_to_each_other() -> None:
               for n, (name, other) in enumerate([("a", "b"), ("b", "a"), ("c", "d")])]  # fmt: skip
     with registry(circle) as url:
         found = read_registry(url)
-        for one in (found.get(0), found.version("a", 1)):
+        for one in (found.by_id.get(0), found.version("a", 1)):
             assert one is not None
             with pytest.raises(UsageError, match="refers to itself"):
                 found.with_references(one)
@@ -306,7 +306,7 @@ def test_references_without_end(width: int, monkeypatch: pytest.MonkeyPatch) -> 
 
     with server(answer) as one:
         found = read_registry(f"http://{one.origin}")
-        first = found.get(1)
+        first = found.by_id.get(1)
         assert first is not None
         with pytest.raises(UsageError, match="refers to too many others"):
             found.with_references(first)
@@ -364,7 +364,7 @@ def test_guids_of_schemas(tmp_path: Path, kafkalog: Kafkalog) -> None:
     with registry([one | {"guid": guids.get(one["id"])} for one in versions]) as url:
         assert exported(kafkalog, place, tmp_path / "other", "--registry", url) == (wanted, 2)
         # Only that of its subject is known before: the others are asked for.
-        of_money = read_registry(url).get(money)
+        of_money = read_registry(url).by_id.get(money)
         assert of_money is not None
         assert json.loads(of_money.text) == MONEY
     wrong = tmp_path / "wrong"
