@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from formats.file_names import partition_of
 from formats.late_classes import dataclass
 from kafkalog.errors import DataError, NotAKafkaFileError, UsageError
 from kafkalog.io.paths import file_system
+from kafkalog.io.paths.reading_errors import none_announced
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.text import BytesFormat
@@ -19,6 +21,7 @@ from kafkalog_cli.output.text import BytesFormat
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kafkalog.answers.search.table import Decode
     from kafkalog.files.log_dir import FileEntry, PartitionDir
     from kafkalog.model import Record
     from kafkalog_cli.output.decoded import Decoded
@@ -146,6 +149,21 @@ def decoders(
     return made
 
 
+def value_decoder(value: Payload, logs: Iterable[PartitionDir | FileEntry]) -> Decode:
+    """Return what decodes values one by one, as `undecodable` takes it. Raises as `decoders`."""
+    from kafkalog.io.jit.fast_path import require_arrow
+
+    require_arrow("schemas")
+    from kafkalog.log.typed.columns import one_value
+    from kafkalog.tables.schema_columns import SchemaIdDecoder
+    from kafkalog.tables.schema_registry import read_registry
+
+    if value.typed is None:
+        return SchemaIdDecoder(value.source, read_registry(value.registry or "")).decode
+    [column] = value.columns(topics_in(logs))
+    return partial(one_value, column, column.decoder())
+
+
 def _decoders_on_disk(
     sources: list[str], logs: Sequence[PartitionDir | FileEntry]
 ) -> dict[str, Decoded]:
@@ -162,7 +180,8 @@ def _decoders_on_disk(
         from kafkalog.tables.schema_registry import read_registry
         from kafkalog_cli.output.decoded import decoded_by_id
 
-        registry = read_registry(place)
+        with none_announced():
+            registry = read_registry(place)
         made = {source: decoded_by_id(source, registry, is_asked=False) for source in sources}
     except (ModuleNotFoundError, DataError) as error:
         show_note(f"{place} decodes nothing: {error}")

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.io.wording import counted
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value
 from kafkalog.log.typed.model import missing_package
@@ -82,6 +83,19 @@ def column_of_topic(
     return column_by_id(given, registry, topics)
 
 
+def columns_of_topic(registry: SchemaRegistry, topics: Sequence[str]) -> tuple[TypedColumn, ...]:
+    """Return the typed columns of a topic, of keys and of values.
+
+    Raises:
+        UsageError: as `column_of_topic`, or there are none.
+    """
+    found = (column_of_topic(registry, topics, source) for source in ("key", "value"))
+    columns = tuple(one for one in found if one is not None)
+    if not columns:
+        raise UsageError(f"{topics[0]} has no subject in {registry.place}.")
+    return columns
+
+
 def _versions(
     given: TypedColumn, registry: SchemaRegistry, schemas: list[Registered], topics: Sequence[str]
 ) -> list[Registered]:
@@ -143,10 +157,30 @@ class SchemaIdDecoder:
             tuple[Framing, SchemaId, str | None], tuple[TypedColumn, Decoder] | UsageError
         ] = {}
         self._texts: dict[SchemaId, tuple[str, ...]] = {}
+        self._unknown = 0
 
     def schema_id(self, data: bytes, headers: Iterable[Header]) -> SchemaId | None:
         """Return the id of the schema that bytes of a record were written with, if they have it."""
         return self._identified(data, headers)[1]
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say of values so far that may have an id which the registry lacks."""
+        if not self._unknown:
+            return []
+        what = counted(self._unknown, self._framed[TypedForm.AVRO][0].source)
+        like = f"would be the id of a schema that {self._registry.place} does not have"
+        return [f"the first bytes of {what} {like}: shown as bytes"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to warn of: schemas that were not looked for."""
+        if not self._registry.refused:
+            return []
+        place = self._registry.place
+        return [
+            f"{place} lacks too many ids, and was asked for no others: values with them are bytes"
+        ]
 
     @property
     def remarks(self) -> list[Remark]:
@@ -172,6 +206,9 @@ class SchemaIdDecoder:
         """
         framed, schema_id, whole = self._identified(data, headers)
         if schema_id is None:
+            self._unknown += any(
+                one.split(data)[0] is not None for one in self._framed[TypedForm.AVRO]
+            )
             return None, None
         if schema_id not in self._registry.by_id:
             return None, f"the schema {schema_id} is unknown"

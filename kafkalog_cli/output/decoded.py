@@ -51,6 +51,14 @@ class RowDecoder(Protocol):
     def losses(self) -> Counter[str]:
         """How many of the values so far lost something, by what."""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What else to say of the values so far."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is left out."""
+
 
 class Decoded:
     """Keys or values as schemas decode them; counts those that do not decode.
@@ -129,8 +137,12 @@ class Decoded:
         if self._count:
             name = f"{self._source}_decoded"
             remarks = placed({name: self._decoder.remarks})
-            for line in (*remark_lines(remarks), *loss_lines({name: self._decoder.losses})):
+            losses = loss_lines({name: self._decoder.losses})
+            for line in (*remark_lines(remarks), *losses, *self._decoder.notes):
                 show_note(line)
+        for line in self._decoder.warnings:
+            show_warning(line)
+            outcome.lacks(self._is_asked)
         if self._failed:
             what = counted(self._failed, self._source)
             show_warning(f"{what} not decoded as {self._form}: shown as bytes")
@@ -157,6 +169,14 @@ class _ByColumn:
     @property
     def losses(self) -> Counter[str]:
         return self._decoder.losses
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
 
 
 def decoded_by_column(column: TypedColumn) -> Decoded:

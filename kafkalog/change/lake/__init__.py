@@ -8,6 +8,7 @@ Names are loaded on first use: reading the options loads no pyarrow.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,7 @@ def export(
     allow_damage: bool = False,
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
+    registry: str | os.PathLike[str] | None = None,
     on_event: OnEvent | None = None,
     **options: Any,
 ) -> ChangePlan[Part, ExportSummary]:
@@ -121,6 +123,8 @@ def export(
         catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
         max_rejects: how many records whose key or value does not decode may go to the table of
             rejects; if there are more, nothing is exported.
+        registry: where the schemas of the one topic of `request` are, as for `dataset`: its keys
+            and values are `typed` by them.
         on_event: is passed what is left out; without it the first failure is raised.
         options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
 
@@ -128,7 +132,8 @@ def export(
         The plan; `apply` returns the result, with `append` that of the last commit.
 
     Raises:
-        as `Export`, or with `append` as `appending`.
+        as `Export`, or with `append` as `appending`; with `registry` as `read_registry`.
+        UsageError: the registry does not decide what the columns are.
     """
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.change.lake.plan import Part, make_plan
@@ -139,6 +144,12 @@ def export(
     from kafkalog.log.events import Reporter
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
+    if registry is not None:
+        from kafkalog.tables.schema_columns import columns_of_topic
+        from kafkalog.tables.schema_registry import read_registry
+
+        topics = sorted(asked.request.bounds.topics or ())
+        asked = replace(asked, typed=columns_of_topic(read_registry(os.fspath(registry)), topics))
     place, reporter = os.fspath(to), Reporter(on_event or raised)
 
     def apply(_: str | None) -> ExportSummary:

@@ -62,11 +62,13 @@ class SchemaRegistry:
         place: where they are.
         by_id: the schemas by their ids; one of a registry that is asked gets there by that.
         by_version: those that are known, by subject and version.
+        refused: how often a schema was not looked for, after too many in vain.
     """
 
     place: str
     by_id: dict[SchemaId, Registered] = field(default_factory=dict)
     by_version: dict[tuple[str, int], Registered] = field(default_factory=dict)
+    refused: int = 0
 
     def add(self, one: Registered) -> None:
         """Add a schema, or replace that of the same version.

@@ -78,14 +78,10 @@ class RemoteRegistry(SchemaRegistry):
 
     Data can claim any number of ids, and a value without a schema can begin as if it had one: after
     a thousand ids that it does not have, a registry is asked for no others.
-
-    Attributes:
-        refused: how often it was not asked any more.
     """
 
     def __init__(self, client: Client) -> None:
         super().__init__(client.place, _ById(self))
-        self.refused = 0
         self._client = client
         self._unknown: set[SchemaId] = set()
         self._by_guid: dict[str, int | None] = {}

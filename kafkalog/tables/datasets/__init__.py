@@ -108,14 +108,10 @@ class _Undecoded(TypedListener):
 
 def _typed(tables: Tables, registry: str) -> Tables:
     """Return the tables with columns by the schemas of a registry."""
-    from kafkalog.tables.schema_columns import column_of_topic
+    from kafkalog.tables.schema_columns import columns_of_topic
     from kafkalog.tables.schema_registry import read_registry
 
-    schemas, topics = read_registry(registry), sorted(tables.topics or ())
-    found = (column_of_topic(schemas, topics, source) for source in ("key", "value"))
-    typed = tuple(one for one in found if one is not None)
-    if not typed:
-        raise UsageError(f"{topics[0]} has no subject in {registry}.")
+    typed = columns_of_topic(read_registry(registry), sorted(tables.topics or ()))
     return replace(tables, typed=typed, typed_listener=_Undecoded(tables.reader))
 
 

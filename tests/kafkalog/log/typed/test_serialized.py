@@ -224,6 +224,21 @@ def test_framing_of_glue(tmp_path: Path) -> None:
     ]
 
 
+def test_glue_is_known_by_its_schemas_alone(
+    tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """Of each form: a directory of files named by UUID is enough where one looks."""
+    case = next(one for one in CASES.values() if one["framing"] == "glue")
+    place = as_files(tmp_path / "files", case["versions"])
+    values = [b64decode(data) for data, _ in case["records"]]
+    write_log(tmp_path / "t-0", batch(0, [record(n, b"k", v) for n, v in enumerate(values)]))
+    result = kafkalog("dump-segment", tmp_path / "t-0", "-r", place, "-o", "ndjson")
+    found = [json.loads(line)["value_decoded"] for line in result.stdout.splitlines()]
+    assert result.status == 0, result.stderr
+    assert len(found) == len(values)
+    assert None not in found
+
+
 def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     """A field with another type than in a newer version makes the values undecodable."""
     place = tmp_path / "files"
