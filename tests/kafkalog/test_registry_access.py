@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+import kafkalog as kafkalog_library
 from kafkalog.errors import TemporaryError, UnreadableError, UsageError
 from kafkalog.io.paths.retry import Retry, retrying
 from kafkalog.tables.schema_registry import read_registry
@@ -308,6 +309,14 @@ def test_secrets_are_nowhere_in_what_is_written(
                 assert SECRET.encode() not in text
             again = kafkalog(*words)
             assert again.status == 0, again.stderr
+        url = f"http://me:{SECRET}@{one.origin}"
+        for words in (("export", "--to", tmp_path / "no"), ("sql", "-c", "SELECT 1")):
+            none = kafkalog(words[0], tmp_path / "log", "-t", "other", "-r", url, *words[1:])
+            assert (none.status, "has no subject other-value" in none.stderr) == (2, True)
+            assert SECRET not in none.stderr
+        with pytest.raises(UsageError, match="no subject") as raised:
+            kafkalog_library.dataset(tmp_path / "log", topics=["other"], registry=url)
+        assert SECRET not in str(raised.value)
         environment(TOKEN=SECRET, KEY_PASSWORD=SECRET)
     monkeypatch.setenv("KAFKALOG_FIND_REGISTRY", f"http://me:{SECRET}@registry:8081")
     config = tmp_path / "config.toml"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.change.plan import Plan as ChangePlan
     from kafkalog.errors import Listener, OnEvent
     from kafkalog.io.engine import Engine
+    from kafkalog.log.typed import TypedColumn
 
 _MODULES = {
     "append": ("Append",),
@@ -145,11 +146,7 @@ def export(
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
     if registry is not None:
-        from kafkalog.tables.schema_columns import columns_of_topic
-        from kafkalog.tables.schema_registry import read_registry
-
-        topics = sorted(asked.request.bounds.topics or ())
-        asked = replace(asked, typed=columns_of_topic(read_registry(os.fspath(registry)), topics))
+        asked = replace(asked, typed=_typed(asked, os.fspath(registry)))
     place, reporter = os.fspath(to), Reporter(on_event or raised)
 
     def apply(_: str | None) -> ExportSummary:
@@ -171,6 +168,13 @@ def export(
 
     parts = make_plan(asked, reporter).parts
     return ChangePlan("export", parts, Part, apply=apply, keeps_originals=False)
+
+
+def _typed(asked: ExportRequest, registry: str) -> tuple[TypedColumn, ...]:
+    from kafkalog.tables.schema_columns import columns_of_topic
+    from kafkalog.tables.schema_registry import read_registry
+
+    return columns_of_topic(read_registry(registry), sorted(asked.request.bounds.topics or ()))
 
 
 def __getattr__(name: str) -> object:

@@ -25,7 +25,7 @@ from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value, typed_column
 from kafkalog.model import Header
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.schemas import Payload
+from kafkalog_cli.payloads import Payload, Place
 from tests.builders import batch, record, write_log
 from tests.http_servers import registry
 
@@ -159,7 +159,7 @@ def test_rows_are_what_was_serialized(
     topic = name.rpartition("-")[2]
     framing = None if case["framing"] == "confluent" else case["framing"]
     [column] = Payload("value", BytesFormat.AUTO, TypedForm(case["form"]), framing, schema,
-                       case.get("message"), place).columns([topic])  # fmt: skip
+                       case.get("message"), Place(place)).columns([topic])  # fmt: skip
     values = [b64decode(one[0]) for one in case["records"]]
     headers = [headers_of(one) for one in case["records"]]
     rows, reasons = decoded(column, [*values, None, b"plain"], [*headers, headers[0], []])
@@ -176,7 +176,7 @@ def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
     case = CASES[f"{framing}-shipments"]
     place = as_files(tmp_path / "files", case["versions"])
     [column] = Payload(
-        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, framing, None, None, str(place)
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, framing, None, None, Place(str(place))
     ).columns()
     ref, value = b"\x0a\x0a\x08Shipment", b64decode(case["records"][0][0])
     assert value.count(ref) == 1
@@ -200,7 +200,7 @@ def test_framing_of_glue(tmp_path: Path) -> None:
     head = bytes.fromhex(number.replace("-", ""))
     packed = zlib.compress(b"\2" + message)
     [column] = Payload("value", BytesFormat.AUTO, TypedForm.PROTOBUF, "glue", None,
-                       "events.Envelope.Event", str(place)).columns()  # fmt: skip
+                       "events.Envelope.Event", Place(str(place))).columns()  # fmt: skip
     found, reasons = decoded(column, [
         b"\3\0" + head + b"\2" + message,
         b"\3\5" + head + packed,
@@ -255,7 +255,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     ]):  # fmt: skip
         (place / f"{number}.proto").write_text(text)
     [column] = Payload(
-        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, str(place)
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, Place(str(place))
     ).columns()
     values = [b"\0\0\0\0" + bytes([n]) + b"\0\x08\1" for n in range(8)]
     rows, reasons = decoded(column, values)
@@ -270,7 +270,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
         assert wanted in found
     (place / "8.proto").write_text("nothing")
     [column] = Payload(
-        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, str(place)
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, Place(str(place))
     ).columns()
     with pytest.raises(
         UsageError, match=r"schema, 8, decodes nothing: line 1:1: Expected top-level"
@@ -292,7 +292,7 @@ def test_json_schemas_that_refer_endlessly(tmp_path: Path) -> None:
         place.mkdir()
         (place / "1.json").write_text(json.dumps(tree))
         [column] = Payload(
-            "value", BytesFormat.AUTO, TypedForm.JSON, None, None, None, str(place)
+            "value", BytesFormat.AUTO, TypedForm.JSON, None, None, None, Place(str(place))
         ).columns()
         assert decoded(column, [b"\0\0\0\0\1" + data]) == ([row], [])
 
