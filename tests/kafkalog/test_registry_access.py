@@ -17,6 +17,8 @@ from cryptography.x509.oid import NameOID
 import kafkalog as kafkalog_library
 from kafkalog.errors import TemporaryError, UnreadableError, UsageError
 from kafkalog.io.paths.retry import Retry, retrying
+from kafkalog.log.typed import TypedColumn, remote_registry
+from kafkalog.tables.schema_columns import column_of_topic
 from kafkalog.tables.schema_registry import read_registry
 from tests.builders import batch, record, write_log
 from tests.http_servers import (
@@ -163,6 +165,7 @@ def test_credentials_of_the_environment(
         ({}, f"http://me:{SECRET}℀@127.0.0.1:1"),
         ({}, f"http://me:{SECRET}@127.0.0.1:port"),
         ({"CA": "/dev/null"}, f"https://me:{SECRET}@127.0.0.1:1"),
+        ({"KEY": "/nowhere"}, f"https://me:{SECRET}@127.0.0.1:1"),
         ({"CERTIFICATE": "/nowhere"}, f"https://me:{SECRET}@127.0.0.1:1"),
     ],
 )
@@ -273,6 +276,26 @@ def test_a_busy_registry_is_asked_again(status: int) -> None:
             pytest.raises(TemporaryError, match=f"{status}"),
         ):
             read_registry(f"http://{one.origin}")
+
+
+def test_a_worker_asks_by_itself(
+    environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another process there is what the environment has, and not what was in the URL."""
+    with server(only_for(basic(f"me:{SECRET}"), ANSWER)) as one:
+        found = read_registry(f"http://me:{SECRET}@{one.origin}")
+        column = column_of_topic(found, ["t"], "value")
+        assert column is not None
+        sent = json.dumps(column.as_json() | {"writers": []})
+        assert SECRET not in sent
+        decoder = TypedColumn.from_json(json.loads(sent)).decoder()
+        monkeypatch.setattr(remote_registry, "_registries", {})
+        with pytest.raises(UnreadableError, match="Unauthorized"):
+            decoder.decode(b"\x02x", 7)
+        environment(USER=f"me:{SECRET}")
+        assert decoder.decode(b"\x02x", 7) == "x"
+        with pytest.raises(ValueError, match="the schema 8 is unknown"):
+            decoder.decode(b"\x02x", 8)
 
 
 def test_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

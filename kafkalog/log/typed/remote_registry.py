@@ -392,6 +392,8 @@ def _tls() -> ssl.SSLContext | None:
     ca, certificate, key, password = (
         os.environ.get(f"{VARIABLES}{one}") for one in ("CA", "CERTIFICATE", "KEY", "KEY_PASSWORD")
     )
+    if certificate is None and key is not None:
+        raise UsageError(f"{VARIABLES}KEY needs {VARIABLES}CERTIFICATE.")
     if ca is None and certificate is None:
         return None
     try:
