@@ -1,4 +1,4 @@
-"""Who a registry is told that we are, whom we trust, and what is never shown."""
+"""As whom a registry knows us, whom we trust, and what is never shown."""
 
 from __future__ import annotations
 
