@@ -112,10 +112,15 @@ class ShortageError(RunError):
 
 
 class TemporaryError(ShortageError):
-    """A disk or a store does not answer for now, or too many files are open. It is no damage."""
+    """A disk or a store does not answer for now, or too many files are open. It is no damage.
+
+    Attributes:
+        after_s: in how many seconds the store wants to be asked again.
+    """
 
     reference = "temporary"
     is_temporary = True
+    after_s = 0.0
 
 
 class OutOfMemoryError(ShortageError):

@@ -43,7 +43,7 @@ def partition_numbers(context: typer.Context, incomplete: str) -> list[str]:
 
 def payload_formats(incomplete: str) -> list[str]:
     """Return the formats of keys and values."""
-    from kafkalog_cli.schemas import FORMS
+    from kafkalog_cli.payloads import FORMS
 
     return _starting(FORMS, incomplete)
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kafkalog.node.configs import ConfigSources
     from kafkalog_cli.output.decoded import Decoded
     from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.schemas import Payload
+    from kafkalog_cli.payloads import Payload
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
@@ -431,7 +431,7 @@ class Decode(OptionSet):
     @property
     def payloads(self) -> tuple[Payload, Payload]:
         """How keys are read, and values. Raises `UsageError`."""
-        from kafkalog_cli.schemas import payloads
+        from kafkalog_cli.payloads import payloads
 
         return payloads(
             self.registry,

@@ -1,136 +1,33 @@
-"""How keys and values are read: the words of the options about it, and what they ask for."""
+"""Where the schemas of keys and values are, and what decodes by them."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from formats.file_names import partition_of
-from formats.late_classes import dataclass
-from kafkalog.errors import DataError, NotAKafkaFileError, UsageError
+from kafkalog.errors import DataError
 from kafkalog.io.paths import file_system
-from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog.io.paths.reading_errors import none_announced
+from kafkalog.log.typed import TypedForm
 from kafkalog_cli.outcome import show_note
-from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kafkalog.answers.search.table import Decode
     from kafkalog.files.log_dir import FileEntry, PartitionDir
+    from kafkalog.log.typed import TypedColumn
     from kafkalog.model import Record
     from kafkalog.tables.topic_types import ColumnByData
     from kafkalog_cli.output.decoded import Decoded
+    from kafkalog_cli.payloads import Payload
 
-_SCHEMA_SIZE_MAX: Final = 16 << 20
 _FIRST_RECORDS: Final = 10
-FORMS: Final = (*BytesFormat, *TypedForm)
-
-
-@dataclass(frozen=True)
-class Payload:
-    """How keys or values are read.
-
-    Attributes:
-        source: `key` or `value`.
-        form: how bytes are shown that are not decoded.
-        typed: the form that a schema, or JSON itself, gives types to; None for plain bytes.
-        framing: what precedes the data; None for the usual.
-        schema: the file with the schema; None without one.
-        message: full name of the Protobuf message; None for the first one.
-        registry: the place with the schemas that the data was written with.
-    """
-
-    source: str
-    form: BytesFormat
-    typed: TypedForm | None = None
-    framing: str | None = None
-    schema: str | None = None
-    message: str | None = None
-    registry: str | None = None
-
-    @property
-    def is_auto(self) -> bool:
-        """Whether the data itself shows what it is."""
-        return self.typed is None and self.form == BytesFormat.AUTO
-
-    def columns(self, topics: Sequence[str] = ()) -> tuple[TypedColumn, ...]:
-        """Return the typed column, if it is one.
-
-        Args:
-            topics: the topics that are read.
-
-        Raises:
-            UsageError: the schema cannot be read, or does not decide what the column is.
-        """
-        if self.typed is None:
-            return ()
-        kind, schema_id = self._framing()
-        is_by_id = self.registry is not None and kind != Framing.NONE
-        if self.schema is None and not is_by_id and self.typed != TypedForm.JSON:
-            raise UsageError(
-                f"--{self.source}-format {self.typed} needs a schema.",
-                hint=f"--{self.source}-schema FILE, or --registry PLACE",
-            )
-        contents = b"" if self.schema is None else _contents(self.schema)
-        given = TypedColumn(self.source, self.typed, contents, self.message, kind, schema_id)
-        if not is_by_id:
-            return (given,)
-        from kafkalog.tables.schema_columns import column_by_id
-        from kafkalog.tables.schema_registry import read_registry
-
-        assert self.registry is not None, "ids need a place"
-        return (column_by_id(given, read_registry(self.registry), topics),)
-
-    def by_data(self, topics: Sequence[str]) -> ColumnByData | None:
-        """Return the column of a table whose types the data decides; None if options decide it.
-
-        Args:
-            topics: the topics that are read.
-
-        Raises:
-            UsageError: there are several topics.
-        """
-        is_decided = self.schema is not None or self.message is not None
-        if self.registry is None or is_decided or (self.form != BytesFormat.AUTO):
-            return None
-        from kafkalog.tables.schema_registry import read_registry
-        from kafkalog.tables.topic_types import ColumnByData
-
-        kind, schema_id = self._framing()
-        if kind == Framing.NONE or schema_id is not None:
-            return None
-        registry = read_registry(self.registry)
-        if self.typed is not None:
-            schemas = registry.of_form(self.typed.upper())
-            subjects = {one.subject for one in schemas}
-            # Files, of which all are versions of one schema, or the subject of the one topic.
-            if subjects == {None} and self.typed != TypedForm.AVRO:
-                return None
-            if len(topics) != 1 or f"{topics[0]}-{self.source}" in subjects:
-                return None
-        elif len(topics) != 1:
-            raise UsageError(
-                "A registry has many schemas, and a column has one.",
-                hint="Name one topic, or --value-format and --value-schema",
-            )
-        return ColumnByData(self.source, registry, tuple(topics), self.typed, kind)
-
-    def _framing(self) -> tuple[Framing, int | None]:
-        text = self.framing
-        if text is None:
-            text = Framing.NONE if self.registry is None else Framing.CONFLUENT
-        name, colon, number = text.partition(":")
-        is_known = name in tuple(Framing)
-        # An id, if and only if there is a colon.
-        if not is_known or bool(colon) != number.isdigit() or (colon and name == "none"):
-            raise UsageError(
-                f"{text!r} is not a framing.",
-                hint="confluent, confluent:ID, apicurio, apicurio4, glue or none",
-            )
-        return Framing(name), int(number) if colon else None
 
 
 def decoders(
@@ -162,13 +59,23 @@ def decoders(
     made = {
         column.source: decoded_by_column(column) for one in typed for column in one.columns(topics)
     }
-    if by_id:
-        from kafkalog.tables.schema_registry import read_registry
-
-        registry = read_registry(by_id[0].registry or "")  # of both: --registry is about both
-        for one in by_id:
-            made[one.source] = decoded_by_id(one.source, registry, is_asked=True)
+    for one in by_id:
+        made[one.source] = decoded_by_id(one.source, one.schemas, is_asked=True)
     return made
+
+
+def value_decoder(value: Payload, logs: Iterable[PartitionDir | FileEntry]) -> Decode:
+    """Return what decodes values one by one, as `undecodable` takes it. Raises as `decoders`."""
+    from kafkalog.io.jit.fast_path import require_arrow
+
+    require_arrow("schemas")
+    from kafkalog.log.typed.columns import one_value
+    from kafkalog.tables.schema_columns import SchemaIdDecoder
+
+    if value.typed is None:
+        return SchemaIdDecoder(value.source, value.schemas).decode
+    [column] = value.columns(topics_in(logs))
+    return partial(one_value, column, column.decoder())
 
 
 def _decoders_on_disk(
@@ -187,7 +94,8 @@ def _decoders_on_disk(
         from kafkalog.tables.schema_registry import read_registry
         from kafkalog_cli.output.decoded import decoded_by_id
 
-        registry = read_registry(place)
+        with none_announced():
+            registry = read_registry(place)
         made = {source: decoded_by_id(source, registry, is_asked=False) for source in sources}
     except (ModuleNotFoundError, DataError) as error:
         show_note(f"{place} decodes nothing: {error}")
@@ -267,7 +175,7 @@ def typed_columns(
 
 def _with_message(column: TypedColumn, topics: Sequence[str], paths: Sequence[str]) -> TypedColumn:
     """Return a column of Protobuf for the message that first records have, if nobody names one."""
-    if column.form != TypedForm.PROTOBUF or column.message is not None or not column.writers:
+    if column.form != TypedForm.PROTOBUF or column.message is not None or not column.has_ids:
         return column
     from kafkalog.node.targets import open_targets, partitions_of
     from kafkalog.tables.schema_columns import message_of
@@ -288,51 +196,3 @@ def _with_message(column: TypedColumn, topics: Sequence[str], paths: Sequence[st
 def topics_in(logs: Iterable[PartitionDir | FileEntry]) -> list[str]:
     """Return the topics of logs, by name."""
     return sorted({one.topic for one in _partitions(logs)})
-
-
-def payloads(
-    registry: str | None, key: tuple[str, str | None], value: tuple[str, str | None]
-) -> tuple[Payload, Payload]:
-    """Return how keys are read, and values, from formats and schemas as the options have them.
-
-    Raises:
-        UsageError: a word is unknown, or a schema is given for what has none.
-    """
-    keys, values = _payload("key", *key, registry), _payload("value", *value, registry)
-    if registry is not None and not any(one.typed or one.is_auto for one in (keys, values)):
-        raise UsageError("--registry is about data with schemas.", hint="--value-format auto")
-    if values.typed and not keys.typed:  # one that is named leaves the other plain
-        keys = replace(keys, registry=None)
-    if keys.typed and not values.typed:
-        values = replace(values, registry=None)
-    return keys, values
-
-
-def _payload(source: str, form: str, schema: str | None, registry: str | None) -> Payload:
-    name, at, framing = form.partition("@")
-    if name not in FORMS:
-        raise UsageError(f"{form!r} is not a format of {source}s.", hint=", ".join(FORMS))
-    if name not in tuple(TypedForm):
-        if at or schema is not None:
-            what = f"{form!r}" if at else f"--{source}-schema"
-            raise UsageError(
-                f"{what} is about data with a schema, and --{source}-format {name} has none.",
-                hint=f"--{source}-format {', '.join(TypedForm)}",
-            )
-        return Payload(source, BytesFormat(name), registry=registry)
-    typed = TypedForm(name)
-    path, _, message = schema or "", "", ""
-    if typed == TypedForm.PROTOBUF:
-        path, _, message = path.partition("#")
-    given = path or None, message or None
-    return Payload(source, BytesFormat.AUTO, typed, framing if at else None, *given, registry)
-
-
-def _contents(path: str) -> bytes:
-    """Read a schema file, which must be regular and small, unlike `/dev/zero`."""
-    from kafkalog.io.paths.source import read_file
-
-    try:
-        return read_file(path, size_max=_SCHEMA_SIZE_MAX)
-    except NotAKafkaFileError as error:
-        raise UsageError("A schema must be a regular file of at most 16 MiB.", path=path) from error

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.io.wording import counted
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value
-from kafkalog.log.typed.model import missing_package
-from kafkalog.log.typed.proto_files import MAIN, compiled
 from kafkalog.log.typed.type_names import names_of, one_type
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.model import Decoder
+    from kafkalog.log.typed.registered import Registered, SchemaRegistry
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.model import Header
-    from kafkalog.tables.schema_registry import Registered, SchemaRegistry
 
 _FRAMINGS: Final = (Framing.CONFLUENT, Framing.APICURIO, Framing.GLUE)
 FORMS: Final = frozenset(form.upper() for form in TypedForm)
@@ -49,11 +48,13 @@ def column_by_id(
         given = replace(given, versions=tuple(one.id for one in versions))
         if given.form == TypedForm.AVRO and not versions[0].references:
             given = replace(given, schema=versions[0].text.encode())
-    writers = writers_of(given.form, registry, schemas)
+    schemas = registry.of_form(given.form.upper())  # with those that were fetched by now
+    writers = writers_of(registry, schemas)
     guids = tuple((guid, number) for guid, number in registry.guids().items() if number in writers)
     return replace(
-        given, writers=tuple(writers.items()), guids=guids, names=other_names(given.form, schemas)
-    )
+        given, writers=tuple(writers.items()), guids=guids, place=registry.remote_place,
+        names=other_names(given.form, schemas),
+    )  # fmt: skip
 
 
 def column_of_topic(
@@ -69,19 +70,24 @@ def column_of_topic(
     Raises:
         UsageError: there are several topics, or the registry does not decide what the column is.
     """
-    if len(topics) != 1:
-        raise UsageError(
-            "A registry has many schemas, and a column has one.",
-            hint="Name one topic, or --value-format and --value-schema",
-        )
+    require_one(topics)
     subject = f"{topics[0]}-{source}"
-    if not any(one.subject == subject for one in registry.by_version.values()):
+    if not registry.all_versions(subject):
         return None
     latest = registry.latest(subject)
     if latest.form not in FORMS:
         return None
     given = TypedColumn(source, TypedForm(latest.form.lower()), b"", framing=Framing.CONFLUENT)
     return column_by_id(given, registry, topics)
+
+
+def require_one(topics: Sequence[str]) -> None:
+    """Raise `UsageError` unless there is one topic: a registry has schemas of many."""
+    if len(topics) != 1:
+        raise UsageError(
+            "A registry has many schemas, and a column has one.",
+            hint="Name one topic, or --value-format and --value-schema",
+        )
 
 
 def _versions(
@@ -112,29 +118,15 @@ def other_names(form: TypedForm, schemas: Iterable[Registered]) -> tuple[tuple[S
 
 
 def writers_of(
-    form: TypedForm, registry: SchemaRegistry, schemas: Iterable[Registered]
+    registry: SchemaRegistry, schemas: Iterable[Registered]
 ) -> dict[SchemaId, tuple[str, ...]]:
-    """Return what `TypedColumn.writers` has of some schemas of a form.
-
-    Raises:
-        UnsupportedError: the compiler of Protobuf is missing.
-    """
-    texts = {}
+    """Return what `TypedColumn.writers` has of some schemas."""
+    texts: dict[SchemaId, tuple[str, ...]] = {}
     for one in schemas:
         # Without what it refers to it decodes nothing, which is no matter for the others.
         with suppress(UsageError):
-            texts[one.id] = registry.with_references(one, MAIN)
-    if form == TypedForm.PROTOBUF:
-        try:
-            return compiled(texts)
-        except ModuleNotFoundError as error:
-            raise missing_package(form, error) from error
-    if form == TypedForm.JSON:
-        return {
-            number: (*(word for pair in found[:-1] for word in pair), found[-1][1])
-            for number, found in texts.items()
-        }
-    return {number: tuple(text for _, text in found) for number, found in texts.items()}
+            texts[one.id] = registry.texts(one)
+    return texts
 
 
 class SchemaIdDecoder:
@@ -154,17 +146,42 @@ class SchemaIdDecoder:
         self._harmless = (UsageError,) if needs_all else (UsageError, UnsupportedError)
         guids = tuple(registry.guids().items())
         self._framed = {
-            form: [TypedColumn(source, form, b"", framing=one, guids=guids) for one in _FRAMINGS]
+            form: [
+                TypedColumn(
+                    source, form, b"", framing=one, guids=guids, place=registry.remote_place
+                )
+                for one in _FRAMINGS
+            ]
             for form in TypedForm
         }
         self._decoders: dict[
             tuple[Framing, SchemaId, str | None], tuple[TypedColumn, Decoder] | UsageError
         ] = {}
         self._texts: dict[SchemaId, tuple[str, ...]] = {}
+        self._unknown = 0
 
     def schema_id(self, data: bytes, headers: Iterable[Header]) -> SchemaId | None:
         """Return the id of the schema that bytes of a record were written with, if they have it."""
         return self._identified(data, headers)[1]
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say of values so far that may have an id which the registry lacks."""
+        if not self._unknown:
+            return []
+        what = counted(self._unknown, self._framed[TypedForm.AVRO][0].source)
+        like = f"would be the id of a schema that {self._registry.place} does not have"
+        return [f"the first bytes of {what} {like}: shown as bytes"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to warn of: schemas that were not looked for."""
+        if not self._registry.refused:
+            return []
+        place = self._registry.place
+        return [
+            f"{place} lacks too many ids, and was asked for no others: values with them are bytes"
+        ]
 
     @property
     def remarks(self) -> list[Remark]:
@@ -190,6 +207,9 @@ class SchemaIdDecoder:
         """
         framed, schema_id, whole = self._identified(data, headers)
         if schema_id is None:
+            self._unknown += any(
+                one.split(data)[0] is not None for one in self._framed[TypedForm.AVRO]
+            )
             return None, None
         if schema_id not in self._registry.by_id:
             return None, f"the schema {schema_id} is unknown"
@@ -238,8 +258,7 @@ class SchemaIdDecoder:
                 raise UsageError(f"{one.form} is not a form of schemas.")
             form = TypedForm(one.form.lower())
             if schema_id not in self._texts:
-                self._registry.with_references(one, MAIN)  # which says what is missing
-                self._texts |= writers_of(form, self._registry, [one])
+                self._texts[schema_id] = self._registry.texts(one)
             writers = ((schema_id, self._texts[schema_id]),)
             column = replace(
                 framed, form=form, message=message, writers=writers, versions=(schema_id,),

@@ -20,15 +20,21 @@ from kafkalog.log.typed.several_types import NULL, field_names
 from kafkalog.log.typed.type_names import TypeName, TypeNames, Written
 from kafkalog.tables.model import TableName
 from kafkalog.tables.reading import read_split
-from kafkalog.tables.schema_columns import FORMS, column_of_topic, other_names, writers_of
+from kafkalog.tables.schema_columns import (
+    FORMS,
+    column_of_topic,
+    other_names,
+    require_one,
+    writers_of,
+)
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.registered import Registered, SchemaRegistry
     from kafkalog.tables.model import Split
-    from kafkalog.tables.schema_registry import Registered, SchemaRegistry
 
 _NO_TYPE: Final = TypeName(TypedForm.AVRO, "")
 
@@ -102,7 +108,10 @@ class ColumnByData:
     ) -> set[tuple[SchemaId | None, TypeName]]:
         """Return the ids that keys or values have, each with its type; what has none likewise."""
         guids = tuple(self.registry.guids().items())
-        probe = TypedColumn(self.source, TypedForm.PROTOBUF, b"", framing=self.framing, guids=guids)
+        probe = TypedColumn(
+            self.source, TypedForm.PROTOBUF, b"", framing=self.framing, guids=guids,
+            place=self.registry.remote_place,
+        )  # fmt: skip
         found: set[tuple[SchemaId | None, TypeName]] = set()
         for batch in batches:
             data = batch.column(self.source)
@@ -139,7 +148,7 @@ class ColumnByData:
         schemas = [self.registry.by_id[one] for one in unions]
         return several(
             tuple(zip(fields, columns, strict=True)),
-            writers_of(TypedForm.AVRO, self.registry, schemas),
+            writers_of(self.registry, schemas),
         )
 
     def _column(
@@ -149,7 +158,7 @@ class ColumnByData:
         versions = self._versions(form, name, {*ids}, names)
         texts: dict[SchemaId, tuple[str, ...]] = {}
         for one in versions:
-            found = writers_of(form, self.registry, [one])
+            found = writers_of(self.registry, [one])
             if name is not None and one.id in found and self._is_union(one.id, names):
                 found = {one.id: _of_branch(found[one.id], names.all_of(one.id), name)}
             texts |= found
@@ -157,7 +166,7 @@ class ColumnByData:
         return TypedColumn(
             self.source, form, b"", name if form == TypedForm.PROTOBUF else None, self.framing,
             writers=tuple(texts.items()), versions=tuple(texts), guids=guids,
-            names=other_names(form, versions), type_name=name,
+            names=other_names(form, versions), type_name=name, place=self.registry.remote_place,
         )  # fmt: skip
 
     def _versions(
@@ -190,8 +199,15 @@ class ColumnByData:
         if one is None or one.form not in (FORMS if self.form is None else {self.form.upper()}):
             return None
         form = TypedForm(one.form.lower())
-        texts = writers_of(form, self.registry, [one]).get(schema_id)
+        texts = writers_of(self.registry, [one]).get(schema_id)
         return None if texts is None else Written(form, texts, one.subject or "")
+
+
+def columns_by_data(registry: SchemaRegistry, topics: Iterable[str]) -> tuple[ColumnByData, ...]:
+    """Return the columns of keys and of values of the one topic. Raises as `require_one`."""
+    names = tuple(topics)
+    require_one(names)
+    return tuple(ColumnByData(source, registry, names) for source in ("key", "value"))
 
 
 def nothing_decodes(columns: Sequence[ColumnByData]) -> UsageError:
@@ -219,6 +235,7 @@ def several(
         first.source, TypedForm.PROTOBUF if is_protobuf else first.form, b"",
         framing=first.framing, writers=tuple(unions.items()), types=types,
         guids=tuple(dict.fromkeys(pair for one in columns for pair in one.guids)),
+        place=first.place,
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
-    from kafkalog_cli.schemas import Payload
+    from kafkalog_cli.payloads import Payload
 
 _EXTRAS: Final = {
     TableFormat.DELTA: "lake", TableFormat.ICEBERG: "lake",

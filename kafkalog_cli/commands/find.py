@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from kafkalog.answers.search.run import Search
     from kafkalog.answers.search.scanning import Found
+    from kafkalog.answers.search.table import Decode
     from kafkalog.log.batches.selection import Selection
-    from kafkalog.log.typed import TypedColumn
     from kafkalog.node.targets import Target
     from kafkalog_cli.output.objects import Style
 
@@ -84,7 +84,7 @@ def find(
     from kafkalog.answers.search.run import Search
     from kafkalog_cli.output.found import found_view
     from kafkalog_cli.output.new_file import form_of
-    from kafkalog_cli.schemas import decoders, topics_in
+    from kafkalog_cli.schemas import decoders, value_decoder
 
     form = show.format.value if to is None else form_of(to, show.form)
     select = partial(
@@ -101,10 +101,10 @@ def find(
         return outcome.status  # a wanted topic may be there
     _note_internal(targets, partitions)
     key, value = decode.payloads
-    if undecodable and value.typed is None:
+    if undecodable and value.typed is None and (value.registry is None or not value.is_auto):
         raise UsageError(
             "--undecodable requires the format that values should have.",
-            hint="--value-format json, or avro with --registry",
+            hint="--value-format json, or --registry PLACE",
         )
     within = selected(targets, partitions.topics, partitions.numbers, internal=partitions.internal)
     logs = [*partitions_of(within)]
@@ -123,8 +123,8 @@ def find(
         if history:
             _show_history(search, form, show.limit, style, outcome, to)
         else:
-            column = value.columns(topics_in(logs))[0] if undecodable else None
-            found = _found(search, column, outcome, ways)
+            tried = value_decoder(value, logs) if undecodable else None
+            found = _found(search, tried, outcome, ways)
             if to is not None and form in COLUMNAR:
                 rows = _write_file(found, to, form, show.limit, outcome)
             else:
@@ -179,7 +179,7 @@ def _require_sense(
 
 
 def _found(
-    search: Search, value: TypedColumn | None, outcome: Outcome, ways: Ways
+    search: Search, decode: Decode | None, outcome: Outcome, ways: Ways
 ) -> Iterator[Found | Defect]:
     from kafkalog.answers.search.run import latest
 
@@ -190,13 +190,10 @@ def _found(
     else:
         outcome.differs(target.difference for target in search.logs)
         found = search.found()
-    if value is not None:
-        from kafkalog.io.jit.fast_path import require_arrow
-
-        require_arrow("schemas")
+    if decode is not None:
         from kafkalog.answers.search.table import undecodable
 
-        found = undecodable(found, value)
+        found = undecodable(found, decode)
     return found if ways.last is None else latest(found, ways.last)
 
 

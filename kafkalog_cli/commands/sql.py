@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.datasets.model import Tables
     from kafkalog.tables.model import Answer
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.schemas import Payload
+    from kafkalog_cli.payloads import Payload
 
 _QUERY_SIZE_MAX = 1 << 20
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.registered import SchemaRegistry
     from kafkalog.log.typed.remarks import Remark
-    from kafkalog.tables.schema_registry import SchemaRegistry
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.text import BytesFormat
 
@@ -54,6 +54,14 @@ class RowDecoder(Protocol):
     @property
     def losses(self) -> Counter[str]:
         """How many of the values so far lost something, by what."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What else to say of the values so far."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is left out."""
 
 
 class Decoded:
@@ -137,8 +145,12 @@ class Decoded:
         if self._count:
             name = f"{self._source}_decoded"
             remarks = placed({name: self._decoder.remarks})
-            for line in (*remark_lines(remarks), *loss_lines({name: self._decoder.losses})):
+            losses = loss_lines({name: self._decoder.losses})
+            for line in (*remark_lines(remarks), *losses, *self._decoder.notes):
                 show_note(line)
+        for line in self._decoder.warnings:
+            show_warning(line)
+            outcome.lacks(self._is_asked)
         if self._failed:
             what = counted(self._failed, self._source)
             show_warning(f"{what} not decoded as {self._form}: shown as bytes")
@@ -169,6 +181,14 @@ class _ByColumn:
     @property
     def losses(self) -> Counter[str]:
         return self._decoder.losses
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
 
 
 def decoded_by_column(column: TypedColumn) -> Decoded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats.late_patterns import pattern
 from kafkalog_cli.exit_statuses import EXIT_MEANINGS
 from kafkalog_cli.output.text import wrapped
 
@@ -77,7 +78,13 @@ def _options() -> Iterator[str]:
         yield from described(option)
 
 
+def _without_passwords(text: str) -> str:
+    """Return text whose URLs lack names and passwords."""
+    return pattern(r"://[^\s'\"]*@").sub("://***@", text)
+
+
 def _config() -> Iterator[str]:
+    from kafkalog.log.typed.remote_registry import SECRET_VARIABLES
     from kafkalog_cli.config import config
     from kafkalog_cli.config_files import files
 
@@ -90,10 +97,11 @@ def _config() -> Iterator[str]:
     for section, values in sections.items():
         for name, value in values.items():
             full = f"{section}.{name}"
-            yield f"{full} = {value!r}  ({found.origins[full]})"
+            yield f"{full} = {_without_passwords(repr(value))}  ({found.origins[full]})"
     for name in sorted(os.environ):
         if name.startswith("KAFKALOG_"):
-            yield f"{name} = {os.environ[name]!r}  (environment)"
+            shown = "***" if name in SECRET_VARIABLES else repr(os.environ[name])
+            yield f"{name} = {_without_passwords(shown)}  (environment)"
     yield "An option on the command line comes first, then KAFKALOG_COMMAND_OPTION, then the files."
 
 

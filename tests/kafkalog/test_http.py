@@ -3,94 +3,22 @@
 from __future__ import annotations
 
 import ssl
-import threading
-from base64 import b64encode
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.errors import UnreadableError
 from kafkalog.io.paths import http
 from kafkalog.tables.schema_registry import read_registry
+from tests.http_servers import Answering, basic, leads, says, server
 from tests.kafkalog.wire.server.certificates import write_certificate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-SCHEMAS = b'[{"subject": "s", "version": 1, "id": 7, "schema": "{}"}]'
-SECRET = {"Authorization": "Basic " + b64encode(b"me:secret").decode()}
-
-
-class Answering(BaseHTTPRequestHandler):
-    """Answers as a function says, and notes what was asked."""
-
-    protocol_version = "HTTP/1.1"
-    server: Recorded
-
-    def do_GET(self) -> None:
-        self.server.asked.append((self.path, self.headers["Authorization"]))
-        self.close_connection = True
-        self.server.answer(self)
-
-    def log_message(self, *_: Any) -> None:
-        """Log nothing."""
-
-
-class Recorded(ThreadingHTTPServer):
-    """A server and what it was asked."""
-
-    def __init__(self, answer: Callable[[Answering], object]) -> None:
-        super().__init__(("127.0.0.1", 0), Answering)
-        self.asked: list[tuple[str, str | None]] = []
-        self.answer = answer
-        self.is_over = threading.Event()
-
-    def handle_error(self, *_: Any) -> None:
-        """Clients go away in the middle of answers."""
-
-    @property
-    def origin(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
-
-
-@contextmanager
-def server(
-    answer: Callable[[Answering], object], tls: ssl.SSLContext | None = None
-) -> Iterator[Recorded]:
-    with Recorded(answer) as made:
-        if tls is not None:
-            made.socket = tls.wrap_socket(made.socket, server_side=True)
-        thread = threading.Thread(target=made.serve_forever, args=[0.01])
-        thread.start()
-        try:
-            yield made
-        finally:
-            made.is_over.set()
-            made.shutdown()
-            thread.join()
-
-
-def says(data: bytes) -> Callable[[Answering], None]:
-    def answer(to: Answering) -> None:
-        to.send_response(200)
-        to.send_header("Content-Length", str(len(data)))
-        to.end_headers()
-        to.wfile.write(data)
-
-    return answer
-
-
-def leads(target: str | Callable[[], str], body: bytes = b"") -> Callable[[Answering], None]:
-    def answer(to: Answering) -> None:
-        to.send_response(302)
-        to.send_header("Location", target if isinstance(target, str) else target())
-        to.end_headers()
-        to.wfile.write(body)
-
-    return answer
+FORMS = b'["AVRO"]'
+SECRET = basic("me:secret")
 
 
 def registry(origin: str) -> str:
@@ -99,9 +27,9 @@ def registry(origin: str) -> str:
 
 def test_a_password_goes_to_the_origin_alone() -> None:
     """Also not when the other origin leads back to it by way of a name that looks like it."""
-    with server(says(SCHEMAS)) as other, server(leads(lambda: f"http://{other.origin}/x")) as first:
-        assert read_registry(registry(first.origin)).by_id.keys() == {7}
-    assert first.asked == [("/schemas?deleted=true", SECRET["Authorization"])]
+    with server(says(FORMS)) as other, server(leads(lambda: f"http://{other.origin}/x")) as first:
+        assert read_registry(registry(first.origin)).place
+    assert first.asked == [("/schemas/types", SECRET)]
     assert other.asked == [("/x", None)]
 
 
@@ -109,11 +37,11 @@ def test_a_password_stays_at_its_origin() -> None:
     """A registry may move its answer to another path."""
 
     def answer(to: Answering) -> None:
-        (says(SCHEMAS) if to.path == "/moved" else leads("/moved"))(to)
+        (says(FORMS) if to.path == "/moved" else leads("/moved"))(to)
 
     with server(answer) as only:
-        assert read_registry(registry(only.origin)).by_id.keys() == {7}
-    assert [secret for _, secret in only.asked] == [SECRET["Authorization"]] * 2
+        assert read_registry(registry(only.origin)).place
+    assert [secret for _, secret in only.asked] == [SECRET] * 2
 
 
 def test_an_origin_that_wants_the_password_is_named() -> None:
@@ -159,10 +87,10 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
 
 
 def test_what_was_asked_by_https_is_not_asked_in_the_open(tls: ssl.SSLContext) -> None:
-    with server(says(SCHEMAS), tls) as good:
-        assert read_registry(f"https://me:secret@{good.origin}").by_id.keys() == {7}
+    with server(says(FORMS), tls) as good:
+        assert read_registry(f"https://me:secret@{good.origin}").place
     with (
-        server(says(SCHEMAS)) as plain,
+        server(says(FORMS)) as plain,
         server(leads(lambda: f"http://{plain.origin}/"), tls) as first,
         pytest.raises(UnreadableError, match="http://, which is not followed"),
     ):

@@ -20,8 +20,11 @@ import pytest
 
 import kafkalog as kafkalog_library
 from kafkalog.errors import CorruptDataError, UsageError
+from kafkalog.log.typed import remote_registry
+from kafkalog.tables.model import Bounds, Request
 from kafkalog.tables.schema_registry import read_registry
 from tests.builders import batch, record, write_log
+from tests.http_servers import registry
 from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, texts_of
 
 if TYPE_CHECKING:
@@ -100,11 +103,14 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
     return [one for one in map(json.loads, result.stdout.splitlines()) if "offset" in one]
 
 
-@pytest.mark.parametrize("is_named", [True, False])
-def test_each_by_its_own_schema(disk: Path, kafkalog: Kafkalog, is_named: bool) -> None:
+@pytest.mark.parametrize("kind", ["a directory", "a URL", "what is on the disk"])
+def test_each_by_its_own_schema(disk: Path, kafkalog: Kafkalog, kind: str) -> None:
     """With `--registry`, or by the topic on the same disk; what has no id stays as it is."""
-    words = ("--registry", disk) if is_named else ()
-    result = kafkalog("dump-segment", disk / "mixed-0", *words, "-o", "ndjson")
+    is_named = kind != "what is on the disk"
+    with registry(registered()[0]) as url:
+        place = {"a URL": url, "a directory": disk}.get(kind, disk / "_schemas-0")
+        words = ("--registry", place) if is_named else ()
+        result = kafkalog("dump-segment", disk / "mixed-0", *words, "-o", "ndjson")
     rows = rows_of(result)
     for row, (value, schema_id) in zip(rows, expected(), strict=False):
         found = without_nulls(row["value_decoded"])
@@ -121,6 +127,7 @@ def test_each_by_its_own_schema(disk: Path, kafkalog: Kafkalog, is_named: bool) 
     # The last two have an id, and do not decode: that lacks only if it was asked for.
     assert result.status == (8 if is_named else 0)
     assert "2 values not decoded as its schema says" in result.stderr
+    assert f"of 1 value would be the id of a schema that {place} does not have" in result.stderr
     assert ("_schemas-0" in result.stderr) != is_named
 
 
@@ -173,9 +180,12 @@ def test_the_subject_says_the_form(
     assert several.status == 2
 
 
-def test_a_profile_counts_schemas(disk: Path, kafkalog: Kafkalog) -> None:
+@pytest.mark.parametrize("by_url", [False, True])
+def test_a_profile_counts_schemas(disk: Path, kafkalog: Kafkalog, by_url: bool) -> None:
     """Of ids in headers and before the data; what no schema has is not counted."""
-    result = kafkalog("profile", disk, "-t", "mixed", "-r", disk, "-o", "ndjson")
+    with registry(registered()[0]) as url:
+        place = url if by_url else disk
+        result = kafkalog("profile", disk, "-t", "mixed", "-r", place, "-o", "ndjson")
     [row] = [json.loads(line) for line in result.stdout.splitlines()]
     wanted = Counter(schema_id for _, schema_id in expected())
     wanted["1"] += 1  # of the value that is cut
@@ -237,6 +247,76 @@ def test_a_dataset_has_the_types_of_a_registry(disk: Path) -> None:
         kafkalog_library.dataset(disk, registry=disk)
 
 
+def test_what_does_not_decode_by_its_own_schema(disk: Path, kafkalog: Kafkalog) -> None:
+    """Without a word about formats: no id, an unknown one, and a value that is cut."""
+    words = ("find", disk, "-t", "mixed", "--undecodable", "-o", "ndjson")
+    found = rows_of(kafkalog(*words, "-r", disk))
+    count = len(expected())
+    assert [one["offset"] for one in found] == [*range(count, count + 4)]
+    assert [one["reason"] for one in found][:3] == [
+        "no schema id", "no schema id", f"the schema {UUID(int=0)} is unknown"
+    ]  # fmt: skip
+    plain = kafkalog(*words, "-r", disk, "--value-format", "text")
+    assert (plain.status, "--registry PLACE" in plain.stderr) == (2, True)
+
+
+def test_an_export_and_a_profile_of_the_library_have_a_registry(
+    disk: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    _, rows = registered()
+    users = [pair for pair, _ in rows][:3]
+    write_log(disk / "headers-users-0", batch(0, [
+        record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(users)
+    ]))  # fmt: skip
+    lake = tmp_path_factory.mktemp("lake") / "to"
+    request = Request(bounds=Bounds(topics=["headers-users"]))
+    with registry(registered()[0]) as url:
+        plan = kafkalog_library.export(disk, to=lake, request=request, registry=url)
+        assert plan.apply().rows == 3
+        with pytest.raises(UsageError, match="a column has one"):
+            kafkalog_library.export(disk, to=lake, registry=url)
+    [file] = lake.rglob("*.parquet")
+    found = pq.ParquetFile(file).read(["value_decoded"]).column(0).to_pylist()
+    assert [one["title"] for one in found] == ["Ada", "Bo", "Bo"]
+    [profile] = kafkalog_library.profile(disk, request=request, registry=str(disk))
+    assert [(one.schema_id, one.records) for one in profile.schemas] == [("2", 2), ("1", 1)]
+
+
+def test_ids_that_a_registry_is_not_asked_for(
+    disk: Path, kafkalog: Kafkalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer lacks something if it was wanted; a table would be wrong."""
+    monkeypatch.setattr(remote_registry, "_UNKNOWN_MAX", 2)
+    values = [b"\0\0\0\0" + bytes([number]) + b"x" for number in range(90, 94)]
+    write_log(disk / "zeros-0", batch(0, [record(n, b"k", one) for n, one in enumerate(values)]))
+    with registry(registered()[0]) as url:
+        result = kafkalog("dump-segment", disk / "zeros-0", "-r", url, "-o", "ndjson")
+        counted = kafkalog("profile", disk / "zeros-0", "-r", url, "-o", "ndjson")
+    assert result.status == 8
+    assert "lacks too many ids, and was asked for no others" in result.stderr
+    assert "first bytes of 4 values would be the id of a schema" in result.stderr
+    assert len(rows_of(result)) == 4
+    assert counted.status not in (0, 1)
+    assert "lacks more than 2 ids of schemas" in counted.stderr
+
+
+@pytest.mark.parametrize("kind", ["a link to nothing", "a directory", "a log in circles"])
+def test_schemas_that_nobody_asked_for_may_be_unreadable(
+    disk: Path, kafkalog: Kafkalog, kind: str
+) -> None:
+    """It is a note: what was asked for lacks nothing."""
+    log = disk / "_schemas-0" / f"{0:020}.log"
+    log.unlink()
+    if kind == "a directory":
+        log.mkdir()
+    else:
+        log.symlink_to(log.name if "circles" in kind else "nothing")
+    result = kafkalog("dump-segment", disk / "mixed-0", "-o", "ndjson", "-n", "1")
+    assert (result.status, len(rows_of(result))) == (0, 1)
+    assert result.stderr.startswith(f"note: {disk / '_schemas-0'} decodes nothing: ")
+    assert kafkalog("dump-segment", disk / "mixed-0", "-n", "1", "-r", disk).status != 0
+
+
 def avro(*names: str) -> str:
     fields = [{"name": name, "type": "int" if name == "n" else "string"} for name in names]
     return json.dumps({"type": "record", "name": "R", "fields": fields})
@@ -281,8 +361,8 @@ def test_references_that_branch_are_collected_once(tmp_path: Path) -> None:
         refers = [{"name": name, **below} for name in names]
         versions.append(said(avro("n"), level, f"s{level}", references=refers))
     as_topic(tmp_path, versions)
-    registry = read_registry(str(tmp_path))
-    assert len(registry.with_references(registry.by_id[40])) == 81
+    found = read_registry(str(tmp_path))
+    assert len(found.with_references(found.by_id[40])) == 81
 
 
 def test_conditions_on_dates_and_fields_that_schemas_lack(

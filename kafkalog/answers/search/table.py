@@ -10,33 +10,39 @@ import pyarrow as pa
 
 from kafkalog.log.columns.arrow import SCHEMA, Paths, table_of, text_of
 from kafkalog.log.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.log.typed.columns import one_value
 from kafkalog.model import Defect
 from kafkalog.tables.arrow_files import parquet_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.answers.search.scanning import Found
-    from kafkalog.log.typed import TypedColumn
+    from kafkalog.model import Header
+
+    Decode = Callable[[bytes, tuple[Header, ...]], tuple[Any, str | None]]
 
 
-def undecodable(found: Iterator[Found | Defect], column: TypedColumn) -> Iterator[Found | Defect]:
+def undecodable(found: Iterator[Found | Defect], decode: Decode) -> Iterator[Found | Defect]:
     """Yield the records whose value does not decode, with the reason, and all defects.
 
     A null value decodes: it is a tombstone. `export` with the same schema leaves the same values
     null.
 
+    Args:
+        found: the records.
+        decode: returns an array of one value, and why it does not decode; None for both if it has
+            no schema, which is a reason, too.
+
     Raises:
-        UsageError: the schema is malformed.
         UnsupportedError: a package is missing.
     """
-    decoder = column.decoder()
     for one in found:
         if isinstance(one, Defect):
             yield one
-        else:
-            _, reason = one_value(column, decoder, one.record.value, one.record.headers)
+        elif one.record.value is not None:
+            array, reason = decode(one.record.value, one.record.headers)
+            if array is None and reason is None:
+                reason = "no schema id"
             if reason is not None:
                 yield replace(one, reason=reason)
 

@@ -8,6 +8,7 @@ Names are loaded on first use: reading the options loads no pyarrow.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.change.plan import Plan as ChangePlan
     from kafkalog.errors import Listener, OnEvent
     from kafkalog.io.engine import Engine
+    from kafkalog.tables.topic_types import ColumnByData
 
 _MODULES = {
     "append": ("Append",),
@@ -102,6 +104,7 @@ def export(
     allow_damage: bool = False,
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
+    registry: str | os.PathLike[str] | None = None,
     on_event: OnEvent | None = None,
     **options: Any,
 ) -> ChangePlan[Part, ExportSummary]:
@@ -121,6 +124,8 @@ def export(
         catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
         max_rejects: how many records whose key or value does not decode may go to the table of
             rejects; if there are more, nothing is exported.
+        registry: where the schemas of the one topic of `request` are, as for `dataset`: its keys
+            and values are `typed` by them.
         on_event: is passed what is left out; without it the first failure is raised.
         options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
 
@@ -128,7 +133,8 @@ def export(
         The plan; `apply` returns the result, with `append` that of the last commit.
 
     Raises:
-        as `Export`, or with `append` as `appending`.
+        as `Export`, or with `append` as `appending`; with `registry` as `read_registry`.
+        UsageError: the registry does not decide what the columns are.
     """
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.change.lake.plan import Part, make_plan
@@ -139,6 +145,8 @@ def export(
     from kafkalog.log.events import Reporter
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
+    if registry is not None:
+        asked = replace(asked, by_data=_by_data(asked, os.fspath(registry)))
     place, reporter = os.fspath(to), Reporter(on_event or raised)
 
     def apply(_: str | None) -> ExportSummary:
@@ -160,6 +168,13 @@ def export(
 
     parts = make_plan(asked, reporter).parts
     return ChangePlan("export", parts, Part, apply=apply, keeps_originals=False)
+
+
+def _by_data(asked: ExportRequest, registry: str) -> tuple[ColumnByData, ...]:
+    from kafkalog.tables.schema_registry import read_registry
+    from kafkalog.tables.topic_types import columns_by_data
+
+    return columns_by_data(read_registry(registry), asked.request.bounds.topics or ())
 
 
 def __getattr__(name: str) -> object:

@@ -143,6 +143,7 @@ def _of_column(typed: Any) -> Any:
                 "writers": None,
                 "guids": None,
                 "names": None,
+                "place": None,
                 "types": [[name, *_of_column([of_type])] for name, of_type in one.get("types", ())],
             }
             for one in typed

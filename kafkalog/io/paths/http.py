@@ -22,7 +22,23 @@ SCHEMES: Final = {"http": 80, "https": 443}
 """What is spoken, and the ports where nothing else is said."""
 SECONDS_MAX: Final = 120.0
 _SILENCE_SECONDS_MAX: Final = 30.0
+_REASON_SIZE_MAX: Final = 64 << 10
+_DIGITS_MAX: Final = 9
 _REDIRECTS_MAX: Final = 5
+
+
+class StatusError(OSError):
+    """A server answers with another status than that of success.
+
+    Attributes:
+        status: the status.
+        body: the beginning of what it says about it.
+        after_s: how long it wants to be left alone.
+    """
+
+    def __init__(self, words: str, status: int, body: bytes, after_s: float) -> None:
+        super().__init__(words)
+        self.status, self.body, self.after_s = status, body, after_s
 
 
 def get(
@@ -32,6 +48,7 @@ def get(
     *,
     size_max: int,
     seconds_max: float = SECONDS_MAX,
+    tls: ssl.SSLContext | None = None,
 ) -> bytes:
     """Return what a server answers, after its redirects.
 
@@ -41,8 +58,10 @@ def get(
         secrets: headers that only the origin of the URL gets: its scheme, host and port.
         size_max: how long the answer may be.
         seconds_max: how long all of it may take, however slowly the server goes on.
+        tls: what the same origin is trusted by, and what we show it; others get the usual.
 
     Raises:
+        StatusError: it has no such document for now, or for us.
         OSError: it does not answer with the document, or leads somewhere else than `http` and
             `https`, or from `https` to `http`; the reason is in `str()`.
     """
@@ -53,7 +72,7 @@ def get(
         for handler in (
             urllib.request.ProxyHandler(), urllib.request.UnknownHandler(),
             urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor(),
-            redirects, _Http(deadline), _Https(deadline),
+            redirects, _Http(deadline), _Https(deadline, _origin(url), tls),
         ):  # fmt: skip
             opener.add_handler(handler)
         request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 # no others open
@@ -63,9 +82,18 @@ def get(
                 data: bytes = response.read(size_max + 1)  # one more, to see that it is too much
         except (OSError, http.client.HTTPException, ValueError) as error:
             deadline.require()
+            words = f"{_words(error)}{redirects.note()}"
             if isinstance(error, urllib.error.HTTPError):
+                body = b""
+                # Of a redirect it is closed by now.
+                with suppress(OSError, http.client.HTTPException, ValueError):
+                    body = error.read(_REASON_SIZE_MAX)
                 error.close()
-            raise OSError(f"{_words(error)}{redirects.note()}") from None
+                after = error.headers.get("Retry-After", "")
+                # It can also be a date, which no registry gives.
+                after_s = float(after) if after.isdecimal() and len(after) < _DIGITS_MAX else 0.0
+                raise StatusError(words, error.code, body, after_s) from None
+            raise OSError(words) from None
         deadline.require()
     if len(data) > size_max:
         raise OSError(f"its answer has more than {size_max} bytes")
@@ -78,7 +106,10 @@ def _words(error: Exception) -> str:
     return " ".join(str(reason).split()).rstrip(".:") or type(error).__name__
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+_Origin = tuple[str, str | None, int | None]
+
+
+def _origin(url: str) -> _Origin:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or SCHEMES.get(parts.scheme)
 
@@ -187,13 +218,15 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, deadline: _Deadline) -> None:
+    def __init__(self, deadline: _Deadline, origin: _Origin, tls: ssl.SSLContext | None) -> None:
         super().__init__()
-        self._deadline = deadline
+        self._deadline, self._of_origin, self._tls = deadline, origin, tls
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         made = partial(_connection, _Tls, self._deadline)
-        return self.do_open(made, req, context=ssl.create_default_context())
+        is_own = self._tls is not None and _origin(req.full_url) == self._of_origin
+        tls = self._tls if is_own else ssl.create_default_context()
+        return self.do_open(made, req, context=tls)
 
 
 def _connection(kind: type[_Plain], deadline: _Deadline, *given: Any, **options: Any) -> _Plain:

@@ -95,6 +95,17 @@ def unread_places() -> Iterator[Unread]:
         on_unreadable.remove(unread.add)
 
 
+@contextmanager
+def none_announced() -> Iterator[None]:
+    """Read in the block what no answer lacks: nobody hears that it cannot be read."""
+    kept = on_unreadable[:]
+    on_unreadable.clear()
+    try:
+        yield
+    finally:
+        on_unreadable[:] = kept
+
+
 def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malformed") -> Any:
     """Parse a file's bytes with a schema.
 

@@ -75,17 +75,22 @@ class Retry:
         self._waits_until = clock()
         self._lock = Lock()
 
-    def wait(self, attempt: int) -> bool:
-        """Wait after a failed attempt, counted from 0; return False if the budget is spent."""
+    def wait(self, attempt: int, least_s: float = 0.0) -> bool:
+        """Wait after a failed attempt, counted from 0; return False if the budget is spent.
+
+        Args:
+            attempt: the number of the attempt.
+            least_s: what is too early to try again; False, too, if that is beyond the budget.
+        """
         pause = min(_PAUSE_MIN_S * 2.0 ** min(attempt, 16), _PAUSE_MAX_S)
-        pause *= (1 + self._jitter()) / 2
+        pause = max(pause * (1 + self._jitter()) / 2, least_s)
         with self._lock:
             now = self._clock()
             if now > self._waits_until + _CALM_S:
                 self._left_s = self.budget_s
-            if self._left_s <= 0:
-                return False
             paid = max(self._waits_until - now, 0.0)
+            if self._left_s <= 0 or least_s > paid + self._left_s:
+                return False
             pause = min(pause, paid + self._left_s)
             self._left_s -= min(max(pause - paid, 0.0), self._left_s)
             self._waits_until = now + max(pause, paid)
@@ -122,7 +127,7 @@ def tried(path: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
             short = shortage(error, path)
             if short is None:
                 raise
-            if not isinstance(short, TemporaryError) or not _runs[-1].wait(attempt):
+            if not isinstance(short, TemporaryError) or not _runs[-1].wait(attempt, short.after_s):
                 if short is error:
                     raise
                 raise short from error

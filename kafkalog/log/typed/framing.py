@@ -12,7 +12,8 @@ VALUE_SIZE_MAX: Final = 16 << 20
 # Of Apicurio's `DefaultIdHandler` and `Default4ByteIdHandler`, and of Glue's
 # `AWSSchemaRegistryConstants`.
 _ID_SIZES: Final = {"confluent": 4, "apicurio": 8, "apicurio4": 4}
-_GUID_SIZE: Final = 17
+GUID_SIZE: Final = 17
+"""Size of the prefix with a GUID."""
 _GUID_VERSION: Final = 1
 # Of Confluent's `SchemaId` and of Apicurio's `KafkaSerdeHeaders`.
 _ID_HEADERS: Final = {
@@ -68,9 +69,9 @@ def split(framing: Framing, data: bytes) -> tuple[SchemaId | None, int]:
             return None, 0
         return str(UUID(bytes=bytes(data[2:_GLUE_SIZE]))), _GLUE_SIZE
     if framing == Framing.CONFLUENT and data[:1] == bytes([_GUID_VERSION]):
-        if len(data) < _GUID_SIZE:
+        if len(data) < GUID_SIZE:
             return None, 0
-        return str(UUID(bytes=bytes(data[1:_GUID_SIZE]))), _GUID_SIZE
+        return str(UUID(bytes=bytes(data[1:GUID_SIZE]))), GUID_SIZE
     size = _ID_SIZES.get(framing)
     if size is None or len(data) <= size or data[0]:  # a magic byte that is not zero
         return None, 0
@@ -103,7 +104,7 @@ def is_whole_id(framing: Framing, value: bytes, *, names_message: bool) -> bool:
     """
     if framing == Framing.APICURIO:
         return len(value) == _ID_SIZES["apicurio"]
-    sizes = {0: 1 + _ID_SIZES["confluent"], _GUID_VERSION: _GUID_SIZE}
+    sizes = {0: 1 + _ID_SIZES["confluent"], _GUID_VERSION: GUID_SIZE}
     size = sizes.get(value[0], 0) if value else 0
     return len(value) == size or (names_message and 0 < size < len(value))
 

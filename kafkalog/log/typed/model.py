@@ -68,12 +68,13 @@ class TypedColumn:
         framing: the prefix before the data.
         schema_id: with a framing, decode only data with this schema id; None for any.
         writers: the schemas by which data is decoded, by the id in its prefix. If empty, `schema`
-            decodes all. For Avro the texts of a schema and, before it, of those that it refers to;
-            for JSON likewise, with the name before each of these; for Protobuf what
-            `proto_files.compiled` returns.
+            decodes all. The texts of a schema and, before it, of those that it refers to; but for
+            Avro with the name before each of these. None is parsed before data has its id.
         versions: ids of the `writers` whose fields the column has, the newest first; with a schema
             for Avro, those that it has conflict fields for.
         guids: the ids of `writers` that are numbers, by their GUIDs.
+        place: the URL of a registry that has further `writers`, without name and password; each
+            process asks it by itself.
         names: for JSON, what values of a schema without a title are called, by its id.
         type_name: the full name of the one type of its values, if their ids decided that.
         types: the columns of several types, each with the name of its field: the column is a struct
@@ -90,10 +91,24 @@ class TypedColumn:
     writers: tuple[tuple[SchemaId, tuple[str, ...]], ...] = ()
     versions: tuple[SchemaId, ...] = ()
     guids: tuple[tuple[str, int], ...] = ()
+    place: str | None = None
     names: tuple[tuple[SchemaId, str], ...] = ()
     type_name: str | None = None
     types: tuple[tuple[str, TypedColumn], ...] = ()
     is_flat: bool = False
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether each value has the id of its schema."""
+        return bool(self.writers or self.types) or self.place is not None
+
+    def all_writers(self) -> Mapping[SchemaId, tuple[str, ...]]:
+        """Return the `writers`, and those of the registry: each is fetched when it is needed."""
+        if self.place is None:
+            return dict(self.writers)
+        from kafkalog.log.typed.remote_registry import RemoteWriters
+
+        return RemoteWriters(dict(self.writers), self.form, self.place)
 
     @property
     def name(self) -> str:
@@ -104,11 +119,6 @@ class TypedColumn:
     def id_columns(self) -> tuple[str, ...]:
         """The names of the columns with the ids of schemas and the names of types, if any."""
         return (f"{self.source}_schema_id", f"{self.source}_type") if self.has_ids else ()
-
-    @property
-    def has_ids(self) -> bool:
-        """Whether values have the ids of schemas."""
-        return bool(self.writers or self.types)
 
     def decoder(self) -> Decoder:
         """Return the decoder of the column.
@@ -138,19 +148,19 @@ class TypedColumn:
                 decoder_of_texts,
             )
 
-            if not self.writers:
+            if not self.has_ids:
                 return JsonDecoder(self.schema) if self.schema else AnyJsonDecoder()
             made = JsonDecoder(self.schema) if self.schema else None
             return self._evolved(decoder_of_texts, made)
         if self.form == TypedForm.AVRO:
             from kafkalog.log.typed.avro import AvroDecoder
 
-            writers = dict(self.writers)
+            writers = self.all_writers()
             schema = self.schema or writers[self.versions[0]]
             return AvroDecoder(schema, writers, self.versions)
         from kafkalog.log.typed.protobuf import ProtobufDecoder
 
-        if self.writers:
+        if self.has_ids:
             from kafkalog.log.typed.protobuf import ProtobufVersions
 
             make = ProtobufVersions(self.schema, self.message, self.framing)
@@ -163,7 +173,7 @@ class TypedColumn:
         from kafkalog.log.typed.evolution import EvolvedDecoder
 
         versions = () if column else self.versions
-        return EvolvedDecoder(make, dict(self.writers), versions, column)
+        return EvolvedDecoder(make, self.all_writers(), versions, column)
 
     def unframed(self, data: bytes) -> tuple[bytes, SchemaId | None]:
         """Return the data without its prefix, and the schema id there.
@@ -181,10 +191,19 @@ class TypedColumn:
         return unpacked(self.framing, data, start), schema_id
 
     def split(self, data: bytes) -> tuple[SchemaId | None, int]:
-        """Return the schema id in the prefix, and where what follows begins; None without one."""
+        """Return the schema id in the prefix, and where what follows begins; None without one.
+
+        Raises:
+            KafkaLogError: the registry of a GUID does not answer.
+        """
         schema_id, start = split(self.framing, data)
         if isinstance(schema_id, str):
-            return _numbers(self.guids).get(schema_id, schema_id), start
+            number = _numbers(self.guids).get(schema_id)
+            if number is None and self.place is not None and self.framing == Framing.CONFLUENT:
+                from kafkalog.log.typed.remote_registry import registry_at
+
+                number = registry_at(self.place).number_of(schema_id)
+            return schema_id if number is None else number, start
         return schema_id, start
 
     def id_headers(self) -> list[tuple[str, bytes]]:
@@ -234,6 +253,7 @@ class TypedColumn:
             "writers": [[number, list(texts)] for number, texts in self.writers],
             "versions": list(self.versions),
             "guids": [list(one) for one in self.guids],
+            "place": self.place,
             "names": [list(one) for one in self.names],
             "type_name": self.type_name,
             "types": [[name, one.as_json()] for name, one in self.types],
@@ -253,6 +273,7 @@ class TypedColumn:
             tuple((number, tuple(texts)) for number, texts in fields["writers"]),
             tuple(fields["versions"]),
             tuple((guid, number) for guid, number in fields["guids"]),
+            fields.get("place"),
             tuple((number, name) for number, name in fields.get("names", ())),
             fields.get("type_name"),
             tuple((name, cls.from_json(one)) for name, one in fields.get("types", ())),

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from contextlib import suppress
+from functools import lru_cache
 from importlib.util import find_spec
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import UnreadableError, UnsupportedError
+from kafkalog.errors import UnreadableError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from kafkalog.log.typed.framing import SchemaId
-
-MAIN: Final = "kafkalog-schema.proto"
-"""The name of the file that is the schema itself: no reference has it."""
-_TIMEOUT_S: Final = 600  # for all schemas of a registry together
+_MAIN: Final = "kafkalog-schema.proto"  # the schema itself: no reference has this name
+_TIMEOUT_S: Final = 60
+_SETS_KEPT: Final = 1024
 # The log lines of Abseil, which the compiler uses.
 _OWN: Final = re.compile(r"WARNING: |[IWEF][0-9]{4} ")
 # The compiler is native code, and schemas come from anywhere: it runs in a process of its own,
@@ -68,42 +71,45 @@ for line in sys.stdin:
 """
 
 
-def compiled(
-    schemas: Mapping[SchemaId, Sequence[tuple[str, str]]],
-) -> dict[SchemaId, tuple[str, ...]]:
-    """Return a descriptor set for each schema, in Base64; or `!` and why there is none.
-
-    Args:
-        schemas: name and text of the files of each schema, each after those that it imports. A
-            text can also be a `FileDescriptorProto` in Base64, as some clients register it.
+def compiled_texts(texts: Sequence[str]) -> bytes:
+    """Return the descriptor set of a schema, the last of some texts; names are before the others.
 
     Raises:
-        UnsupportedError: the compiler is not installed.
-        UnreadableError: it does not end, or crashes.
+        as `compiled`.
     """
-    found: dict[SchemaId, tuple[str, ...]] = {}
-    texts: dict[SchemaId, list[tuple[str, str]]] = {}
-    for number, files in schemas.items():
-        as_set = _descriptor_set([text for _, text in files])
-        if as_set is None:
-            texts[number] = list(files)
-        else:
-            found[number] = (as_set,)
-    if texts:
-        told = _compile(list(texts.values()))
-        for number, one in zip(texts, told, strict=True):
-            found[number] = (str(one["set"]),) if "set" in one else (f"!{_words(one['error'])}",)
-    return found
+    return compiled((*zip(texts[:-1:2], texts[1::2], strict=True), (_MAIN, texts[-1])))
+
+
+@lru_cache(_SETS_KEPT)
+def compiled(files: tuple[tuple[str, str], ...]) -> bytes:
+    """Return the descriptor set of a schema.
+
+    Args:
+        files: name and text of its files, each after those that it imports. A text can also be a
+            `FileDescriptorProto` in Base64, as some clients register it.
+
+    Raises:
+        UsageError: it does not compile.
+        UnsupportedError: the compiler is not installed.
+        UnreadableError: it does not end.
+    """
+    as_set = _descriptor_set([text for _, text in files])
+    if as_set is not None:
+        return as_set
+    found = _COMPILER.ask(files)
+    if "set" in found:
+        return b64decode(found["set"])
+    raise UsageError(_words(str(found["error"])))
 
 
 def _words(said: str) -> str:
     """Return what the compiler said about a schema, without what it said about itself."""
     lines = [line for line in said.splitlines() if not _OWN.match(line)]
-    return f"{' '.join(lines).replace(f'{MAIN}:', 'line '):.300}"
+    return f"{' '.join(lines).replace(f'{_MAIN}:', 'line '):.300}"
 
 
-def _descriptor_set(texts: Sequence[str]) -> str | None:
-    """Return the set of descriptors in Base64; None if these are texts."""
+def _descriptor_set(texts: Sequence[str]) -> bytes | None:
+    """Return the set of some descriptors in Base64; None if these are texts."""
     try:
         files = [b64decode("".join(text.split()), validate=True) for text in texts]
     except (Base64Error, ValueError):
@@ -112,7 +118,7 @@ def _descriptor_set(texts: Sequence[str]) -> str | None:
         return None
     # `FileDescriptorSet` is only `repeated FileDescriptorProto file = 1`.
     # Each is a field of the set: its number and kind, its size, its bytes.
-    return b64encode(b"".join(b"\x0a" + _varint(len(one)) + one for one in files)).decode()
+    return b"".join(b"\x0a" + _varint(len(one)) + one for one in files)
 
 
 def _varint(number: int) -> bytes:
@@ -123,38 +129,80 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def _compile(schemas: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
-    if find_spec("grpc_tools") is None:
-        raise UnsupportedError(
-            "Protobuf schemas are compiled by grpcio-tools, which is not installed.",
-            hint="pip install 'kafkalog[schemas]'",
-        )
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+class _Compiler:
+    """A process that compiles one schema after another, from the first one on to our end."""
 
-    from kafkalog.log.typed.proto_builtin import builtin_files
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
-    builtin = b64encode(FileDescriptorSet(file=builtin_files()).SerializeToString()).decode()
-    found: list[Any] = []
-    while len(found) < len(schemas):
-        lines = "".join(f"{json.dumps(files)}\n" for files in schemas[len(found) :])
+    def ask(self, files: Sequence[tuple[str, str]]) -> dict[str, Any]:
+        """Return `set` of a schema, in Base64, or `error`. Raises as `compiled`."""
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None, "it has pipes"
+            assert process.stdout is not None, "it has pipes"
+            # It does not end by itself on a schema that takes it forever.
+            timer = threading.Timer(_TIMEOUT_S, process.kill)
+            timer.daemon = True
+            timer.start()
+            try:
+                process.stdin.write(f"{json.dumps(files)}\n".encode())
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except OSError:  # it has ended
+                line = b""
+            finally:
+                timer.cancel()
+            if line.endswith(b"\n"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+            status = self.end()
+        if status == -SIGKILL:
+            raise UnreadableError(
+                f"A Protobuf schema is not compiled after {_TIMEOUT_S} s, or without more memory."
+            )
+        if status > 0:
+            raise UnreadableError(f"The compiler of Protobuf ended with {status}.")
+        return {"error": f"the compiler ended with {status}"}  # by a signal: it crashed on this one
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None:
+            return self._process
+        if find_spec("grpc_tools") is None:
+            raise UnsupportedError(
+                "Protobuf schemas are compiled by grpcio-tools, which is not installed.",
+                hint="pip install 'kafkalog[schemas]'",
+            )
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+        from kafkalog.log.typed.proto_builtin import builtin_files
+
+        builtin = b64encode(FileDescriptorSet(file=builtin_files()).SerializeToString())
         try:
-            done = subprocess.run(  # noqa: S603 # our own program
+            self._process = subprocess.Popen(  # noqa: S603 # our own program
                 # -P: no module of the current directory is imported.
                 [sys.executable, "-P", "-c", _PROGRAM],
-                input=f"{builtin}\n{lines}".encode(),
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=_TIMEOUT_S,
                 cwd=os.sep,
-                check=False,
             )
-            found += [json.loads(line) for line in done.stdout.splitlines()]
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            words = " ".join(str(error).split())[:200]
-            raise UnreadableError(f"The Protobuf schemas cannot be compiled: {words}.") from error
-        # Negative is a signal: the compiler crashed on one schema, and goes on after it.
-        if done.returncode > 0:
-            raise UnreadableError(f"The compiler of Protobuf ended with {done.returncode}.")
-        if len(found) < len(schemas):
-            found.append({"error": f"the compiler ended with {done.returncode}"})
-    return found
+            assert self._process.stdin is not None, "it has pipes"
+            self._process.stdin.write(builtin + b"\n")
+        except OSError as error:
+            raise UnreadableError(f"The Protobuf schemas cannot be compiled: {error}.") from error
+        return self._process
+
+    def end(self) -> int:
+        """End the process, if there is one; return its status."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        with suppress(OSError):  # what it did not take is lost with it
+            process.communicate()
+        return process.wait()
+
+
+_COMPILER: Final = _Compiler()
+atexit.register(_COMPILER.end)

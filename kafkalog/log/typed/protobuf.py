@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +12,7 @@ from kafkalog.errors import UsageError
 from kafkalog.log.typed.framing import Framing
 from kafkalog.log.typed.proto_builtin import builtin_file
 from kafkalog.log.typed.proto_columns import MessageColumns, is_complete
+from kafkalog.log.typed.proto_files import compiled_texts
 from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
 from kafkalog.log.typed.schema_size import brief
 
@@ -131,11 +131,8 @@ class ProtobufVersions:
         self.column = self._made(schema) if schema else None
 
     def __call__(self, texts: Sequence[str]) -> ProtobufDecoder:
-        """Return the decoder of a version, from what `proto_files.compiled` returns for it."""
-        [text] = texts
-        if text.startswith("!"):
-            raise UsageError(text[1:])
-        return self._made(b64decode(text))
+        """Return the decoder of a version, from names and texts as `compiled_texts` takes them."""
+        return self._made(compiled_texts(texts))
 
     def _made(self, schema: bytes) -> ProtobufDecoder:
         made = ProtobufDecoder(schema, self._message, self._framing, self._names)
@@ -145,16 +142,9 @@ class ProtobufVersions:
 
 
 def main_file(texts: Sequence[str]) -> Any:
-    """Return the descriptor of the file of a version, from what `ProtobufVersions` decodes.
-
-    Raises:
-        UsageError: as that.
-    """
-    [text] = texts
-    if text.startswith("!"):
-        raise UsageError(text[1:])
+    """Return the descriptor of the file of a version. Args and errors as for `compiled_texts`."""
     pool = descriptor_pool.DescriptorPool()
-    return pool.FindFileByName(_added(pool, b64decode(text))[-1].name)
+    return pool.FindFileByName(_added(pool, compiled_texts(texts))[-1].name)
 
 
 def _added(pool: Any, schema: bytes) -> Any:

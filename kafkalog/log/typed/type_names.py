@@ -103,7 +103,12 @@ def _names(one: Written, framing: Framing) -> _Names:
         return _Names((TypeName(one.form, name or "json"),))
     if one.form == TypedForm.AVRO:
         return _names_of_avro(one)
-    from kafkalog.log.typed.protobuf import MessageNames, main_file
+    from kafkalog.log.typed.model import missing_package
+
+    try:
+        from kafkalog.log.typed.protobuf import MessageNames, main_file
+    except ModuleNotFoundError as error:
+        raise missing_package(one.form, error) from error
 
     messages = MessageNames(main_file(one.texts), framing)
 
@@ -173,7 +178,15 @@ def names_of(column: TypedColumn) -> TypeNames:
             written[schema_id] = Written(one.form, texts, others.get(schema_id, ""))
     for schema_id, texts in column.writers if column.types else ():
         written[schema_id] = Written(TypedForm.AVRO, texts)
-    return TypeNames(written.get, column.framing)
+
+    def of_id(schema_id: SchemaId) -> Written | None:
+        found = written.get(schema_id)
+        if found is None and column.place is not None and not column.types:
+            texts = column.all_writers().get(schema_id)
+            found = None if texts is None else Written(column.form, texts)
+        return found
+
+    return TypeNames(of_id, column.framing)
 
 
 def one_type(column: TypedColumn, names: TypeNames, whole: bytes) -> str | None:

@@ -112,15 +112,9 @@ def _typed(tables: Tables, registry: str) -> Tables:
     """Return the tables with columns by the schemas of a registry."""
     from kafkalog.tables.datasets.typed import with_data
     from kafkalog.tables.schema_registry import read_registry
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import columns_by_data
 
-    topics = tuple(sorted(tables.topics or ()))
-    if len(topics) != 1:
-        raise UsageError(
-            "A registry has many schemas, and a column has one.", hint="Name one of topics."
-        )
-    schemas = read_registry(registry)
-    by_data = tuple(ColumnByData(source, schemas, topics) for source in ("key", "value"))
+    by_data = columns_by_data(read_registry(registry), tables.topics or ())
     typed = with_data(tables, (), by_data)
     return replace(tables, typed=typed, typed_listener=_Undecoded(tables.reader))
 

@@ -29,7 +29,7 @@ def profile(
         request: which records; None for all that consumers get.
         engine: runs the counting tasks; None for threads of this process.
         on_event: is passed damage and logs that cannot be read; without it the first one is raised.
-        options: as for `profile_logs`: `bucket_ms`, `hot_keys`.
+        options: as for `profile_logs`: `bucket_ms`, `hot_keys`, `registry`.
 
     Raises:
         as `profile_logs`.

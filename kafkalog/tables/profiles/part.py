@@ -217,8 +217,8 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     """Count the records and batches in some splits: a task of an engine.
 
     Args:
-        task: `splits` of the table of records, as JSON, `bucket_ms`, and the `ids` and `guids` of
-            known schemas.
+        task: `splits` of the table of records, as JSON, `bucket_ms`, and the `ids`, `guids` and
+            `place` of `KnownIds`.
 
     Returns:
         A `Part` as JSON under `part`; `failures` of kafkalog itself, which leave it incomplete.
@@ -226,7 +226,8 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     Cost:
         Reads the splits twice: for the records, and for the headers with their checksums.
     """
-    ids = KnownIds(task["ids"], task["guids"]) if task["ids"] else None
+    has_ids = task["ids"] or task["place"] is not None
+    ids = KnownIds(task["ids"], task["guids"], task["place"]) if has_ids else None
     part = Part(task["bucket_ms"], ids)
     failures: list[dict[str, Any]] = []
     splits = [Split.from_json(one) for one in task["splits"]]

@@ -61,7 +61,8 @@ def profile_logs(
     at_ms = present_ms()
     schemas = None if registry is None else read_registry(registry)
     known = {"ids": [*schemas.by_id] if schemas else [],
-             "guids": [*schemas.guids().items()] if schemas else []}  # fmt: skip
+             "guids": [*schemas.guids().items()] if schemas else [],
+             "place": schemas.remote_place if schemas else None}  # fmt: skip
     tasks = []
     owners = []
     heard = _Heard(listener)

@@ -9,14 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
-from kafkalog.log.typed.framing import prefixes_of
+from kafkalog.log.typed.framing import GUID_SIZE, PREFIX_MAX, prefix_size, prefixes_of, split
 from kafkalog.log.typed.prefixes import with_prefixes
+from kafkalog.log.typed.remote_registry import registry_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog.log.typed.framing import SchemaId
 
+_BY_NUMBER: Final = (Framing.CONFLUENT, Framing.APICURIO)
 _IN_HEADERS: Final = (Framing.APICURIO, Framing.CONFLUENT)  # of both the second counts
 
 
@@ -26,9 +28,16 @@ class KnownIds:
     Args:
         ids: numbers and UUIDs.
         guids: GUIDs and the numbers of the same schemas.
+        place: of a registry that knows further ones, as in `TypedColumn`.
     """
 
-    def __init__(self, ids: Iterable[SchemaId], guids: Iterable[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self,
+        ids: Iterable[SchemaId],
+        guids: Iterable[tuple[str, int]] = (),
+        place: str | None = None,
+    ) -> None:
+        self._place = place
         names = {prefix: one for one in ids for prefix in prefixes_of(one)}
         names |= {prefix: number for guid, number in guids for prefix in prefixes_of(guid)}
         ordered = sorted(names, key=len)
@@ -43,9 +52,11 @@ class KnownIds:
             source: `key` or `value`.
             data: a `pyarrow.BinaryArray`.
             headers: those of the records, a `pyarrow.ListArray`.
+
+        Raises:
+            KafkaLogError: as `RemoteRegistry.asked`.
         """
-        size_max = max((size for size, _ in self._by_size), default=0)
-        starts = pc.binary_slice(data, 0, size_max)
+        starts = pc.binary_slice(data, 0, PREFIX_MAX)
         for framing in _IN_HEADERS:
             column = TypedColumn(source, TypedForm.PROTOBUF, b"", framing=framing)
             starts = with_prefixes(column, starts, headers)
@@ -54,3 +65,21 @@ class KnownIds:
             known = found.filter(pc.is_in(found, pa.array(names, pa.binary())))
             for one in pc.value_counts(known).to_pylist():
                 yield names[one["values"]], one["counts"]
+        if self._place is not None:
+            yield from _of_registry(starts, self._place)
+
+
+def _of_registry(starts: Any, place: str) -> Iterator[tuple[SchemaId, int]]:
+    """Yield the ids that a registry has of what data begins with, and how many have each."""
+    registry = registry_at(place)
+    first = pc.binary_slice(starts, 0, 1)
+    sizes = {(framing, prefix_size(framing)) for framing in _BY_NUMBER}
+    for magic, ways in ((b"\0", sizes), (b"\1", {(Framing.CONFLUENT, GUID_SIZE)})):
+        some = starts.filter(pc.equal(first, magic))
+        for framing, size in ways:
+            for one in pc.value_counts(pc.binary_slice(some, 0, size)).to_pylist():
+                # One more byte, as of the data: without any a prefix is none.
+                schema_id, _ = split(framing, one["values"] + b"\0"[: len(one["values"]) == size])
+                if schema_id is not None and registry.asked(schema_id) is not None:
+                    number = registry.number_of(schema_id) if isinstance(schema_id, str) else None
+                    yield schema_id if number is None else number, one["counts"]

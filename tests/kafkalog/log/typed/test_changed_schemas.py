@@ -21,7 +21,7 @@ from grpc_tools import protoc
 
 from kafkalog.log.typed import TypedForm
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.schemas import Payload
+from kafkalog_cli.payloads import Payload, Place
 from tests.checkout import ROOT
 from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, decoded, ways_to
 
@@ -117,7 +117,9 @@ def test_what_becomes_of_a_value(tmp_path: Path, change: Change) -> None:
         for number, one in enumerate(sides, 1)
     ]  # fmt: skip
     place = as_topic(tmp_path / "disk", versions)
-    [column] = Payload("value", BytesFormat.AUTO, form, None, None, None, str(place)).columns(["t"])
+    [column] = Payload(
+        "value", BytesFormat.AUTO, form, None, None, None, Place(str(place))
+    ).columns(["t"])
     more = {} if change.value == NOTHING else json.loads(f"{{{change.value}}}")
     data = sides[0].encoded({"id": 7, **more})
     [row], reasons = decoded(column, [b"\0\0\0\0\1" + data])

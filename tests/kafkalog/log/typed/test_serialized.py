@@ -25,9 +25,9 @@ from kafkalog.log.typed import TypedColumn, TypedForm
 from kafkalog.log.typed.columns import one_value, typed_column
 from kafkalog.model import Header
 from kafkalog_cli.output.text import BytesFormat
-from kafkalog_cli.schemas import Payload
+from kafkalog_cli.payloads import Payload, Place
 from tests.builders import batch, record, write_log
-from tests.kafkalog.log.typed.test_schema_registry import registry
+from tests.http_servers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -155,11 +155,11 @@ def test_rows_are_what_was_serialized(
         place = str(as_topic(tmp_path / "disk", texts_of(versions)))
     else:
         told = versions if kind == "descriptors" else texts_of(versions)
-        place = places.enter_context(registry(json.dumps(told).encode()))
+        place = places.enter_context(registry(told))
     topic = name.rpartition("-")[2]
     framing = None if case["framing"] == "confluent" else case["framing"]
     [column] = Payload("value", BytesFormat.AUTO, TypedForm(case["form"]), framing, schema,
-                       case.get("message"), place).columns([topic])  # fmt: skip
+                       case.get("message"), Place(place)).columns([topic])  # fmt: skip
     values = [b64decode(one[0]) for one in case["records"]]
     headers = [headers_of(one) for one in case["records"]]
     rows, reasons = decoded(column, [*values, None, b"plain"], [*headers, headers[0], []])
@@ -176,7 +176,7 @@ def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
     case = CASES[f"{framing}-shipments"]
     place = as_files(tmp_path / "files", case["versions"])
     [column] = Payload(
-        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, framing, None, None, str(place)
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, framing, None, None, Place(str(place))
     ).columns()
     ref, value = b"\x0a\x0a\x08Shipment", b64decode(case["records"][0][0])
     assert value.count(ref) == 1
@@ -200,7 +200,7 @@ def test_framing_of_glue(tmp_path: Path) -> None:
     head = bytes.fromhex(number.replace("-", ""))
     packed = zlib.compress(b"\2" + message)
     [column] = Payload("value", BytesFormat.AUTO, TypedForm.PROTOBUF, "glue", None,
-                       "events.Envelope.Event", str(place)).columns()  # fmt: skip
+                       "events.Envelope.Event", Place(str(place))).columns()  # fmt: skip
     found, reasons = decoded(column, [
         b"\3\0" + head + b"\2" + message,
         b"\3\5" + head + packed,
@@ -224,6 +224,21 @@ def test_framing_of_glue(tmp_path: Path) -> None:
     ]
 
 
+def test_glue_is_known_by_its_schemas_alone(
+    tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """Of each form: a directory of files named by UUID is enough where one looks."""
+    case = next(one for one in CASES.values() if one["framing"] == "glue")
+    place = as_files(tmp_path / "files", case["versions"])
+    values = [b64decode(data) for data, _ in case["records"]]
+    write_log(tmp_path / "t-0", batch(0, [record(n, b"k", v) for n, v in enumerate(values)]))
+    result = kafkalog("dump-segment", tmp_path / "t-0", "-r", place, "-o", "ndjson")
+    found = [json.loads(line)["value_decoded"] for line in result.stdout.splitlines()]
+    assert result.status == 0, result.stderr
+    assert len(found) == len(values)
+    assert None not in found
+
+
 def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     """A field with another type than in a newer version gets a column; another message does not."""
     place = tmp_path / "files"
@@ -240,7 +255,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     ]):  # fmt: skip
         (place / f"{number}.proto").write_text(text)
     [column] = Payload(
-        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, str(place)
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, Place(str(place))
     ).columns()
     values = [b"\0\0\0\0" + bytes([n]) + b"\0\x08\1" for n in range(8)]
     rows, reasons = decoded(column, values)
@@ -258,7 +273,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     assert "has no message 'M'" in reasons[1]
     (place / "8.proto").write_text("nothing")
     [column] = Payload(
-        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, str(place)
+        "value", BytesFormat.AUTO, TypedForm.PROTOBUF, None, None, None, Place(str(place))
     ).columns()
     with pytest.raises(
         UsageError, match=r"schema, 8, decodes nothing: line 1:1: Expected top-level"
@@ -280,7 +295,7 @@ def test_json_schemas_that_refer_endlessly(tmp_path: Path) -> None:
         place.mkdir()
         (place / "1.json").write_text(json.dumps(tree))
         [column] = Payload(
-            "value", BytesFormat.AUTO, TypedForm.JSON, None, None, None, str(place)
+            "value", BytesFormat.AUTO, TypedForm.JSON, None, None, None, Place(str(place))
         ).columns()
         assert decoded(column, [b"\0\0\0\0\1" + data]) == ([row], [])
 
