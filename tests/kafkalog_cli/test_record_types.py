@@ -288,7 +288,7 @@ def of_text(schema_id: int, *texts: str) -> bytes:
 def test_unions_and_records_are_one_table(kafkalog: Kafkalog, tmp_path: Path) -> None:
     """A topic that moves from a union to schemas by record keeps its table; null is a branch."""
     a, b = avro("n.A", "x"), avro("n.B", "y")
-    union = json.dumps(["null", json.loads(a), json.loads(b), "string"])
+    union = json.dumps(["null", json.loads(a), json.loads(b), "string", "long"])
     disk = as_topic(tmp_path / "disk", [
         {"subject": "events-value", "version": 1, "id": 1, "schema": union},
         {"subject": "n.A", "version": 1, "id": 2, "schema": a},
@@ -313,6 +313,8 @@ def test_unions_and_records_are_one_table(kafkalog: Kafkalog, tmp_path: Path) ->
         rows = table_of(tmp_path / place)
         assert [without_nulls(one["value_decoded"]) for one in rows] == wanted
         assert [one["value_type"] for one in rows] == types
+        # One branch never occurs.
+        assert {*rows[0]["value_decoded"]} == {"A", "B", "C", "string", "long"}
 
 
 def test_messages_of_one_file_are_types(kafkalog: Kafkalog, tmp_path: Path) -> None:
