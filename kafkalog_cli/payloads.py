@@ -116,15 +116,9 @@ class Payload:
             require_one(topics)
         else:
             form = self.typed.upper()
-            schemas = self.schemas.of_form(form)
+            subjects = {one.subject for one in self.schemas.of_form(form)}
             # Files, of which all are versions of one schema.
-            if (
-                self.typed != TypedForm.AVRO
-                and schemas
-                and {one.subject for one in schemas} == {None}
-            ):
-                return None
-            if len(topics) != 1:
+            if len(topics) != 1 or (subjects == {None} and self.typed != TypedForm.AVRO):
                 return None
             versions = self.schemas.all_versions(f"{topics[0]}-{self.source}")
             if any(one.form == form for one in versions):

@@ -288,11 +288,11 @@ def test_a_worker_asks_by_itself(
         assert column is not None
         sent = json.dumps(column.as_json() | {"writers": []})
         assert SECRET not in sent
-        decoder = TypedColumn.from_json(json.loads(sent)).decoder()
         monkeypatch.setattr(remote_registry, "_registries", {})
         with pytest.raises(UnreadableError, match="Unauthorized"):
-            decoder.decode(b"\x02x", 7)
+            TypedColumn.from_json(json.loads(sent)).decoder()
         environment(USER=f"me:{SECRET}")
+        decoder = TypedColumn.from_json(json.loads(sent)).decoder()
         assert decoder.decode(b"\x02x", 7) == "x"
         with pytest.raises(ValueError, match="the schema 8 is unknown"):
             decoder.decode(b"\x02x", 8)
@@ -315,6 +315,7 @@ def test_secrets_are_nowhere_in_what_is_written(
 ) -> None:  # fmt: skip
     """Not in an export, its manifest, its output, nor in what `explain config` says."""
     write_log(tmp_path / "log" / "t-0", batch(0, [record(0, b"k", b"\0\0\0\0\7\x02x")]))
+    write_log(tmp_path / "log" / "other-0", batch(0, [record(0, b"k", b"text")]))
     with server(only_for(basic(f"me:{SECRET}"), ANSWER)) as one:
         for number, (url, variables) in enumerate([
             (f"http://me:{SECRET}@{one.origin}", {}),
