@@ -91,9 +91,7 @@ def run(
             writers=tuple((n, (texts[n],)) for n in range(newest + 1)),
             versions=tuple(range(newest, -1, -1)),
         )  # fmt: skip
-        asked = ExportRequest(
-            (str(log),), REQUEST, typed=(typed,), table_format=form, append=True
-        )
+        asked = ExportRequest((str(log),), REQUEST, typed=(typed,), table_format=form, append=True)
         add(asked, to)
         table = table_of(to, form).sort_by("offset")
         values = table.column("value_decoded").to_pylist()

@@ -182,9 +182,7 @@ def test_a_schema_that_the_column_need_not_have() -> None:
 )
 def test_fields_that_differ_in_case(new: str, old: str, names: list[str]) -> None:
     """They are two fields; each value is in that with its name."""
-    versions = [
-        Version(struct_type([(one, TEXT) for one in given])) for given in (new, old)
-    ]
+    versions = [Version(struct_type([(one, TEXT) for one in given])) for given in (new, old)]
     for version, given in zip(versions, (new, old), strict=True):
         fields = zip(version.type, given, strict=True)
         version._value = {one.name: letter for one, letter in fields}
