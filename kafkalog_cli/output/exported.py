@@ -90,7 +90,8 @@ EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
 def _remarks(of: Callable[[Any], Sequence[Remark]]) -> Field[Any]:
     return Field(
         "remarks", k.ARRAY,
-        "parts of typed columns that are JSON as text, or omitted: `path`, `type`, `reason`",
+        "of typed columns what is JSON, omitted, a conflict column, or an old name: "
+        "`path`, `type`, `reason`",
         lambda one: [asdict(remark) for remark in of(one)],
     )  # fmt: skip
 

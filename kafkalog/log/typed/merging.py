@@ -23,7 +23,7 @@ from kafkalog.log.typed.lake_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     Rule = Callable[[Any, Any], Any]
 
@@ -221,12 +221,6 @@ def paired(
     return found
 
 
-def first_of(here: Sequence[Any], other: Any, name_of: Callable[[Any], str] = given_name) -> Any:
-    """Return the first field with the name of another; None without one."""
-    name = name_of(other)
-    return next((one for one in here if name_of(one) == name), None)
-
-
 # The type of both --------------------------------------------------------------------------------
 
 
@@ -284,63 +278,76 @@ class Merger:
             are_columns: whether they are columns of tables, whose names are settled.
         """
         given = sources(others)
+        same: dict[int | None, list[Source]] = {}
         pairs = paired(here, given, self.rule, self.name_of)
+        for source, to in zip(given, pairs, strict=True):
+            same.setdefault(to, []).append(source)
+        bases: dict[str, Any] = {}
+        for one in here:
+            bases.setdefault(self.name_of(one), one)
         found = []
         for i, one in enumerate(here):
             path = f"{prefix}{one.name}"
-            same = [source.field for source, to in zip(given, pairs, strict=True) if to == i]
-            if not same:
+            if i not in same:
                 self.absent.append(path)
                 # Null in the rows of the others, so no longer required.
                 found.append(one.with_nullable(True))
-            for other in same:
-                self._note(path, here, one, other)
-                kind = self.type(one, other, path)
+                continue
+            for source in same[i]:
+                other = source.field
+                self._note(path, bases, one, other)
                 is_nullable = one.nullable or other.nullable
-                one = one.with_type(kind).with_nullable(is_nullable)
-            found += [one] if same else []
-        made: list[tuple[int, int]] = []
-        for source, to in zip(given, pairs, strict=True):
-            if to is not None:
-                continue
-            again = [
-                i for place, i in made
-                if place == source.place and fits(found[i], source.field, self.rule)
-            ]  # fmt: skip
-            if again:  # two types of one value, such as an enum and text
-                one = found[again[0]]
-                found[again[0]] = one.with_type(self.type(one, source.field, prefix + one.name))
-                continue
-            made.append((source.place, len(found)))
-            new = self._new(here, source.field, prefix)
-            if not are_columns or new.name != source.field.name:
-                names = column_names([*(one.name for one in found), new.name])
-                new = renamed(new, names[-1])
-            path = f"{prefix}{new.name}"
+                one = one.with_type(self.type(one, other, path)).with_nullable(is_nullable)
+            found.append(one)
+        new = [
+            (source, base, self._new(base, source.field, prefix))
+            for source in self._distinct(same.get(None, []), prefix)
+            for base in [self._base(bases, source.field)]
+        ]
+        names = column_names(one.name for one in (*found, *(one for _, _, one in new)))
+        for (source, base, one), name in zip(new, names[len(found) :], strict=True):
+            made = one if are_columns and base is None else renamed(one, name)
+            path = f"{prefix}{made.name}"
             self.added.append(path)
-            if (base := self._base(here, source.field)) is not None:
+            if base is not None:
                 self.conflicts.append(Conflict(path, base, source.field))
-            found.append(new)
+            found.append(made)
         return found
 
-    def _note(self, path: str, here: Sequence[Any], one: Any, other: Any) -> None:
+    def _distinct(self, new: Sequence[Source], prefix: str) -> list[Source]:
+        """Return sources without a field; two types of one value, if they fit, are one of them."""
+        found: list[Source] = []
+        places: dict[int, list[int]] = {}
+        for one in new:
+            of_value = places.setdefault(one.place, [])
+            for i in of_value:
+                first = found[i].field
+                if fits(first, one.field, self.rule):
+                    kind = self.type(first, one.field, prefix + first.name)
+                    found[i] = found[i]._replace(field=first.with_type(kind))
+                    break
+            else:
+                of_value.append(len(found))
+                found.append(one)
+        return found
+
+    def _note(self, path: str, bases: Mapping[str, Any], one: Any, other: Any) -> None:
         if self.name_of(other) != self.name_of(one):
             self.old[path] = given_name(other)
             return
-        base = self._base(here, other)
+        base = self._base(bases, other)
         if base is not None and base.name != one.name:
             self.conflicts.append(Conflict(path, base, other))
 
-    def _base(self, here: Sequence[Any], other: Any) -> Any:
+    def _base(self, bases: Mapping[str, Any], other: Any) -> Any:
         """Return the field with whose type another one is in conflict; None without one."""
-        base = first_of(here, other, self.name_of)
+        base = bases.get(self.name_of(other))
         # Messages whose numbers changed have two fields with one given name.
         is_same = base is not None and base.type == other.type and fits(base, other, self.rule)
         return None if is_same else base
 
-    def _new(self, here: Sequence[Any], other: Any, prefix: str) -> Any:
+    def _new(self, base: Any, other: Any, prefix: str) -> Any:
         """Return a field that is null in all values so far."""
-        base = self._base(here, other)
         if base is None:
             return other.with_nullable(True)
         self.refuse(f"{prefix}{base.name}", base, other)

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.log.typed.merging import first_of, fits, is_list, paired, refusal, sources
+from kafkalog.log.typed.lake_types import given_name
+from kafkalog.log.typed.merging import fits, is_list, paired, refusal, sources
 from kafkalog.log.typed.remarks import CONFLICT
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Placing:
         fields = list(target)
         given = sources(list(kind))
         places = paired(fields, given, self._rule)
+        names = {one.name for one in fields}
+        bases = {given_name(one): one for one in reversed(fields)}
         steps: list[tuple[Source, int, Change | None, Change | None]] = []
         # `pyarrow.array` takes fields by name: what is missing is null, others do not count.
         is_value_same = True
@@ -95,10 +98,10 @@ class Placing:
             name = source.field.name
             inner = f"{path}.{name}".lstrip(".")
             if place is None:
-                other = first_of(fields, source.field)
-                if other is not None:
+                if given_name(source.field) in bases:
+                    other = bases[given_name(source.field)]
                     raise ValueError(refusal(other, source.field, inner))
-                is_value_same &= all(one.name != name for one in fields)
+                is_value_same &= name not in names
                 continue
             one = fields[place]
             there = f"{to}.{one.name}".lstrip(".")
