@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.errors import UsageError
 from kafkalog.io.jit.fast_path import kernels_work
-from kafkalog.log.typed.avro_columns import AvroColumns, UnsupportedSchemaError
+from kafkalog.log.typed.avro_columns import AvroColumns
 from kafkalog.log.typed.avro_resolution import Resolution
 from kafkalog.log.typed.avro_schema import parse
 from kafkalog.log.typed.avro_types import Shapes
 from kafkalog.log.typed.avro_values import Cursor
+from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.remarks import LOST_DIGITS
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import Counter
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from kafkalog.errors import UsageError
+from kafkalog.io.jit.fast_path import kernels_work
+from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.framing import Framing
 from kafkalog.log.typed.proto_builtin import builtin_file
 from kafkalog.log.typed.proto_columns import MessageColumns, is_complete
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.proto_wire import ProtobufColumns
 
 _VARINT_SIZE_MAX: Final = 5  # of 32 bits
 _INDEXES_MAX: Final = 64
@@ -85,11 +89,13 @@ class ProtobufDecoder:
         self.messages = None if framing == Framing.NONE else MessageNames(descriptor.file, framing)
         self.name = name
         self.names = dict(names or {})
-        columns = MessageColumns(pool, self.names)
+        self._descriptor = descriptor
+        self._columns = columns = MessageColumns(pool, self.names)
         self.type, self._convert = columns.column(descriptor)
         self.remarks = columns.remarks
         self.losses: Counter[str] = Counter()
         self._seen = columns.seen
+        self._by_columns: dict[Any, ProtobufColumns | None] = {}
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
         """Return the message as a dictionary, or what it means if it is one of Google's."""
@@ -112,6 +118,28 @@ class ProtobufDecoder:
         if seen.has_lost_digits:
             self.losses[LOST_DIGITS] += 1
         return value
+
+
+    def by_columns(self, schema_id: SchemaId | None, kind: Any = None) -> ProtobufColumns | None:  # noqa: ARG002 # one schema
+        """Return what decodes many messages at once; None if that is impossible.
+
+        Args:
+            kind: the type of the column that they get into; None for that of the message.
+        """
+        wanted = kind or self.type
+        if wanted not in self._by_columns:
+            self._by_columns[wanted] = self._made(wanted) if kernels_work() else None
+        return self._by_columns[wanted]
+
+    def _made(self, kind: Any) -> ProtobufColumns | None:
+        from kafkalog.log.typed.proto_wire import ProtobufColumns
+
+        with suppress(UnsupportedSchemaError):
+            return ProtobufColumns(
+                self._descriptor, self.type, kind, self._columns, self.losses,
+                has_required=self._has_required, messages=self.messages,
+            )  # fmt: skip
+        return None
 
 
 class ProtobufVersions:
