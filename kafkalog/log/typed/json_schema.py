@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
+from kafkalog.io.jit.fast_path import kernels_work
+from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.lake_types import (
     INTEGER,
     JSON,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
+    from kafkalog.log.typed.json_columns import AnyJsonColumns, JsonColumns
     from kafkalog.log.typed.json_types import Members, Shape
 
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
@@ -78,17 +81,37 @@ class JsonDecoder:
         self.losses: Counter[str] = Counter()
         self._noted: list[str] = []
         column = _Columns(self.remarks, self._noted)
-        self.type, self._convert = column.of(shape, "")
+        self._column = column.of(shape, "")
+        self.type, self._convert = self._column[:2]
+        self._by_columns: dict[Any, JsonColumns | None] = {}
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
         self._noted.clear()
         try:
-            value = self._convert(_parsed(data))
+            value = self._convert(parsed(data))
         except RecursionError as error:
             raise ValueError("too deep") from error
         if self._noted:
             self.losses.update({*self._noted})  # of a value each once
         return value
+
+    def by_columns(self, schema_id: SchemaId | None, kind: Any = None) -> JsonColumns | None:  # noqa: ARG002 # one schema
+        """Return what decodes many values at once; None if that is impossible.
+
+        Args:
+            kind: the type of the column that they get into; None for that of the schema.
+        """
+        wanted = kind or self.type
+        if wanted not in self._by_columns:
+            self._by_columns[wanted] = self._made(wanted) if kernels_work() else None
+        return self._by_columns[wanted]
+
+    def _made(self, kind: Any) -> JsonColumns | None:
+        from kafkalog.log.typed.json_columns import JsonColumns
+
+        with suppress(UnsupportedSchemaError):
+            return JsonColumns(self._column, kind, self._noted, self.losses)
+        return None
 
 
 class AnyJsonDecoder:
@@ -100,9 +123,17 @@ class AnyJsonDecoder:
         self.remarks: list[Remark] = []
         self.losses: Counter[str] = Counter()
 
+    def by_columns(self, schema_id: SchemaId | None) -> AnyJsonColumns | None:  # noqa: ARG002 # no schema
+        """Return what takes many values at once; None if that is impossible."""
+        if not kernels_work():
+            return None
+        from kafkalog.log.typed.json_columns import AnyJsonColumns
+
+        return AnyJsonColumns(self.losses)
+
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # no schema
         try:
-            _parsed(data)
+            parsed(data)
         except RecursionError as error:
             raise ValueError("too deep") from error
         return data.decode("utf-8")
@@ -145,7 +176,7 @@ _READ_LARGE: Final = json.JSONDecoder(
 _WRITE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _parsed(data: bytes) -> Any:
+def parsed(data: bytes) -> Any:
     """Return what JSON has in UTF-8, with numbers as `_Digits` where a float has not all digits.
 
     Raises:
@@ -276,12 +307,29 @@ def _bytes(value: Any) -> bytes | None:
     return b64decode(value, validate=True)
 
 
-_SCALARS: Final[dict[str, tuple[Any, Any]]] = {
-    "integer": (INTEGER, _integer),
-    "boolean": (pa.bool_(), _boolean),
-    "string": (TEXT, _text),
-    "date": (pa.date32(), _date),
-    "base64": (pa.binary(), _bytes),
+class Column(NamedTuple):
+    """The column of a part of a schema.
+
+    Attributes:
+        type: the `pyarrow.DataType`.
+        convert: checks and converts a value, None for a null.
+        form: what values are: `integer`, `number`, `boolean`, `string`, `date`, `date-time`,
+            `array`, `map`, `object`; empty if only `convert` can say.
+        parts: the columns of the members or items, by name.
+    """
+
+    type: Any
+    convert: Any
+    form: str = ""
+    parts: Mapping[str, Column | None] = {}
+
+
+_SCALARS: Final = {
+    "integer": Column(INTEGER, _integer, "integer"),
+    "boolean": Column(pa.bool_(), _boolean, "boolean"),
+    "string": Column(TEXT, _text, "string"),
+    "date": Column(pa.date32(), _date, "date"),
+    "base64": Column(pa.binary(), _bytes),
 }
 
 
@@ -307,15 +355,15 @@ class _Columns:
         self._remarks = remarks
         self._noted = noted
 
-    def of(self, shape: Shape, path: str) -> tuple[Any, Any]:
-        """Return the type of the column of a shape, and the function."""
+    def of(self, shape: Shape, path: str) -> Column:
+        """Return the column of a shape."""
         return self._of(shape, path) or self._as_json(path, "it is always null")
 
-    def _as_json(self, path: str, reason: str) -> tuple[Any, Any]:
+    def _as_json(self, path: str, reason: str) -> Column:
         self._remarks.append(Remark(path, "json", reason))
-        return JSON, _json
+        return Column(JSON, _json)
 
-    def _of(self, shape: Shape, path: str) -> tuple[Any, Any] | None:
+    def _of(self, shape: Shape, path: str) -> Column | None:
         """Return what `of` does, or None if all values are null."""
         if shape.text:
             return self._as_json(path, shape.text)
@@ -335,17 +383,18 @@ class _Columns:
         if kind == "object":
             return self._object(shape.members, path)
         if kind == "string" and shape.strings == "date-time":
-            return TIMESTAMP, self._timestamp
+            return Column(TIMESTAMP, self._timestamp, "date-time")
         return _SCALARS[shape.strings or kind if kind == "string" else kind]
 
-    def _number(self, shape: Shape) -> tuple[Any, Any]:
+    def _number(self, shape: Shape) -> Column:
         from kafkalog.log.typed.json_types import FLOAT32, Decimals
 
         if isinstance(shape.numbers, Decimals):
             return self._decimal(shape.numbers.scale, is_packed=shape.numbers.is_packed)
         if shape.kinds is None or "number" not in shape.kinds:
             return _SCALARS["integer"]
-        return pa.float32() if shape.numbers == FLOAT32 else pa.float64(), self._float
+        kind = pa.float32() if shape.numbers == FLOAT32 else pa.float64()
+        return Column(kind, self._float, "number")
 
     def _float(self, value: Any) -> float | None:
         if type(value) is float or value is None:
@@ -367,7 +416,7 @@ class _Columns:
             self._noted.append(LOST_DIGITS)
         return found
 
-    def _decimal(self, scale: int, *, is_packed: bool) -> tuple[Any, Any]:
+    def _decimal(self, scale: int, *, is_packed: bool) -> Column:
         kind = decimal_type(_DECIMAL_DIGITS, scale)
         least = Decimal(1).scaleb(-scale) if scale <= _DECIMAL_DIGITS else None
 
@@ -397,7 +446,7 @@ class _Columns:
                 self._noted.append(LOST_DIGITS)
             return found
 
-        return kind, decimal
+        return Column(kind, decimal)
 
     def _timestamp(self, value: Any) -> datetime | None:
         if value is None:
@@ -425,7 +474,7 @@ class _Columns:
         if fraction[6:digits].strip("0"):
             self._noted.append(LOST_DIGITS)
 
-    def _array(self, shape: Shape, path: str) -> tuple[Any, Any]:
+    def _array(self, shape: Shape, path: str) -> Column:
         if shape.is_map and shape.items is not None:
             found = self._map_of_pairs(shape.items.members, path)
             if found:
@@ -433,9 +482,10 @@ class _Columns:
         place = f"{path}[]"
         if shape.items is None:
             reason = "each item has a type of its own" if shape.is_tuple else "items have no type"
-            item, convert = self._as_json(place, reason)
+            item = self._as_json(place, reason)
         else:
-            item, convert = self.of(shape.items, place)
+            item = self.of(shape.items, place)
+        convert = item.convert
 
         def array(value: Any) -> Any:
             if type(value) is list:
@@ -444,18 +494,19 @@ class _Columns:
                 return None
             raise _unfit(value, "array")
 
-        return pa.list_(item), array
+        return Column(pa.list_(item.type), array, "array", {"": item})
 
-    def _map_of_pairs(self, pair: Members, path: str) -> tuple[Any, Any] | None:
+    def _map_of_pairs(self, pair: Members, path: str) -> Column | None:
         """Return the map that Kafka Connect writes as a list of keys and values."""
         if set(pair.named) != {"key", "value"}:
             return None
         mark = len(self._remarks)
-        key, key_of = self.of(pair.named["key"], f"{path}{{}}.key")
-        if pa.types.is_nested(key):
+        key = self.of(pair.named["key"], f"{path}{{}}.key")
+        if pa.types.is_nested(key.type):
             del self._remarks[mark:]
             return None
-        item, convert = self.of(pair.named["value"], f"{path}{{}}")
+        item = self.of(pair.named["value"], f"{path}{{}}")
+        key_of, convert = key.convert, item.convert
 
         def pairs(value: Any) -> Any:
             if value is None:
@@ -472,12 +523,12 @@ class _Columns:
                 found[name] = convert(one.get("value"))
             return list(found.items())
 
-        return pa.map_(key, item), pairs
+        return Column(pa.map_(key.type, item.type), pairs)
 
-    def _object(self, members: Members, path: str) -> tuple[Any, Any]:
+    def _object(self, members: Members, path: str) -> Column:
         if not members.named and members.rest is not None:
             return self._map(members.rest, frozenset(), f"{path}{{}}")
-        found = []
+        found: dict[str, Column] = {}
         mark = len(self._remarks)
         for name, shape in members.named.items():
             shown = name.encode("utf-8", "backslashreplace").decode()
@@ -487,7 +538,7 @@ class _Columns:
                 reason = "it is always null" if shown == name else "its name is not Unicode"
                 self._remarks.append(Remark(place, "omitted", reason))
             else:
-                found.append((name, *one))
+                found[name] = one
         if not found:
             del self._remarks[mark:]
             return self._as_json(path, "it is an object without properties")
@@ -495,15 +546,15 @@ class _Columns:
         if members.rest is not None:
             place = f"{path}.{_ADDITIONAL}" if path else _ADDITIONAL
             rest = self._map(members.rest, frozenset(members.named), f"{place}{{}}")
-        kinds = [(name, kind) for name, kind, _ in found] + (
-            [(_ADDITIONAL, rest[0])] if rest else []
+        kinds = [(name, one.type) for name, one in found.items()] + (
+            [(_ADDITIONAL, rest.type)] if rest else []
         )
         names = column_names(name for name, _ in kinds)
         fields = [
-            _Field(name, column, convert)
-            for (name, _, convert), column in zip(found, names, strict=False)
+            _Field(name, column, one.convert)
+            for (name, one), column in zip(found.items(), names, strict=False)
         ]
-        additional = rest[1] if rest else None
+        additional = rest.convert if rest else None
         declared, noted = frozenset(members.named), self._noted
 
         def struct(value: Any) -> Any:
@@ -519,10 +570,12 @@ class _Columns:
                 return None
             raise _unfit(value, "object")
 
-        return struct_type(kinds), struct
+        parts = {name: found.get(name) for name in members.named}
+        return Column(struct_type(kinds), struct, "" if rest else "object", parts)
 
-    def _map(self, shape: Shape, named: frozenset[str], path: str) -> tuple[Any, Any]:
-        item, convert = self.of(shape, path)
+    def _map(self, shape: Shape, named: frozenset[str], path: str) -> Column:
+        item = self.of(shape, path)
+        convert = item.convert
 
         def members(value: Any) -> Any:
             if type(value) is dict:
@@ -533,4 +586,4 @@ class _Columns:
                 return None
             raise _unfit(value, "object")
 
-        return pa.map_(TEXT, item), members
+        return Column(pa.map_(TEXT, item.type), members, "map", {"": item})

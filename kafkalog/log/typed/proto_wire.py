@@ -411,9 +411,11 @@ def _number(form: int, kind: Any) -> Any:
             return bits.astype(np.int32).astype(np.int64)
         if form in _UNSIGNED32:
             bits = bits & _LOW_32
-        return (bits.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(bits & 1) if (
-            form in _ZIGZAG
-        ) else bits
+        return (
+            (bits.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(bits & 1)
+            if (form in _ZIGZAG)
+            else bits
+        )
 
     def numbers(_values: Values, _rows: Ints, bits: Ints, mask: Any) -> Any:
         if pa.types.is_decimal(kind):

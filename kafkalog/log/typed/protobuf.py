@@ -119,7 +119,6 @@ class ProtobufDecoder:
             self.losses[LOST_DIGITS] += 1
         return value
 
-
     def by_columns(self, schema_id: SchemaId | None, kind: Any = None) -> ProtobufColumns | None:  # noqa: ARG002 # one schema
         """Return what decodes many messages at once; None if that is impossible.
 
