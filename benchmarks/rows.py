@@ -12,9 +12,11 @@ from itertools import product
 from benchmarks.datasets import (
     AVRO,
     CODECS,
+    JSON,
     KEY_COUNTS,
     MANY,
     OFFSETS,
+    PROTOBUF,
     SERVED,
     TIERED,
     axis_datasets,
@@ -82,13 +84,29 @@ def export_rows() -> list[Row]:
 
 
 def decoding_rows() -> list[Row]:
-    """An export with values decoded by the ids in them, against one of the same columns."""
+    """An export with values decoded by the ids in them, against others.
+
+    Those are an export without that, and a consumer's script that decodes value by value.
+    """
     export = "rm -rf {to} && {kafkalog} export {partition} --to {to} -q"
-    decode = export + " --value-format avro@confluent -r {schemas} --value-schema {schemas}/1.avsc"
-    return [
-        Row("Decoding", "Avro of 10 fields, 1.5 M records", AVRO, ("sh", "-c", decode),
-            ("sh", "-c", export), wanted=(Wanted("times as fast as the other", at_least=0.5),))
-    ]  # fmt: skip
+    script = "{python} -m benchmarks.consumer FORM {log} {to}.parquet"
+    other = "times as fast as the other"
+    rows = []
+    for form, data, name, plain, consumer in (
+        ("avro", AVRO, "Avro", 0.5, 5), ("json", JSON, "JSON", 0.2, 3),
+        ("protobuf", PROTOBUF, "Protobuf", 0.4, 5),
+    ):  # fmt: skip
+        schema = " --value-schema {schemas}/1.avsc" if form == "avro" else ""
+        decode = f"{export} --value-format {form}@confluent -r {{schemas}}{schema}"
+        title = f"{name} of 10 fields, 1.5 M records"
+        rows += [
+            Row("Decoding", title, data, ("sh", "-c", decode), ("sh", "-c", export),
+                wanted=(Wanted(other, at_least=plain),)),
+            Row("Decoding", f"{title}, against a script", data, ("sh", "-c", decode),
+                ("sh", "-c", script.replace("FORM", form)),
+                wanted=(Wanted(other, at_least=consumer),)),
+        ]  # fmt: skip
+    return rows
 
 
 def sql_rows() -> list[Row]:

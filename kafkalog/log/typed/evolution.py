@@ -79,12 +79,24 @@ class EvolvedDecoder:
         return [one for one in self._decoders.values() if not isinstance(one, ValueError)]
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
+        return self._of(schema_id).decode(data)
+
+    def by_columns(self, schema_id: SchemaId | None) -> Any:
+        """Return what decodes values of a schema by columns; None if that is impossible."""
+        try:
+            made: Any = self._of(schema_id)
+        except ValueError:
+            return None
+        return made.by_columns(None, self.type) if hasattr(made, "by_columns") else None
+
+    def _of(self, schema_id: SchemaId | None) -> Decoder:
+        """Return the decoder of a schema; raise `ValueError` if it has none."""
         found = None if schema_id is None else self._decoders.get(schema_id)
         if found is None:
             found = self._of_other(schema_id)
         if isinstance(found, ValueError):
             raise found
-        return found.decode(data)
+        return found
 
     def _newest(self, number: SchemaId) -> Decoder:
         try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.log.columns.arrow import binary
-from kafkalog.log.typed import json_kernels
+from kafkalog.log.typed import json_kernels, json_scalar_kernels
 from kafkalog.log.typed.column_steps import (
     PARTS_MAX,
     UnsupportedSchemaError,
@@ -189,7 +189,7 @@ def _with_rest(read: Scalars, by_python: Step) -> Step:
     def step(values: Values, rows: Ints, starts: Ints, sizes: Ints) -> Any:
         states = np.zeros(len(rows), np.uint8)
         found = read(values, rows, starts, sizes, states)
-        there = (states >= json_kernels.LEFT).nonzero()[0]
+        there = (states >= json_scalar_kernels.LEFT).nonzero()[0]
         if not len(there):
             return found
         others = by_python(values, rows[there], starts[there], sizes[there])
@@ -201,7 +201,7 @@ def _with_rest(read: Scalars, by_python: Step) -> Step:
 
 
 def _mask(states: NDArray[np.uint8]) -> Any:
-    is_null = states != json_kernels.READ
+    is_null = states != json_scalar_kernels.READ
     return is_null if is_null.any() else None
 
 
@@ -210,8 +210,10 @@ def _booleans(
 ) -> Any:
     first = values.data.take(starts, mode="clip")  # what is not there may be behind the end
     is_true = first == ord("t")
-    states[:] = np.where(is_true | (first == ord("f")), json_kernels.READ, json_kernels.LEFT)
-    states[sizes < 0] = json_kernels.NOTHING
+    states[:] = np.where(
+        is_true | (first == ord("f")), json_scalar_kernels.READ, json_scalar_kernels.LEFT
+    )
+    states[sizes < 0] = json_scalar_kernels.NOTHING
     return pa.array(is_true, mask=_mask(states))
 
 
@@ -219,7 +221,7 @@ def _integers(
     values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
 ) -> Any:
     numbers = np.empty(len(starts), np.int64)
-    json_kernels.read_integers(values.data, starts, sizes, numbers, states)
+    json_scalar_kernels.read_integers(values.data, starts, sizes, numbers, states)
     return pa.array(numbers, mask=_mask(states))
 
 
@@ -227,18 +229,18 @@ def _numbers(
     values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
 ) -> Any:
     numbers, places = np.empty((2, len(starts)), np.int64)
-    json_kernels.read_decimals(values.data, starts, sizes, numbers, places, states)
+    json_scalar_kernels.read_decimals(values.data, starts, sizes, numbers, places, states)
     # Both sides are exact: so is the nearest number to the result.
     powers = _POWERS[np.abs(places)]
     found = np.where(places < 0, numbers / powers, numbers * powers)
-    there = (states == json_kernels.LONG).nonzero()[0]
+    there = (states == json_scalar_kernels.LONG).nonzero()[0]
     if len(there):
         texts = binary(values.data, starts[there], sizes[there]).view(pa.string())
         nearest = pc.cast(texts, pa.float64())
         # The shortest text of the number is the text that there is: no digit is lost.
         is_exact = pc.equal(pc.cast(nearest, pa.string()), texts).to_numpy(zero_copy_only=False)
         found[there] = nearest.to_numpy()
-        states[there[is_exact]] = json_kernels.READ
+        states[there[is_exact]] = json_scalar_kernels.READ
     return pa.array(found, mask=_mask(states), from_pandas=False)
 
 
@@ -246,16 +248,16 @@ def _dates(
     values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
 ) -> Any:
     days = np.empty(len(starts), np.int64)
-    json_kernels.read_dates(values.data, starts, sizes, days, states)
+    json_scalar_kernels.read_dates(values.data, starts, sizes, days, states)
     return pa.array(days.astype(np.int32), mask=_mask(states)).view(pa.date32())
 
 
 def _times(values: Values, rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]) -> Any:
     micros = np.empty(len(starts), np.int64)
-    json_kernels.read_times(values.data, starts, sizes, micros, states)
-    is_local = states == json_kernels.LOCAL
+    json_scalar_kernels.read_times(values.data, starts, sizes, micros, states)
+    is_local = states == json_scalar_kernels.LOCAL
     values.lost[LOCAL_AS_UTC][rows[is_local]] = True
-    states[is_local] = json_kernels.READ
+    states[is_local] = json_scalar_kernels.READ
     return pa.array(micros, mask=_mask(states)).view(TIMESTAMP)
 
 
@@ -263,8 +265,8 @@ def _texts(
     values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
 ) -> Any:
     starts, sizes = starts.copy(), sizes.copy()
-    json_kernels.find_texts(values.data, starts, sizes, states)
-    sizes[states != json_kernels.READ] = -1
+    json_scalar_kernels.find_texts(values.data, starts, sizes, states)
+    sizes[states != json_scalar_kernels.READ] = -1
     return binary(values.data, starts, sizes).view(pa.string())
 
 

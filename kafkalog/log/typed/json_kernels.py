@@ -1,4 +1,4 @@
-"""Compiled steps of `typed.json_columns`: each reads one part of many JSON texts.
+"""Compiled steps of `typed.json_columns`: each finds the parts of many JSON texts.
 
 A text becomes odd if it is not JSON, or has what is rare: names with escapes, halves of surrogate
 pairs, parts nested deeply, numbers of many digits. Nothing more is read of it.
@@ -18,25 +18,13 @@ _DEPTH_MAX = 60
 _NUMBER_SIZE_MAX = 1000
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _POINT = 0x22, 0x5C, 0x2C, 0x3A, 0x2D, 0x2B, 0x2E
 _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = 0x7B, 0x7D, 0x5B, 0x5D
-_ZERO, _NINE, _E, _LARGE_E = 0x30, 0x39, 0x65, 0x45
+_ZERO, _NINE, _E = 0x30, 0x39, 0x65
 _TRUE, _FALSE, _NULL, _U = 0x74, 0x66, 0x6E, 0x75
 _ONES = np.uint64(0x0101010101010101)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _BLANKS = np.uint64(0x2020202020202020)
 _QUOTES = np.uint64(0x2222222222222222)
 _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
-
-# What a step has done with a part: read it; found none; left it to Python, a number because it has
-# many digits; or read a time without a zone.
-READ, NOTHING, LEFT, LONG, LOCAL = 0, 1, 2, 3, 4
-_INT_DIGITS_MAX = 19
-_INT_MAX = np.uint64((1 << 63) - 1)
-# Each number of so many digits is the nearest one to a float64, whose shortest text it is.
-_DIGITS_EXACT = 15
-_PLACES_MAX = 22  # powers of ten that a float64 has
-_DAY_MICROS = 86_400_000_000
-_NO_DAY = -(1 << 40)
-_EPOCH_DAY = 719_468  # from March 1 of the year 0
 
 
 @inlined
@@ -65,11 +53,7 @@ def _after_escape(data, at, end):
         return np.int64(-1)
     one = byte(data, at)
     if one != _U:
-        # " \ / b f n r t
-        is_known = (
-            one == _QUOTE or one == _BACKSLASH or one == 0x2F or one == 0x62
-            or one == 0x66 or one == 0x6E or one == 0x72 or one == _TRUE
-        )  # fmt: skip
+        is_known = one in (_QUOTE, _BACKSLASH, 0x2F, 0x62, 0x66, 0x6E, 0x72, _TRUE)  # /bfnrt
         return at + 1 if is_known else np.int64(-1)
     if end - at < 5:
         return np.int64(-1)
@@ -124,7 +108,8 @@ def _after_text(data, at, end):
 
 
 @inlined
-def _after_digits(data, at, end):
+def after_digits(data, at, end):
+    """Pass over digits; return the position after them."""
     while at < end and _ZERO <= byte(data, at) <= _NINE:
         at += 1
     return at
@@ -136,12 +121,12 @@ def _after_number(data, at, end):
     if byte(data, at) == _MINUS:
         at += 1
     first = at
-    at = _after_digits(data, at, end)
+    at = after_digits(data, at, end)
     if at == first or (at - first > 1 and byte(data, first) == _ZERO):
         return np.int64(-1)
     if at < end and byte(data, at) == _POINT:
         first = at + 1
-        at = _after_digits(data, first, end)
+        at = after_digits(data, first, end)
         if at == first:
             return np.int64(-1)
     if at < end and byte(data, at) | 0x20 == _E:
@@ -149,7 +134,7 @@ def _after_number(data, at, end):
         if at < end and (byte(data, at) == _MINUS or byte(data, at) == _PLUS):
             at += 1
         first = at
-        at = _after_digits(data, first, end)
+        at = after_digits(data, first, end)
         if at == first:
             return np.int64(-1)
     return np.int64(-1) if at - start > _NUMBER_SIZE_MAX else at
@@ -213,7 +198,7 @@ def _after_value(data, at, end):
         if at >= end or depth > _DEPTH_MAX:
             return np.int64(-1)
         one = byte(data, at)
-        if one == _OBJECT or one == _ARRAY:
+        if one | 0x20 == _OBJECT:  # or an array
             at = _after_blanks(data, at + 1, end)
             if at >= end:
                 return np.int64(-1)
@@ -270,9 +255,8 @@ def _slot(data, at, size, names, bounds, order, last):
     Mostly it is the one after the last.
     """
     count = len(order)
-    if last < count:
-        if _compared(data, at, size, names, bounds[last], bounds[last + 1]) == 0:
-            return last
+    if last < count and _compared(data, at, size, names, bounds[last], bounds[last + 1]) == 0:
+        return last
     low = np.int64(0)
     high = np.int64(count)
     while low < high:
@@ -432,231 +416,3 @@ def read_items(data, starts, sizes, rows, odd, is_object, has_places, counts, it
                     odd[row] = True
                 break
             at += 1
-
-
-@kernel("bytes ints ints bytes")
-def find_texts(data, starts, sizes, states):
-    """Move values within their quotes if they are texts without escapes.
-
-    Args:
-        data: the bytes.
-        starts, sizes: where each value begins, and its size; updated.
-        states: filled with what became of each.
-    """
-    for i in range(len(starts)):
-        states[i] = READ if sizes[i] >= 0 else NOTHING
-        if sizes[i] < 0:
-            continue
-        if byte(data, starts[i]) != _QUOTE:
-            states[i] = LEFT
-            continue
-        end = starts[i] + sizes[i]
-        at = starts[i]
-        while at < end:
-            if end - at >= 8:
-                found = eight_bytes(data, at) ^ _BACKSLASHES
-                if (found - _ONES) & ~found & _HIGH_BITS == 0:
-                    at += 8
-                    continue
-            if byte(data, at) == _BACKSLASH:
-                states[i] = LEFT
-                break
-            at += 1
-        if states[i] == READ:
-            starts[i] += 1
-            sizes[i] -= 2
-
-
-@kernel("bytes ints ints ints bytes")
-def read_integers(data, starts, sizes, numbers, states):
-    """Read integers of 64 bits.
-
-    Args:
-        data: the bytes.
-        starts, sizes: where each value begins, and its size.
-        numbers: filled with the number of each.
-        states: filled with what became of each.
-    """
-    for i in range(len(starts)):
-        numbers[i] = 0
-        if sizes[i] < 0:
-            states[i] = NOTHING
-            continue
-        at = starts[i]
-        end = at + sizes[i]
-        is_negative = byte(data, at) == _MINUS
-        if is_negative:
-            at += 1
-        states[i] = LEFT
-        if at < end and end - at <= _INT_DIGITS_MAX and _after_digits(data, at, end) == end:
-            number = np.uint64(0)
-            while at < end:
-                number = number * np.uint64(10) + np.uint64(byte(data, at) - _ZERO)
-                at += 1
-            if number <= _INT_MAX:
-                numbers[i] = -np.int64(number) if is_negative else np.int64(number)
-                states[i] = READ
-
-
-@kernel("bytes ints ints ints ints bytes")
-def read_decimals(data, starts, sizes, numbers, places, states):
-    """Read numbers of few digits.
-
-    Args:
-        data, starts, sizes, states: as for `read_integers`.
-        numbers: filled with the digits of each, without the point.
-        places: filled with the power of ten that these are to be multiplied with.
-    """
-    for i in range(len(starts)):
-        numbers[i] = 0
-        places[i] = 0
-        if sizes[i] < 0:
-            states[i] = NOTHING
-            continue
-        at = starts[i]
-        end = at + sizes[i]
-        one = byte(data, at)
-        is_negative = one == _MINUS
-        if not (is_negative or _ZERO <= one <= _NINE):
-            states[i] = LEFT
-            continue
-        at += is_negative
-        number = np.int64(0)
-        digits = np.int64(0)
-        power = np.int64(0)
-        has_point = False
-        while at < end:
-            one = byte(data, at)
-            if one == _POINT:
-                has_point = True
-            elif _ZERO <= one <= _NINE:
-                if number != 0 or one != _ZERO:
-                    digits += 1
-                if digits <= _DIGITS_EXACT:
-                    number = number * 10 + (one - _ZERO)
-                power -= has_point
-            else:
-                break
-            at += 1
-        states[i] = READ
-        if at < end:  # an exponent
-            at += 1
-            sign = byte(data, at)
-            at += sign == _MINUS or sign == _PLUS
-            exponent = np.int64(0)
-            while at < end and exponent < 1000:
-                exponent = exponent * 10 + (byte(data, at) - _ZERO)
-                at += 1
-            power += -exponent if sign == _MINUS else exponent
-        if digits > _DIGITS_EXACT or power > _PLACES_MAX or power < -_PLACES_MAX:
-            states[i] = LONG
-        elif number == 0 and is_negative:
-            states[i] = LEFT  # a negative zero, or none: as Python has it
-        else:
-            numbers[i] = -number if is_negative else number
-            places[i] = power
-
-
-@inlined
-def _digits(data, at, count):
-    """Return the number that digits stand for; a negative one if they are none."""
-    number = np.int64(0)
-    for i in range(count):
-        digit = byte(data, at + i) - _ZERO
-        if digit < 0 or digit > 9:
-            return np.int64(-1)
-        number = number * 10 + digit
-    return number
-
-
-@inlined
-def _days(data, at):
-    """Return the days from 1970-01-01 to a date of ten characters; `_NO_DAY` if it is none."""
-    year = _digits(data, at, 4)
-    month = _digits(data, at + 5, 2)
-    day = _digits(data, at + 8, 2)
-    if byte(data, at + 4) != _MINUS or byte(data, at + 7) != _MINUS:
-        return np.int64(_NO_DAY)
-    if year < 1 or month < 1 or month > 12 or day < 1:
-        return np.int64(_NO_DAY)
-    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    last = 31 - (month == 4 or month == 6 or month == 9 or month == 11)
-    if month == 2:
-        last = 29 if is_leap else 28
-    if day > last:
-        return np.int64(_NO_DAY)
-    # Years begin in March: so the day that some have is the last one.
-    year -= month <= 2
-    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return 365 * year + year // 4 - year // 100 + year // 400 + of_year - _EPOCH_DAY
-
-
-@kernel("bytes ints ints ints bytes")
-def read_dates(data, starts, sizes, days, states):
-    """Read dates, as `read_integers` does: the days since 1970-01-01."""
-    for i in range(len(starts)):
-        days[i] = 0
-        states[i] = NOTHING if sizes[i] < 0 else LEFT
-        if sizes[i] == 12 and byte(data, starts[i]) == _QUOTE:
-            found = _days(data, starts[i] + 1)
-            if found != _NO_DAY:
-                days[i] = found
-                states[i] = READ
-
-
-@inlined
-def _time(data, at):
-    """Return the seconds to a time of a day of eight characters, or -1."""
-    hours = _digits(data, at, 2)
-    minutes = _digits(data, at + 3, 2)
-    seconds = _digits(data, at + 6, 2)
-    if byte(data, at + 2) != _COLON or byte(data, at + 5) != _COLON:
-        return np.int64(-1)
-    if hours < 0 or hours > 23 or minutes < 0 or minutes > 59 or seconds < 0 or seconds > 59:
-        return np.int64(-1)
-    return hours * 3600 + minutes * 60 + seconds
-
-
-@kernel("bytes ints ints ints bytes")
-def read_times(data, starts, sizes, micros, states):
-    """Read dates with times, as `read_integers` does: the microseconds since 1970 in UTC."""
-    for i in range(len(starts)):
-        micros[i] = 0
-        states[i] = NOTHING if sizes[i] < 0 else LEFT
-        at = starts[i] + 1
-        end = starts[i] + sizes[i] - 1
-        if end - at < 19 or byte(data, at - 1) != _QUOTE:
-            continue
-        days = _days(data, at)
-        seconds = _time(data, at + 11)
-        separator = byte(data, at + 10)
-        if days == _NO_DAY or seconds < 0 or (separator != 0x54 and separator != 0x20):
-            continue
-        at += 19
-        fraction = np.int64(0)
-        if at < end and byte(data, at) == _POINT:
-            first = at + 1
-            at = _after_digits(data, first, end)
-            if at - first != 3 and at - first != 6:
-                continue
-            fraction = _digits(data, first, at - first)
-            if at - first == 3:
-                fraction *= 1000
-        state = LEFT
-        offset = np.int64(0)
-        if at == end:
-            state = LOCAL
-        elif byte(data, at) == 0x5A:  # Z
-            state = READ if at + 1 == end else LEFT
-        elif end - at == 6 and byte(data, at + 3) == _COLON:
-            sign = byte(data, at)
-            hours = _digits(data, at + 1, 2)
-            minutes = _digits(data, at + 4, 2)
-            is_one = (sign == _MINUS or sign == _PLUS) and 0 <= hours < 24 and 0 <= minutes < 60
-            # Near the ends of the calendar the year may be none.
-            if is_one and -700_000 < days < 2_900_000:
-                offset = (hours * 60 + minutes) * (-60 if sign == _MINUS else 60)
-                state = READ
-        if state != LEFT:
-            micros[i] = days * _DAY_MICROS + (seconds - offset) * 1_000_000 + fraction
-            states[i] = state

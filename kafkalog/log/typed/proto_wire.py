@@ -33,7 +33,6 @@ from kafkalog.log.typed.proto_known import (
     FIRST_SECOND,
     LAST_SECOND,
     NANOS,
-    SCALARS,
     is_wrapper,
 )
 from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
@@ -279,8 +278,7 @@ class _Steps:
         oneof = field.containing_oneof
         name = None if oneof is None else oneof.name
         if field.type == _FIELD.TYPE_GROUP:  # never read: a group makes a message odd
-            read: Step = lambda _, rows, *_rest: pa.nulls(len(rows), kind)
-            return _Slot(field.number, _SIZED, read, kind, field.is_required, name)
+            return _Slot(field.number, _SIZED, _nulls(kind), kind, field.is_required, name)
         if not field.is_repeated:
             read = self._value(field, kind, depth)
             return _Slot(field.number, _wire_type(field), read, kind, field.is_required, name)
@@ -358,6 +356,10 @@ class _Steps:
             return values.by_python(converted, kind, rows, starts, sizes)
 
         return read
+
+
+def _nulls(kind: Any) -> Step:
+    return lambda _values, rows, _starts, _sizes: pa.nulls(len(rows), kind)
 
 
 def _wire_type(field: Any) -> int:

@@ -1,4 +1,4 @@
-"""What a column has by columns, and value by value: in a form that is equal only if all bits are."""
+"""What a column has by columns, and value by value, in a form that is equal only bit for bit."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pytest
 
 from kafkalog.log.typed import TypedColumn, TypedForm, json_schema
 from kafkalog.log.typed.columns import typed_column
@@ -19,6 +18,8 @@ from tests.sampling import drawn_for, tries_everything
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
+
+    import pytest
 
 SCHEMAS = 3000 if tries_everything() else 150
 VALUES = 40
@@ -221,7 +222,8 @@ def test_most_values_are_read_by_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     """They are read without a Python object of any of them."""
     tree = {"type": "object", "properties": {
         "i": {"type": "integer"}, "n": {"type": "number"}, "t": {"type": "string"},
-        "d": {"type": "string", "format": "date"}, "l": {"type": "array", "items": {"type": "integer"}},
+        "d": {"type": "string", "format": "date"},
+        "l": {"type": "array", "items": {"type": "integer"}},
         "m": {"type": "object", "additionalProperties": {"type": "boolean"}},
     }}  # fmt: skip
     rows = [
