@@ -93,8 +93,8 @@ def decoding_rows() -> list[Row]:
     other = "times as fast as the other"
     rows = []
     for form, data, name, plain, consumer in (
-        ("avro", AVRO, "Avro", 0.5, 5), ("json", JSON, "JSON", 0.2, 3),
-        ("protobuf", PROTOBUF, "Protobuf", 0.4, 5),
+        ("avro", AVRO, "Avro", 0.5, 3), ("json", JSON, "JSON", 0.4, 1.5),
+        ("protobuf", PROTOBUF, "Protobuf", 0.4, 1.5),
     ):  # fmt: skip
         schema = " --value-schema {schemas}/1.avsc" if form == "avro" else ""
         decode = f"{export} --value-format {form}@confluent -r {{schemas}}{schema}"

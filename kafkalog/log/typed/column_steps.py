@@ -76,7 +76,7 @@ class Values:
         """
         found: list[Any] = []
         ends = (starts + sizes).tolist()
-        data = memoryview(self.data)
+        data = self.data.data
         for row, start, end in zip(rows.tolist(), starts.tolist(), ends, strict=True):
             value = None
             if end >= start and not self.odd[row]:
@@ -151,18 +151,24 @@ class ValueColumns:
         return pa.concat_arrays([one, other]), np.concatenate((is_right, is_other))
 
 
-def where_present(
-    values: Values, rows: Ints, starts: Ints, sizes: Ints, kind: Any, read: Step
-) -> Any:
-    """Read a part that some values lack; it is null in these."""
-    is_there = sizes >= 0
-    if is_there.all():
-        return read(values, rows, starts, sizes)
-    there = is_there.nonzero()[0]
-    if not len(there):
-        return pa.nulls(len(rows), kind)
-    found = read(values, rows[there], starts[there], sizes[there])
-    return found.take(spread(there, len(rows)))
+def where_present(kind: Any, read: Step) -> Step:
+    """Return what reads a part that some values lack; it is null in these.
+
+    Args:
+        kind: the type of what `read` reads.
+    """
+
+    def step(values: Values, rows: Ints, starts: Ints, sizes: Ints) -> Any:
+        is_there = sizes >= 0
+        if is_there.all():
+            return read(values, rows, starts, sizes)
+        there = is_there.nonzero()[0]
+        if not len(there):
+            return pa.nulls(len(rows), kind)
+        found = read(values, rows[there], starts[there], sizes[there])
+        return found.take(spread(there, len(rows)))
+
+    return step
 
 
 def spread(there: Ints, count: int) -> Any:

@@ -135,7 +135,7 @@ class _Steps:
             return pa.StructArray.from_arrays(arrays, fields=fields)
 
         kind = pa.struct(fields)
-        return kind, lambda *given: where_present(*given, kind=kind, read=members)
+        return kind, where_present(kind, members)
 
     def _items(self, column: Column) -> tuple[Any, Step]:
         part = column.parts[""]
@@ -165,7 +165,7 @@ class _Steps:
             values.odd[rows[repeated_keys(offsets, keys)]] = True
             return pa.MapArray.from_arrays(ends, keys.view(pa.string()), array, type=kind)
 
-        return kind, lambda *given: where_present(*given, kind=kind, read=items)
+        return kind, where_present(kind, items)
 
     def _by_python(self, convert: Any, kind: Any) -> Step:
         noted = self._noted

@@ -25,6 +25,7 @@ from kafkalog.log.typed.column_steps import (
     offsets_of,
     repeated_keys,
     require_few,
+    spread,
     where_present,
 )
 from kafkalog.log.typed.lake_types import PRESENT, TIMESTAMP
@@ -124,9 +125,7 @@ class ProtobufColumns(ValueColumns):
         found, some = super().decode(data, (starts + sizes)[there], ends[there])
         is_right = np.zeros(len(starts), bool)
         is_right[there] = some
-        places = np.zeros(len(starts), np.int64)
-        places[there] = np.arange(len(there))
-        return found.take(pa.array(places, mask=sizes < 0)), is_right
+        return found.take(spread(there, len(starts))), is_right
 
 
 class _Slot(NamedTuple):
@@ -252,9 +251,7 @@ class _Steps:
             read = self._struct(descriptor, kind, depth)
         else:
             read = self._by_google(descriptor, kind, holder, depth)
-        return lambda values, rows, starts, sizes: where_present(
-            values, rows, starts, sizes, kind, read
-        )
+        return where_present(kind, read)
 
     def _struct(self, descriptor: Any, kind: Any, depth: int) -> Step:
         columns = {one.name: one.type for one in kind}

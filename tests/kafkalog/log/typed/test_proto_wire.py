@@ -110,7 +110,7 @@ message Other { message Inner { required int32 n = 1; } }
         ("3801 2205 0a01 61 1200", False),  # in a map, without what is required
         ("3801 2207 0a0161 12023801", True),
         ("3801 2207 0a0161 12023801 2207 0a0161 12023802", False),  # a key twice: the last counts
-        ("3801 2206 0a0161 3801", False),  # an unknown field in an entry
+        ("3801 2209 0a0161 12023801 3801", False),  # an unknown field in an entry
         ("3801 120161", True),
         ("3801 1201ff", False),  # no UTF-8
         ("b80001", False),  # a tag with a byte that adds nothing
