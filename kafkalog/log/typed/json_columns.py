@@ -7,7 +7,7 @@ not decode; and so are, in all texts, the parts that no kernel reads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,22 +24,38 @@ from kafkalog.log.typed.column_steps import (
     require_few,
     where_present,
 )
-from kafkalog.log.typed.json_schema import parsed
+from kafkalog.log.typed.json_text import parsed
 from kafkalog.log.typed.lake_types import JSON, TIMESTAMP
 from kafkalog.log.typed.remarks import LOCAL_AS_UTC, UNKNOWN_FIELDS
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from kafkalog.log.typed.column_steps import Ints, Step, Values
-    from kafkalog.log.typed.json_schema import Column
 
     Scalars = Callable[[Values, Ints, Ints, Ints, NDArray[np.uint8]], Any]
 
 _POWERS: Final = 10.0 ** np.arange(23)
+
+
+class Column(NamedTuple):
+    """The column of a part of a schema.
+
+    Attributes:
+        type: the `pyarrow.DataType`.
+        convert: checks and converts a value, None for a null.
+        form: what values are: `integer`, `number`, `boolean`, `string`, `date`, `date-time`,
+            `array`, `map`, `object`; empty if only `convert` can say.
+        parts: the columns of the members or items, by name.
+    """
+
+    type: Any
+    convert: Any
+    form: str = ""
+    parts: Mapping[str, Column | None] = {}
 
 
 class JsonColumns(ValueColumns):

@@ -15,6 +15,8 @@ import pyarrow as pa
 from kafkalog.errors import UsageError
 from kafkalog.io.jit.fast_path import kernels_work
 from kafkalog.log.typed.column_steps import UnsupportedSchemaError
+from kafkalog.log.typed.json_columns import AnyJsonColumns, Column, JsonColumns
+from kafkalog.log.typed.json_text import Digits, exact_text, parsed, unicode
 from kafkalog.log.typed.lake_types import (
     INTEGER,
     JSON,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.json_columns import AnyJsonColumns, JsonColumns
     from kafkalog.log.typed.json_types import Members, Shape
 
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
@@ -39,12 +40,6 @@ _DECIMAL_DIGITS: Final = 38
 # An exponent of a few bytes stands for any number of zeros.
 _PLACES_MAX: Final = 1000
 _CONTEXT: Final = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
-# Doubles keep this many digits of any number that is not near the ends of their range.
-_DIGITS_SAFE: Final = 15
-_LEAST: Final = 1e-290
-_LARGEST: Final = 1e290
-_ZEROS: Final = ("0.0", "-0.0", "0.00", "0e0", "0E0")
-_BOM: Final = "\ufeff"
 
 
 class JsonDecoder:
@@ -107,8 +102,6 @@ class JsonDecoder:
         return self._by_columns[wanted]
 
     def _made(self, kind: Any) -> JsonColumns | None:
-        from kafkalog.log.typed.json_columns import JsonColumns
-
         with suppress(UnsupportedSchemaError):
             return JsonColumns(self._column, kind, self._noted, self.losses)
         return None
@@ -127,8 +120,6 @@ class AnyJsonDecoder:
         """Return what takes many values at once; None if that is impossible."""
         if not kernels_work():
             return None
-        from kafkalog.log.typed.json_columns import AnyJsonColumns
-
         return AnyJsonColumns(self.losses)
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # no schema
@@ -144,54 +135,6 @@ def decoder_of_texts(texts: Sequence[str]) -> JsonDecoder:
     return JsonDecoder(texts[-1].encode(), dict(zip(texts[:-1:2], texts[1::2], strict=True)))
 
 
-# The text -----------------------------------------------------------------------------------------
-
-
-class _Digits:
-    """A number that Python has no number for without a loss, or only at a cost: its text."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-def _number_of(text: str) -> float | _Digits:
-    value = float(text)
-    # One more for the point.
-    if len(text) <= _DIGITS_SAFE + 1 and (_LEAST < abs(value) < _LARGEST or text in _ZEROS):
-        return value
-    return _Digits(text)
-
-
-def _refuse(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_READ: Final = json.JSONDecoder(parse_float=_number_of, parse_constant=_refuse).decode
-# Python refuses integers of some thousand digits, lest they take long: these stay text.
-_READ_LARGE: Final = json.JSONDecoder(
-    parse_float=_number_of, parse_int=_Digits, parse_constant=_refuse
-).decode
-_WRITE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def parsed(data: bytes) -> Any:
-    """Return what JSON has in UTF-8, with numbers as `_Digits` where a float has not all digits.
-
-    Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deeply.
-    """
-    text = data.decode("utf-8").removeprefix(_BOM)
-    try:
-        return _READ(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        return _READ_LARGE(text)
-
-
 def _schema(text: str | bytes) -> Any:
     try:
         # Of a schema, only the kinds of numbers count.
@@ -200,40 +143,12 @@ def _schema(text: str | bytes) -> Any:
         raise UsageError(f"The schema is not JSON: {error}.") from error
 
 
-def _json(value: Any) -> str | None:
-    """Return a value as JSON text with all digits of its numbers."""
-    if value is None:
-        return None
-    try:
-        text = _WRITE(value)
-    except TypeError:  # the encoder knows no `_Digits`
-        text = _exact(value)
-    return _unicode(text)
-
-
-def _exact(value: Any) -> str:
-    if isinstance(value, _Digits):
-        return value.text
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{_WRITE(key)}:{_exact(one)}' for key, one in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{','.join(map(_exact, value))}]"
-    return _WRITE(value)
-
-
 # The values ---------------------------------------------------------------------------------------
 
 
 def _unfit(value: Any, name: str) -> ValueError:
-    shown = value.text if isinstance(value, _Digits) else repr(value)
+    shown = value.text if isinstance(value, Digits) else repr(value)
     return ValueError(f"{shown:.40} is no {name}")
-
-
-def _unicode(text: str) -> str:
-    """Return the text; raise for lone surrogates, which JSON can hold but no text."""
-    if not text.isascii():
-        text.encode()
-    return text
 
 
 def _text(value: Any) -> str | None:
@@ -241,7 +156,7 @@ def _text(value: Any) -> str | None:
         return None
     if type(value) is not str:
         raise _unfit(value, "string")
-    return _unicode(value)
+    return unicode(value)
 
 
 def _boolean(value: Any) -> bool | None:
@@ -256,7 +171,7 @@ def _integer(value: Any) -> int | None:
     if type(value) is not int:
         if type(value) is float and value.is_integer():  # 1.0 is an integer in JSON Schema
             value = int(value)
-        elif isinstance(value, _Digits):
+        elif isinstance(value, Digits):
             value = _integer_of(value)
         else:  # also a bool, which is an int in Python
             raise _unfit(value, "integer")
@@ -265,7 +180,7 @@ def _integer(value: Any) -> int | None:
     return value  # type: ignore[no-any-return] # checked above
 
 
-def _integer_of(digits: _Digits) -> int:
+def _integer_of(digits: Digits) -> int:
     number = _decimal_of(digits)
     if not number:
         return 0
@@ -276,14 +191,14 @@ def _integer_of(digits: _Digits) -> int:
     return int(number)
 
 
-def _decimal_of(digits: _Digits) -> Decimal:
+def _decimal_of(digits: Digits) -> Decimal:
     try:
         return Decimal(digits.text)
     except ArithmeticError as error:
         raise ValueError("out of range") from error
 
 
-def _is_exactly(digits: _Digits, value: float) -> bool:
+def _is_exactly(digits: Digits, value: float) -> bool:
     """Return whether the shortest text of a double is the same number."""
     try:
         return Decimal(digits.text) == Decimal(repr(value))
@@ -305,23 +220,6 @@ def _bytes(value: Any) -> bytes | None:
     if type(value) is not str:
         raise _unfit(value, "string")
     return b64decode(value, validate=True)
-
-
-class Column(NamedTuple):
-    """The column of a part of a schema.
-
-    Attributes:
-        type: the `pyarrow.DataType`.
-        convert: checks and converts a value, None for a null.
-        form: what values are: `integer`, `number`, `boolean`, `string`, `date`, `date-time`,
-            `array`, `map`, `object`; empty if only `convert` can say.
-        parts: the columns of the members or items, by name.
-    """
-
-    type: Any
-    convert: Any
-    form: str = ""
-    parts: Mapping[str, Column | None] = {}
 
 
 _SCALARS: Final = {
@@ -361,7 +259,7 @@ class _Columns:
 
     def _as_json(self, path: str, reason: str) -> Column:
         self._remarks.append(Remark(path, "json", reason))
-        return Column(JSON, _json)
+        return Column(JSON, exact_text)
 
     def _of(self, shape: Shape, path: str) -> Column | None:
         """Return what `of` does, or None if all values are null."""
@@ -407,7 +305,7 @@ class _Columns:
             if int(found) != value:
                 self._noted.append(LOST_DIGITS)
             return found
-        if not isinstance(value, _Digits):
+        if not isinstance(value, Digits):
             raise _unfit(value, "number")
         found = float(value.text)
         if found in (float("inf"), float("-inf")):
@@ -423,7 +321,7 @@ class _Columns:
         def decimal(value: Any) -> Any:
             if value is None:
                 return None
-            if isinstance(value, _Digits):
+            if isinstance(value, Digits):
                 number = _decimal_of(value)
             elif type(value) in (int, float):
                 number = Decimal(repr(value))
@@ -580,7 +478,7 @@ class _Columns:
         def members(value: Any) -> Any:
             if type(value) is dict:
                 return [
-                    (_unicode(key), convert(one)) for key, one in value.items() if key not in named
+                    (unicode(key), convert(one)) for key, one in value.items() if key not in named
                 ]
             if value is None:
                 return None

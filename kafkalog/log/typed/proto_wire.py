@@ -40,12 +40,12 @@ from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from kafkalog.log.typed.column_steps import Ints, Step, Values
     from kafkalog.log.typed.proto_columns import MessageColumns
-    from kafkalog.log.typed.protobuf import MessageNames
 
 _FIELD: Final = FieldDescriptorProto
 _VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5
@@ -74,7 +74,8 @@ class ProtobufColumns(ValueColumns):
         kind: the type of the column that it gets into.
         columns: made that type.
         has_required: whether a message can lack what is required.
-        messages: reads which message data is of, if something before it says so.
+        split: returns the name of the message that data is of, and its bytes; None if nothing
+            before these names it.
         losses: counts values that lose something.
 
     Raises:
@@ -90,17 +91,17 @@ class ProtobufColumns(ValueColumns):
         losses: Counter[str],
         *,
         has_required: bool,
-        messages: MessageNames | None,
+        split: Callable[[bytes], tuple[str, bytes]] | None,
     ) -> None:
         steps = _Steps(columns, has_required=has_required)
         super().__init__(steps.message(descriptor, own, None, 1), kind, losses)
         self._name = descriptor.full_name
-        self._messages = messages
+        self._split = split
 
     def decode(
         self, data: NDArray[np.uint8], starts: Ints, ends: Ints
     ) -> tuple[Any, NDArray[np.bool_]]:
-        if self._messages is None:
+        if self._split is None:
             return super().decode(data, starts, ends)
         sizes = np.full(len(starts), -1)
         left = ends > starts
@@ -110,7 +111,7 @@ class ProtobufColumns(ValueColumns):
             one = int(left.argmax())
             content = data[starts[one] : ends[one]].tobytes()
             try:
-                name, rest = self._messages.split(content)
+                name, rest = self._split(content)
             except ValueError:
                 left[one] = False
                 continue

@@ -16,6 +16,7 @@ from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.framing import Framing
 from kafkalog.log.typed.proto_builtin import builtin_file
 from kafkalog.log.typed.proto_columns import MessageColumns, is_complete
+from kafkalog.log.typed.proto_wire import ProtobufColumns
 from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
 from kafkalog.log.typed.schema_size import brief
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.proto_wire import ProtobufColumns
 
 _VARINT_SIZE_MAX: Final = 5  # of 32 bits
 _INDEXES_MAX: Final = 64
@@ -131,12 +131,11 @@ class ProtobufDecoder:
         return self._by_columns[wanted]
 
     def _made(self, kind: Any) -> ProtobufColumns | None:
-        from kafkalog.log.typed.proto_wire import ProtobufColumns
-
         with suppress(UnsupportedSchemaError):
             return ProtobufColumns(
                 self._descriptor, self.type, kind, self._columns, self.losses,
-                has_required=self._has_required, messages=self.messages,
+                has_required=self._has_required,
+                split=None if self.messages is None else self.messages.split,
             )  # fmt: skip
         return None
 
