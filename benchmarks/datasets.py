@@ -318,9 +318,8 @@ def datasets() -> dict[str, Dataset]:
     ]  # fmt: skip
     made.append(Dataset(MANY, 200, partitions=10_000))
     made.append(Dataset(OFFSETS, 10_000_000, groups=500))
-    made += [
-        Dataset(name, 1_500_000, form=name.partition("-")[0]) for name in (AVRO, JSON, PROTOBUF)
-    ]
+    made.append(Dataset(AVRO, 1_500_000, form="avro"))
+    made += [Dataset(JSON, 300_000, form="json"), Dataset(PROTOBUF, 300_000, form="protobuf")]
     made.append(Dataset(TIERED, SIZES["1.2 GB"], segment_size=100_000_000, is_closed=True,
                         is_tiered=True))  # fmt: skip
     made.append(Dataset(SERVED, SIZES["300 MB"], partitions=4))
