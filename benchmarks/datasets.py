@@ -39,7 +39,7 @@ KEY_COUNTS = {"1 M": 1_000_000, "5 M": 5_000_000, "20 M": 20_000_000}
 MANY = "10000-partitions"
 OFFSETS = "offsets-of-500-groups"
 SERVED = "four-partitions"
-AVRO = "avro-of-10-fields"
+AVRO, JSON, PROTOBUF = (f"{form}-of-10-fields" for form in ("avro", "json", "protobuf"))
 TIERED = "tiered-1.2-GB"
 TIER, PACKED_TIER = "tier", "packed-tier"
 AXIS_BYTES = 32_000_000
@@ -81,8 +81,8 @@ class Dataset:
     """Whether its segments are in tiers, too: Kafka's, and one packed as Aiven's plugin does."""
     groups: int = 0
     """Committed offsets of this many groups, as records of `__consumer_offsets`, instead."""
-    is_avro: bool = False
-    """Whether the values are of Avro, with 10 fields."""
+    form: str = ""
+    """What the values of 10 fields are instead: avro, json or protobuf."""
 
     def scaled(self, factor: float) -> Dataset:
         """The same with fewer records; segments shrink as well, so that they stay as many."""
@@ -101,11 +101,11 @@ class Dataset:
         return OFFSETS_PARTITION if self.groups else "orders-0"
 
     def spec(self) -> str:
-        """The order for KafkaOracle, for `offset_commits`, or for `avro_values`."""
+        """The order for KafkaOracle, for `offset_commits`, or for `typed_values`."""
         if self.groups:
             return json.dumps({"groups": self.groups, "records": self.records, "seed": SEED})
-        if self.is_avro:
-            return json.dumps({"avro": True, "records": self.records, "seed": SEED})
+        if self.form:
+            return json.dumps({"form": self.form, "records": self.records, "seed": SEED})
         generate = {
             "op": "gen",
             "count": self.records,
@@ -207,7 +207,7 @@ def provide(wanted_sets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         (home / "spec.json").write_text(dataset.spec())
-        if dataset.groups or dataset.is_avro:
+        if dataset.groups or dataset.form:
             _write_here(home, dataset)
             continue
         calls.append(["append", f"{home}/orders-0", f"{home}/spec.json", "--quiet",
@@ -228,7 +228,7 @@ def _write_here(home: Path, dataset: Dataset) -> None:
     words = (
         ("offset_commits", log, dataset.records, dataset.groups, SEED)
         if dataset.groups
-        else ("avro_values", log, dataset.records, SEED)
+        else ("typed_values", log, dataset.records, SEED, dataset.form)
     )
     module, *counts = map(str, words)
     command = [sys.executable, "-m", f"benchmarks.{module}", *counts]
@@ -318,7 +318,8 @@ def datasets() -> dict[str, Dataset]:
     ]  # fmt: skip
     made.append(Dataset(MANY, 200, partitions=10_000))
     made.append(Dataset(OFFSETS, 10_000_000, groups=500))
-    made.append(Dataset(AVRO, 1_500_000, is_avro=True))
+    made.append(Dataset(AVRO, 1_500_000, form="avro"))
+    made += [Dataset(JSON, 300_000, form="json"), Dataset(PROTOBUF, 300_000, form="protobuf")]
     made.append(Dataset(TIERED, SIZES["1.2 GB"], segment_size=100_000_000, is_closed=True,
                         is_tiered=True))  # fmt: skip
     made.append(Dataset(SERVED, SIZES["300 MB"], partitions=4))

@@ -12,9 +12,11 @@ from itertools import product
 from benchmarks.datasets import (
     AVRO,
     CODECS,
+    JSON,
     KEY_COUNTS,
     MANY,
     OFFSETS,
+    PROTOBUF,
     SERVED,
     TIERED,
     axis_datasets,
@@ -82,13 +84,28 @@ def export_rows() -> list[Row]:
 
 
 def decoding_rows() -> list[Row]:
-    """An export with values decoded by the ids in them, against one of the same columns."""
+    """An export with values decoded by the ids in them, against others.
+
+    Those are an export without that, and a consumer's script that decodes value by value.
+    """
     export = "rm -rf {to} && {kafkalog} export {partition} --to {to} -q"
-    decode = export + " --value-format avro@confluent -r {schemas} --value-schema {schemas}/1.avsc"
-    return [
-        Row("Decoding", "Avro of 10 fields, 1.5 M records", AVRO, ("sh", "-c", decode),
-            ("sh", "-c", export), wanted=(Wanted("times as fast as the other", at_least=0.5),))
+    decode = export + " --value-format FORM@confluent -r {schemas}"
+    script = "{python} -m benchmarks.consumer FORM {log} {to}.parquet"
+    other = "times as fast as the other"
+    avro = decode.replace("FORM", "avro") + " --value-schema {schemas}/1.avsc"
+    rows = [
+        Row("Decoding", "Avro of 10 fields, 1.5 M records", AVRO, ("sh", "-c", avro),
+            ("sh", "-c", export), wanted=(Wanted(other, at_least=0.5),))
     ]  # fmt: skip
+    for name, data, form in (("JSON", JSON, "json"), ("Protobuf", PROTOBUF, "protobuf")):
+        ours = ("sh", "-c", decode.replace("FORM", form))
+        for theirs, beside, factor in (
+            (export, "", 0.4), (script.replace("FORM", form), ", against a script", 1.5)
+        ):  # fmt: skip
+            title = f"{name} of 10 fields, 0.3 M records{beside}"
+            wanted = (Wanted(other, at_least=factor),)
+            rows.append(Row("Decoding", title, data, ours, ("sh", "-c", theirs), wanted=wanted))
+    return rows
 
 
 def sql_rows() -> list[Row]:

@@ -61,6 +61,7 @@ class Evolution:
         self, table: Any, rows: Any, place: str, *, widens: bool, decoded: Iterable[str] = (),
         by_name: bool = False,
     ) -> None:  # fmt: skip
+        self.table = table
         self._place = place
         self._decoded = frozenset(decoded)
         name_of = column_name if by_name else given_name

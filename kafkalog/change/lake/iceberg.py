@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from kafkalog.change.lake.iceberg_columns import add_columns, evolution_of, iceberg_schema, spec_of
 from kafkalog.change.lake.iceberg_commits import DEFECTS, INCREMENT_PROPERTY, notes_of, once
 from kafkalog.change.lake.iceberg_files import IO_PROPERTY, data_file
-from kafkalog.change.lake.model import ColumnChanges, Increment
+from kafkalog.change.lake.model import Increment
 from kafkalog.change.lake.options import OF_A_RUN, options_of, require_same_options, stored_columns
 from kafkalog.change.lake.plan import INCREMENT
 from kafkalog.errors import (

@@ -23,7 +23,8 @@ MODULES: Final = (
     "change.compaction.kernels", "log.columns.unpack_kernels",
     "change.compaction.pack_kernels", "log.columns.legacy_kernels",
     "log.columns.fact_kernels", "log.columns.crc_kernels", "log.columns.byte_kernels",
-    "log.typed.avro_kernels", "log.text.value_kernels",
+    "log.typed.avro_kernels", "log.text.value_kernels", "log.typed.proto_kernels",
+    "log.typed.json_kernels", "log.typed.json_scalar_kernels",
 )  # fmt: skip
 """The modules that hold kernels; those that take longest to compile come first."""
 

@@ -18,6 +18,8 @@ from kafkalog.io.jit.native import inlined, kernel
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
 
 @inlined
 def copy_bytes(target, target_at, source, source_at, size):
@@ -150,6 +152,35 @@ def lead_byte(lead):
         elif lead == 0xF4:
             up = 0x8F
     return more, low, up
+
+
+@inlined
+def after_character(data, at, end):
+    """Return the position after a character of UTF-8 that has several bytes; -1 if it is none."""
+    more, low, up = lead_byte(byte(data, at))
+    if more == 0 or at + more >= end:
+        return np.int64(-1)
+    for i in range(1, more + 1):
+        one = byte(data, at + i)
+        if one < low or one > up:
+            return np.int64(-1)
+        low, up = 0x80, 0xBF
+    return at + more + 1
+
+
+@inlined
+def is_text(data, at, end):
+    """Return whether bytes are UTF-8; the caller has checked both ends."""
+    while at < end:
+        if end - at >= 8 and eight_bytes(data, at) & _HIGH_BITS == 0:
+            at += 8
+        elif byte(data, at) < 0x80:
+            at += 1
+        else:
+            at = after_character(data, at, end)
+            if at < 0:
+                return False
+    return True
 
 
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.

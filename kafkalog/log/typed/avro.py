@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from kafkalog.errors import UsageError
 from kafkalog.io.jit.fast_path import kernels_work
-from kafkalog.log.typed.avro_columns import AvroColumns, UnsupportedSchemaError
+from kafkalog.log.typed.avro_columns import AvroColumns
 from kafkalog.log.typed.avro_conflicts import Conflicts
 from kafkalog.log.typed.avro_resolution import Resolution
 from kafkalog.log.typed.avro_schema import parse
 from kafkalog.log.typed.avro_types import Shapes, marked
 from kafkalog.log.typed.avro_values import Cursor
+from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.evolution import merged
 from kafkalog.log.typed.merging import kept
 from kafkalog.log.typed.placing import PlacedColumns, Placing

@@ -18,6 +18,7 @@ from kafkalog.log.columns.arrow import binary
 from kafkalog.log.typed import avro_kernels
 from kafkalog.log.typed.avro_types import DAYS, MICROS, is_struct, unit
 from kafkalog.log.typed.avro_values import SIZES, Cursor, read_null
+from kafkalog.log.typed.column_steps import PARTS_MAX, UnsupportedSchemaError, repeated_keys
 from kafkalog.log.typed.remarks import LOST_DIGITS
 
 if TYPE_CHECKING:
@@ -39,13 +40,8 @@ _DAY_NS: Final = 86_400_000_000_000
 # Items are read in rounds, one of each array; rounds of few arrays are slower than Python.
 _ROUNDS_MIN: Final = 8
 _ARRAYS_MIN: Final = 64
-_PARTS_MAX: Final = 2000
 _DEFAULT_SIZE_MAX: Final = 1024
 _DECIMAL_SIZE_MAX: Final = 16
-
-
-class UnsupportedSchemaError(Exception):
-    """The schema has too many parts to be read by columns."""
 
 
 class AvroColumns:
@@ -143,7 +139,7 @@ class _Steps:
 
     def of(self, writer: Node, reader: Node, shape: Shape) -> Step:
         self._count += 1
-        if self._count > _PARTS_MAX:
+        if self._count > PARTS_MAX:
             raise UnsupportedSchemaError
         resolution = self._resolution
         if shape.is_json or shape.main is not None:
@@ -270,7 +266,7 @@ class _Steps:
                 )
 
             offsets, (keys, items) = _items(values, rows, entry, (_KEY, part))
-            values.odd[rows[_with_equal_keys(offsets, keys)]] = True
+            values.odd[rows[repeated_keys(offsets, keys)]] = True
             return pa.MapArray.from_arrays(
                 pa.array(offsets, pa.int32()), keys, items, type=shape.type
             )
@@ -280,7 +276,7 @@ class _Steps:
     def _skip(self, node: Node) -> Step:
         """Return what passes over a part; its result has no meaning."""
         self._count += 1
-        if self._count > _PARTS_MAX:
+        if self._count > PARTS_MAX:
             raise UnsupportedSchemaError
         kind = node.kind
         if kind in _BOUNDS or kind == "enum":
@@ -364,16 +360,6 @@ def _items(
         return offsets, [pa.array([], pa.string() if one is _KEY else one.type) for one in parts]
     columns = [pa.concat_arrays(list(one)) for one in zip(*found, strict=True)]
     return offsets, [one.take(pa.array(order)) for one in columns] if len(found) > 1 else columns
-
-
-def _with_equal_keys(offsets: NDArray[np.int64], keys: Any) -> NDArray[np.int64]:
-    """Return which maps have a key twice."""
-    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    pairs = rows * (len(keys) + 1) + codes
-    order = pairs.argsort(kind="stable")
-    again = order[1:][np.diff(pairs[order]) == 0]
-    return np.unique(rows[again])
 
 
 # Scalars -----------------------------------------------------------------------------------------

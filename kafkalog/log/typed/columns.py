@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import CorruptDataError
+from kafkalog.log.typed.column_steps import UNFIT
 from kafkalog.log.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size
 from kafkalog.log.typed.prefixes import typed_rows, with_prefixes
 from kafkalog.log.typed.schema_size import brief
@@ -31,11 +32,9 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE: Final = 1 << 15
 _SIZE_AT_ONCE: Final = 4 << 20
 _OBJECTS_AT_ONCE: Final = 4096
-# With how many schemas of a range decoding by columns is tried.
+# With how many schemas of a range decoding by columns is tried: each is a pass over the range.
 _SCHEMAS_MAX: Final = 16
 _TOO_LARGE: Final = f"larger than {VALUE_SIZE_MAX} bytes"
-# A value that Arrow cannot hold: a number that is too large, or text that is not Unicode.
-_UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def _by_columns(
 ) -> tuple[Any, NDArray[np.int64] | None]:
     """Return what can be decoded by columns, and the rows that remain; None if none does.
 
-    Those with one schema can be, if that allows it.
+    Each schema that allows it takes all its values at once.
     """
     everything = np.arange(len(data))
     _, offsets, raw = data.buffers()
@@ -172,33 +171,37 @@ def _by_columns(
     starts, ends = places[:-1][rows].astype(np.int64), places[1:][rows].astype(np.int64)
     content = np.frombuffer(raw, np.uint8)
     least = prefix_size(column.framing)
-    is_whole = ends - starts >= least
+    is_left = ends - starts >= least
+    # Arrow arrays cannot be written to: the decoded values are spread over all rows by `take`.
+    parts: list[Any] = []
+    taken = np.full(len(data), -1)
+    size_of_parts = 0
     for _ in range(_SCHEMAS_MAX):
-        if not is_whole.any():
-            return None, everything
-        one = int(is_whole.argmax())
+        if not is_left.any():
+            break
+        one = int(is_left.argmax())
         schema_id, size = column.split(content[starts[one] : ends[one]].tobytes())
         size = size or least  # of what has no id, all that begins alike is left out at once
-        has_it = is_whole & (ends - starts >= size)
+        has_it = is_left & (ends - starts >= size)
         for i in range(size):
             # Clip: a value shorter than the prefix may be the last, and is not counted.
             has_it &= content.take(starts + i, mode="clip") == content[starts[one] + i]
+        is_left &= ~has_it
         is_wanted = column.schema_id in (None, schema_id) and (schema_id is not None or not least)
         columns = decoder.by_columns(schema_id) if is_wanted else None
-        if columns is not None:
-            break
-        is_whole &= ~has_it
-    else:
+        if columns is None:
+            continue
+        found, is_right = columns.decode(content, starts[has_it] + size, ends[has_it])
+        own = rows[has_it]
+        taken[own] = size_of_parts + np.arange(len(own))
+        there[own[is_right]] = False
+        parts.append(found)
+        size_of_parts += len(found)
+    if not parts:
         return None, everything
-    rows, starts, ends = rows[has_it], starts[has_it] + size, ends[has_it]
-    found, is_right = columns.decode(content, starts, ends)
-    there[rows[is_right]] = False
-    # Arrow arrays cannot be written to: the decoded values are spread over all rows by `take`.
-    if len(rows) < len(data):
-        taken = np.zeros(len(data), np.int64)
-        is_null = np.ones(len(data), bool)
-        taken[rows], is_null[rows] = np.arange(len(rows)), False
-        found = found.take(pa.array(taken, mask=is_null))
+    found = parts[0]
+    if len(parts) > 1 or len(found) < len(data):
+        found = pa.concat_arrays(parts).take(pa.array(taken, mask=taken < 0))
     rest = there.nonzero()[0]
     return found, rest if len(rest) else None
 
@@ -227,7 +230,7 @@ def _some_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
         values.append(value)
     try:
         return pa.array(values, decoder.type), failures
-    except _UNFIT:
+    except UNFIT:
         array, unfit = _one_by_one(values, decoder.type)
         return array, failures + unfit
 
@@ -249,7 +252,7 @@ def one_value(
     try:
         whole = column.with_prefix(data, headers)
         return pa.array([decoder.decode(*column.unframed(whole))], decoder.type), None
-    except _UNFIT as error:
+    except UNFIT as error:
         return pa.nulls(1, decoder.type), brief(error)
 
 
@@ -262,7 +265,7 @@ def python_value(array: Any, reason: str | None) -> Any:
     if reason is None:
         try:
             [value] = array.to_pylist(maps_as_pydicts="lossy")
-        except _UNFIT as error:  # a time beyond the calendar of Python
+        except UNFIT as error:  # a time beyond the calendar of Python
             reason = brief(error)
         else:
             return _with_dates_as_text(value)
@@ -302,7 +305,7 @@ def _one_by_one(values: list[Any], kind: Any) -> tuple[Any, list[Undecoded]]:
     for row, value in enumerate(values):
         try:
             parts.append(pa.array([value], kind))
-        except _UNFIT as error:
+        except UNFIT as error:
             parts.append(pa.nulls(1, kind))
             failures.append(Undecoded(row, brief(error)))
     return pa.concat_arrays(parts), failures

@@ -8,11 +8,17 @@ from collections import Counter
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import cached_property
+from struct import pack, unpack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
+from kafkalog.io.jit.fast_path import kernels_work
+from kafkalog.log.typed.column_steps import UnsupportedSchemaError
+from kafkalog.log.typed.json_columns import AnyJsonColumns, Column, JsonColumns
+from kafkalog.log.typed.json_text import Digits, exact_text, parsed, unicode
 from kafkalog.log.typed.lake_types import (
     INTEGER,
     JSON,
@@ -36,12 +42,6 @@ _DECIMAL_DIGITS: Final = 38
 # An exponent of a few bytes stands for any number of zeros.
 _PLACES_MAX: Final = 1000
 _CONTEXT: Final = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
-# Doubles keep this many digits of any number that is not near the ends of their range.
-_DIGITS_SAFE: Final = 15
-_LEAST: Final = 1e-290
-_LARGEST: Final = 1e290
-_ZEROS: Final = ("0.0", "-0.0", "0.00", "0e0", "0E0")
-_BOM: Final = "\ufeff"
 
 
 class JsonDecoder:
@@ -78,17 +78,29 @@ class JsonDecoder:
         self.losses: Counter[str] = Counter()
         self._noted: list[str] = []
         column = _Columns(self.remarks, self._noted)
-        self.type, self._convert = column.of(shape, "")
+        self._column = column.of(shape, "")
+        self.type, self._convert = self._column[:2]
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
         self._noted.clear()
         try:
-            value = self._convert(_parsed(data))
+            value = self._convert(parsed(data))
         except RecursionError as error:
             raise ValueError("too deep") from error
         if self._noted:
             self.losses.update({*self._noted})  # of a value each once
         return value
+
+    def by_columns(self, schema_id: SchemaId | None) -> JsonColumns | None:  # noqa: ARG002 # one schema
+        """Return what decodes many values at once; None if that is impossible."""
+        return self._by_columns
+
+    @cached_property
+    def _by_columns(self) -> JsonColumns | None:
+        if kernels_work():
+            with suppress(UnsupportedSchemaError):
+                return JsonColumns(self._column, self._noted, self.losses)
+        return None
 
 
 class AnyJsonDecoder:
@@ -100,9 +112,15 @@ class AnyJsonDecoder:
         self.remarks: list[Remark] = []
         self.losses: Counter[str] = Counter()
 
+    def by_columns(self, schema_id: SchemaId | None) -> AnyJsonColumns | None:  # noqa: ARG002 # no schema
+        """Return what takes many values at once; None if that is impossible."""
+        if not kernels_work():
+            return None
+        return AnyJsonColumns(self.losses)
+
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # no schema
         try:
-            _parsed(data)
+            parsed(data)
         except RecursionError as error:
             raise ValueError("too deep") from error
         return data.decode("utf-8")
@@ -113,54 +131,6 @@ def decoder_of_texts(texts: Sequence[str]) -> JsonDecoder:
     return JsonDecoder(texts[-1].encode(), dict(zip(texts[:-1:2], texts[1::2], strict=True)))
 
 
-# The text -----------------------------------------------------------------------------------------
-
-
-class _Digits:
-    """A number that Python has no number for without a loss, or only at a cost: its text."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-def _number_of(text: str) -> float | _Digits:
-    value = float(text)
-    # One more for the point.
-    if len(text) <= _DIGITS_SAFE + 1 and (_LEAST < abs(value) < _LARGEST or text in _ZEROS):
-        return value
-    return _Digits(text)
-
-
-def _refuse(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_READ: Final = json.JSONDecoder(parse_float=_number_of, parse_constant=_refuse).decode
-# Python refuses integers of some thousand digits, lest they take long: these stay text.
-_READ_LARGE: Final = json.JSONDecoder(
-    parse_float=_number_of, parse_int=_Digits, parse_constant=_refuse
-).decode
-_WRITE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _parsed(data: bytes) -> Any:
-    """Return what JSON has in UTF-8, with numbers as `_Digits` where a float has not all digits.
-
-    Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deeply.
-    """
-    text = data.decode("utf-8").removeprefix(_BOM)
-    try:
-        return _READ(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        return _READ_LARGE(text)
-
-
 def _schema(text: str | bytes) -> Any:
     try:
         # Of a schema, only the kinds of numbers count.
@@ -169,40 +139,12 @@ def _schema(text: str | bytes) -> Any:
         raise UsageError(f"The schema is not JSON: {error}.") from error
 
 
-def _json(value: Any) -> str | None:
-    """Return a value as JSON text with all digits of its numbers."""
-    if value is None:
-        return None
-    try:
-        text = _WRITE(value)
-    except TypeError:  # the encoder knows no `_Digits`
-        text = _exact(value)
-    return _unicode(text)
-
-
-def _exact(value: Any) -> str:
-    if isinstance(value, _Digits):
-        return value.text
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{_WRITE(key)}:{_exact(one)}' for key, one in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{','.join(map(_exact, value))}]"
-    return _WRITE(value)
-
-
 # The values ---------------------------------------------------------------------------------------
 
 
 def _unfit(value: Any, name: str) -> ValueError:
-    shown = value.text if isinstance(value, _Digits) else repr(value)
+    shown = value.text if isinstance(value, Digits) else repr(value)
     return ValueError(f"{shown:.40} is no {name}")
-
-
-def _unicode(text: str) -> str:
-    """Return the text; raise for lone surrogates, which JSON can hold but no text."""
-    if not text.isascii():
-        text.encode()
-    return text
 
 
 def _text(value: Any) -> str | None:
@@ -210,7 +152,7 @@ def _text(value: Any) -> str | None:
         return None
     if type(value) is not str:
         raise _unfit(value, "string")
-    return _unicode(value)
+    return unicode(value)
 
 
 def _boolean(value: Any) -> bool | None:
@@ -225,7 +167,7 @@ def _integer(value: Any) -> int | None:
     if type(value) is not int:
         if type(value) is float and value.is_integer():  # 1.0 is an integer in JSON Schema
             value = int(value)
-        elif isinstance(value, _Digits):
+        elif isinstance(value, Digits):
             value = _integer_of(value)
         else:  # also a bool, which is an int in Python
             raise _unfit(value, "integer")
@@ -234,7 +176,7 @@ def _integer(value: Any) -> int | None:
     return value  # type: ignore[no-any-return] # checked above
 
 
-def _integer_of(digits: _Digits) -> int:
+def _integer_of(digits: Digits) -> int:
     number = _decimal_of(digits)
     if not number:
         return 0
@@ -245,14 +187,14 @@ def _integer_of(digits: _Digits) -> int:
     return int(number)
 
 
-def _decimal_of(digits: _Digits) -> Decimal:
+def _decimal_of(digits: Digits) -> Decimal:
     try:
         return Decimal(digits.text)
     except ArithmeticError as error:
         raise ValueError("out of range") from error
 
 
-def _is_exactly(digits: _Digits, value: float) -> bool:
+def _is_exactly(digits: Digits, value: float) -> bool:
     """Return whether the shortest text of a double is the same number."""
     try:
         return Decimal(digits.text) == Decimal(repr(value))
@@ -276,12 +218,12 @@ def _bytes(value: Any) -> bytes | None:
     return b64decode(value, validate=True)
 
 
-_SCALARS: Final[dict[str, tuple[Any, Any]]] = {
-    "integer": (INTEGER, _integer),
-    "boolean": (pa.bool_(), _boolean),
-    "string": (TEXT, _text),
-    "date": (pa.date32(), _date),
-    "base64": (pa.binary(), _bytes),
+_SCALARS: Final = {
+    "integer": Column(INTEGER, _integer, "integer"),
+    "boolean": Column(pa.bool_(), _boolean, "boolean"),
+    "string": Column(TEXT, _text, "string"),
+    "date": Column(pa.date32(), _date, "date"),
+    "base64": Column(pa.binary(), _bytes),
 }
 
 
@@ -307,15 +249,15 @@ class _Columns:
         self._remarks = remarks
         self._noted = noted
 
-    def of(self, shape: Shape, path: str) -> tuple[Any, Any]:
-        """Return the type of the column of a shape, and the function."""
+    def of(self, shape: Shape, path: str) -> Column:
+        """Return the column of a shape."""
         return self._of(shape, path) or self._as_json(path, "it is always null")
 
-    def _as_json(self, path: str, reason: str) -> tuple[Any, Any]:
+    def _as_json(self, path: str, reason: str) -> Column:
         self._remarks.append(Remark(path, "json", reason))
-        return JSON, _json
+        return Column(JSON, exact_text)
 
-    def _of(self, shape: Shape, path: str) -> tuple[Any, Any] | None:
+    def _of(self, shape: Shape, path: str) -> Column | None:
         """Return what `of` does, or None if all values are null."""
         if shape.text:
             return self._as_json(path, shape.text)
@@ -335,17 +277,26 @@ class _Columns:
         if kind == "object":
             return self._object(shape.members, path)
         if kind == "string" and shape.strings == "date-time":
-            return TIMESTAMP, self._timestamp
+            return Column(TIMESTAMP, self._timestamp, "date-time")
         return _SCALARS[shape.strings or kind if kind == "string" else kind]
 
-    def _number(self, shape: Shape) -> tuple[Any, Any]:
+    def _number(self, shape: Shape) -> Column:
         from kafkalog.log.typed.json_types import FLOAT32, Decimals
 
         if isinstance(shape.numbers, Decimals):
             return self._decimal(shape.numbers.scale, is_packed=shape.numbers.is_packed)
         if shape.kinds is None or "number" not in shape.kinds:
             return _SCALARS["integer"]
-        return pa.float32() if shape.numbers == FLOAT32 else pa.float64(), self._float
+        if shape.numbers == FLOAT32:
+            return Column(pa.float32(), self._float32, "float32")
+        return Column(pa.float64(), self._float, "number")
+
+    def _float32(self, value: Any) -> float | None:
+        found = self._float(value)
+        try:
+            return None if found is None else float(unpack("f", pack("f", found))[0])
+        except OverflowError as error:
+            raise ValueError("out of range") from error
 
     def _float(self, value: Any) -> float | None:
         if type(value) is float or value is None:
@@ -358,7 +309,7 @@ class _Columns:
             if int(found) != value:
                 self._noted.append(LOST_DIGITS)
             return found
-        if not isinstance(value, _Digits):
+        if not isinstance(value, Digits):
             raise _unfit(value, "number")
         found = float(value.text)
         if found in (float("inf"), float("-inf")):
@@ -367,14 +318,14 @@ class _Columns:
             self._noted.append(LOST_DIGITS)
         return found
 
-    def _decimal(self, scale: int, *, is_packed: bool) -> tuple[Any, Any]:
+    def _decimal(self, scale: int, *, is_packed: bool) -> Column:
         kind = decimal_type(_DECIMAL_DIGITS, scale)
         least = Decimal(1).scaleb(-scale) if scale <= _DECIMAL_DIGITS else None
 
         def decimal(value: Any) -> Any:
             if value is None:
                 return None
-            if isinstance(value, _Digits):
+            if isinstance(value, Digits):
                 number = _decimal_of(value)
             elif type(value) in (int, float):
                 number = Decimal(repr(value))
@@ -397,7 +348,7 @@ class _Columns:
                 self._noted.append(LOST_DIGITS)
             return found
 
-        return kind, decimal
+        return Column(kind, decimal)
 
     def _timestamp(self, value: Any) -> datetime | None:
         if value is None:
@@ -425,7 +376,7 @@ class _Columns:
         if fraction[6:digits].strip("0"):
             self._noted.append(LOST_DIGITS)
 
-    def _array(self, shape: Shape, path: str) -> tuple[Any, Any]:
+    def _array(self, shape: Shape, path: str) -> Column:
         if shape.is_map and shape.items is not None:
             found = self._map_of_pairs(shape.items.members, path)
             if found:
@@ -433,9 +384,10 @@ class _Columns:
         place = f"{path}[]"
         if shape.items is None:
             reason = "each item has a type of its own" if shape.is_tuple else "items have no type"
-            item, convert = self._as_json(place, reason)
+            item = self._as_json(place, reason)
         else:
-            item, convert = self.of(shape.items, place)
+            item = self.of(shape.items, place)
+        convert = item.convert
 
         def array(value: Any) -> Any:
             if type(value) is list:
@@ -444,18 +396,19 @@ class _Columns:
                 return None
             raise _unfit(value, "array")
 
-        return pa.list_(item), array
+        return Column(pa.list_(item.type), array, "array", {"": item})
 
-    def _map_of_pairs(self, pair: Members, path: str) -> tuple[Any, Any] | None:
+    def _map_of_pairs(self, pair: Members, path: str) -> Column | None:
         """Return the map that Kafka Connect writes as a list of keys and values."""
         if set(pair.named) != {"key", "value"}:
             return None
         mark = len(self._remarks)
-        key, key_of = self.of(pair.named["key"], f"{path}{{}}.key")
-        if pa.types.is_nested(key):
+        key = self.of(pair.named["key"], f"{path}{{}}.key")
+        if pa.types.is_nested(key.type):
             del self._remarks[mark:]
             return None
-        item, convert = self.of(pair.named["value"], f"{path}{{}}")
+        item = self.of(pair.named["value"], f"{path}{{}}")
+        key_of, convert = key.convert, item.convert
 
         def pairs(value: Any) -> Any:
             if value is None:
@@ -472,12 +425,12 @@ class _Columns:
                 found[name] = convert(one.get("value"))
             return list(found.items())
 
-        return pa.map_(key, item), pairs
+        return Column(pa.map_(key.type, item.type), pairs)
 
-    def _object(self, members: Members, path: str) -> tuple[Any, Any]:
+    def _object(self, members: Members, path: str) -> Column:
         if not members.named and members.rest is not None:
             return self._map(members.rest, frozenset(), f"{path}{{}}")
-        found = []
+        found: dict[str, Column] = {}
         mark = len(self._remarks)
         for name, shape in members.named.items():
             shown = name.encode("utf-8", "backslashreplace").decode()
@@ -487,7 +440,7 @@ class _Columns:
                 reason = "it is always null" if shown == name else "its name is not Unicode"
                 self._remarks.append(Remark(place, "omitted", reason))
             else:
-                found.append((name, *one))
+                found[name] = one
         if not found:
             del self._remarks[mark:]
             return self._as_json(path, "it is an object without properties")
@@ -495,15 +448,15 @@ class _Columns:
         if members.rest is not None:
             place = f"{path}.{_ADDITIONAL}" if path else _ADDITIONAL
             rest = self._map(members.rest, frozenset(members.named), f"{place}{{}}")
-        kinds = [(name, kind) for name, kind, _ in found] + (
-            [(_ADDITIONAL, rest[0])] if rest else []
+        kinds = [(name, one.type) for name, one in found.items()] + (
+            [(_ADDITIONAL, rest.type)] if rest else []
         )
         names = column_names(name for name, _ in kinds)
         fields = [
-            _Field(name, column, convert)
-            for (name, _, convert), column in zip(found, names, strict=False)
+            _Field(name, column, one.convert)
+            for (name, one), column in zip(found.items(), names, strict=False)
         ]
-        additional = rest[1] if rest else None
+        additional = rest.convert if rest else None
         declared, noted = frozenset(members.named), self._noted
 
         def struct(value: Any) -> Any:
@@ -519,18 +472,20 @@ class _Columns:
                 return None
             raise _unfit(value, "object")
 
-        return struct_type(kinds), struct
+        parts = {name: found.get(name) for name in members.named}
+        return Column(struct_type(kinds), struct, "" if rest else "object", parts)
 
-    def _map(self, shape: Shape, named: frozenset[str], path: str) -> tuple[Any, Any]:
-        item, convert = self.of(shape, path)
+    def _map(self, shape: Shape, named: frozenset[str], path: str) -> Column:
+        item = self.of(shape, path)
+        convert = item.convert
 
         def members(value: Any) -> Any:
             if type(value) is dict:
                 return [
-                    (_unicode(key), convert(one)) for key, one in value.items() if key not in named
+                    (unicode(key), convert(one)) for key, one in value.items() if key not in named
                 ]
             if value is None:
                 return None
             raise _unfit(value, "object")
 
-        return pa.map_(TEXT, item), members
+        return Column(pa.map_(TEXT, item.type), members, "map", {"": item})

@@ -102,12 +102,11 @@ class MessageColumns:
             around: full names of the messages that hold it.
             holder: the field that holds it.
         """
-        is_decimal = holder is not None and descriptor.full_name == CONFLUENT_DECIMAL
-        known = known_message(descriptor, self._params(holder) if is_decimal else {})
+        known = self.known(descriptor, holder)
         if known is not None:
             if known.reason:
                 self.remarks.append(Remark(path, "json", known.reason))
-            return known.type, self._watched(known.value, known)
+            return known.type, self.one_value(descriptor, holder)
         count = len(descriptor.fields) + len(self._pool.FindAllExtensions(descriptor))
         if is_any(descriptor):
             reason = "it is a message of any type"
@@ -121,8 +120,20 @@ class MessageColumns:
             self._count += count
             return self._struct(descriptor, path, (*around, descriptor.full_name))
         self.remarks.append(Remark(path, "json", reason))
+        return JSON, self.one_value(descriptor, holder)
+
+    def known(self, descriptor: Any, holder: Any) -> Known | None:
+        """Return what a message means in the field that holds it, as `known_message` does."""
+        is_decimal = holder is not None and descriptor.full_name == CONFLUENT_DECIMAL
+        return known_message(descriptor, self._params(holder) if is_decimal else {})
+
+    def one_value(self, descriptor: Any, holder: Any) -> Convert:
+        """Return what converts a message whose column is not a struct: what it means, or JSON."""
+        known = self.known(descriptor, holder)
+        if known is not None:
+            return self._watched(known.value, known)
         tree = self._tree(descriptor)
-        return JSON, lambda found: json_text(tree(found))
+        return lambda found: json_text(tree(found))
 
     def _struct(self, descriptor: Any, path: str, around: tuple[str, ...]) -> tuple[Any, Convert]:
         seen = self.seen
@@ -132,7 +143,7 @@ class MessageColumns:
         def column_of(one: Any, inner: str, holder: Any) -> tuple[Any, Convert]:
             return self.column(one, inner, around, holder)
 
-        for name, field in self._named(descriptor):
+        for name, field in self.named(descriptor):
             kind, convert = self._field(field, f"{path}.{name}".lstrip("."), column_of)
             _, given = self._names[descriptor.full_name, field.number]
             metadata = {NAME_KEY: given.encode()} if given != name else {}
@@ -154,7 +165,7 @@ class MessageColumns:
 
         return (pa.struct(columns), converted) if columns else (struct_type(()), present)
 
-    def _named(self, descriptor: Any) -> list[tuple[str, Any]]:
+    def named(self, descriptor: Any) -> list[tuple[str, Any]]:
         """Return the fields of a message, and the extensions that the files have, by column."""
         fields = list(descriptor.fields)
         given = {field.number: field.name for field in fields}
@@ -200,7 +211,7 @@ class MessageColumns:
                         name,
                         _getter(field, self._field(field, "", column_of, is_json=True)[1], _UNSET),
                     )
-                    for name, field in self._named(descriptor)
+                    for name, field in self.named(descriptor)
                 ]
             if len(UnknownFieldSet(found)):
                 seen.has_unknown = True
@@ -319,9 +330,14 @@ class MessageColumns:
             return {}
 
 
-def _symbols(enum: Any) -> Convert:
+def symbols(enum: Any) -> dict[int, str]:
+    """Return the names of an enum's numbers."""
     # Reversed: of names with one number, the first.
-    names = {one.number: one.name for one in reversed(enum.values)}
+    return {one.number: one.name for one in reversed(enum.values)}
+
+
+def _symbols(enum: Any) -> Convert:
+    names = symbols(enum)
     return lambda number: names.get(number) or str(number)
 
 

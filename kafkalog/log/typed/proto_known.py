@@ -46,10 +46,12 @@ SCALARS: Final = {
 }
 """The types of fields without fields of their own."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_SECOND: Final = -62_135_596_800  # of year 1
-_LAST_SECOND: Final = 253_402_300_799  # of year 9999
+FIRST_SECOND: Final = -62_135_596_800
+"""Of the year 1."""
+LAST_SECOND: Final = 253_402_300_799
+"""Of the year 9999."""
 _DURATION_MAX_S: Final = 315_576_000_000
-_NANOS: Final = 1_000_000_000
+NANOS: Final = 1_000_000_000
 _DECIMAL_BYTES_MAX: Final = 1024
 _PLAIN_SCALE_MAX: Final = 1000
 # Doubles have all integers up to here.
@@ -94,6 +96,11 @@ def known_message(descriptor: Any, params: Mapping[str, str]) -> Known | None:
     return _decimal(params) if name == CONFLUENT_DECIMAL else _KNOWN.get(name)
 
 
+def is_wrapper(known: Known) -> bool:
+    """Return whether a message means what its only field has."""
+    return known.value in (_value, _text_value)
+
+
 def is_any(descriptor: Any) -> bool:
     """Return whether a message is Google's `Any`, which holds the bytes of another one."""
     return descriptor.full_name == _ANY and _has_shape(descriptor)
@@ -131,7 +138,7 @@ def text_of(value: Any) -> str:
 
 def _checked_timestamp(message: Any) -> tuple[int, int]:
     seconds, nanos = message.seconds, message.nanos
-    if not _FIRST_SECOND <= seconds <= _LAST_SECOND or not 0 <= nanos < _NANOS:
+    if not FIRST_SECOND <= seconds <= LAST_SECOND or not 0 <= nanos < NANOS:
         raise ValueError(f"{seconds} s and {nanos} ns are no time in the years 1 to 9999")
     return seconds, nanos
 
@@ -145,15 +152,15 @@ def _timestamp_text(message: Any) -> str:
     seconds, nanos = _checked_timestamp(message)
     days, rest = divmod(seconds, 86_400)
     day = (_EPOCH + timedelta(days=days)).date()
-    return f"{day.isoformat()}T{time_text(rest * _NANOS + nanos)}Z"
+    return f"{day.isoformat()}T{time_text(rest * NANOS + nanos)}Z"
 
 
 def _duration(message: Any) -> Decimal:
     seconds, nanos = message.seconds, message.nanos
     # The two have one sign.
-    if abs(seconds) > _DURATION_MAX_S or abs(nanos) >= _NANOS or seconds * nanos < 0:
+    if abs(seconds) > _DURATION_MAX_S or abs(nanos) >= NANOS or seconds * nanos < 0:
         raise ValueError(f"{seconds} s and {nanos} ns are no duration")
-    return Decimal(seconds * _NANOS + nanos).scaleb(-9)
+    return Decimal(seconds * NANOS + nanos).scaleb(-9)
 
 
 def _json_value(message: Any) -> Any:

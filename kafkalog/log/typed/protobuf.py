@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from kafkalog.errors import UsageError
+from kafkalog.io.jit.fast_path import kernels_work
+from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.framing import Framing
 from kafkalog.log.typed.proto_builtin import builtin_file
 from kafkalog.log.typed.proto_columns import MessageColumns, is_complete
 from kafkalog.log.typed.proto_files import compiled_texts
+from kafkalog.log.typed.proto_wire import ProtobufColumns
 from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
 from kafkalog.log.typed.schema_size import brief
 
@@ -85,7 +89,8 @@ class ProtobufDecoder:
         self.messages = None if framing == Framing.NONE else MessageNames(descriptor.file, framing)
         self.name = name
         self.names = dict(names or {})
-        columns = MessageColumns(pool, self.names)
+        self._descriptor = descriptor
+        self._columns = columns = MessageColumns(pool, self.names)
         self.type, self._convert = columns.column(descriptor)
         self.remarks = columns.remarks
         self.losses: Counter[str] = Counter()
@@ -112,6 +117,21 @@ class ProtobufDecoder:
         if seen.has_lost_digits:
             self.losses[LOST_DIGITS] += 1
         return value
+
+    def by_columns(self, schema_id: SchemaId | None) -> ProtobufColumns | None:  # noqa: ARG002 # one schema
+        """Return what decodes many messages at once; None if that is impossible."""
+        return self._by_columns
+
+    @cached_property
+    def _by_columns(self) -> ProtobufColumns | None:
+        if kernels_work():
+            with suppress(UnsupportedSchemaError):
+                return ProtobufColumns(
+                    self._descriptor, self.type, self._columns, self.losses,
+                    has_required=self._has_required,
+                    split=None if self.messages is None else self.messages.split,
+                )  # fmt: skip
+        return None
 
 
 class ProtobufVersions:
