@@ -411,6 +411,34 @@ def test_a_dataset_says_what_has_no_type(tmp_path: Path) -> None:
         found.to_table()
 
 
+@pytest.mark.parametrize("form", ["AVRO", "JSON", "PROTOBUF"])
+def test_a_type_that_comes_later_is_no_null(kafkalog: Kafkalog, tmp_path: Path, form: str) -> None:
+    """A subject of the topic decides, if the first records are of it; with a few fields alike."""
+    case = CASES["record"]
+    rows = rows_of(case, form)
+    first, other = rows[0], next(one for one in rows if one["type"] != rows[0]["type"])
+    subject = next(one for one in case["versions"] if one["subject"] == first["type"])
+    versions = [*case["versions"], subject | {"subject": "events-value"}]
+    more = {"type": "object", "title": "Other", "properties": {"id": {"type": "integer"}}}
+    versions.append({"subject": "Other", "version": 1, "id": 60, "schema": json.dumps(more),
+                     "schemaType": "JSON"})  # fmt: skip
+    disk = as_topic(tmp_path / "disk", versions)
+    late = b'\0\0\0\0\x3c{"id":1}' if form == "JSON" else b64decode(other["data"])
+    write(disk, [(b64decode(first["data"]), [])])
+    write(disk, [(late, [])], 1)
+    heard: list[Any] = []
+    there = kafkalog_library.dataset(
+        disk, topics=["events"], registry=disk, on_event=heard.append
+    ).to_table(["value_decoded", "value_type"])
+    assert without_nulls(there["value_decoded"].to_pylist()) == [first["value"], None]
+    assert there["value_type"][0].as_py() == first["type"]
+    assert len([one for one in heard if isinstance(one, CorruptDataError)]) == 1
+    # An export looks into each segment.
+    result = exported(kafkalog, disk, tmp_path / "lake")
+    assert result.status == 0, result.stderr
+    assert len(table_of(tmp_path / "lake")[0]["value_decoded"]) == 2
+
+
 # Fields as columns -------------------------------------------------------------------------------
 
 
