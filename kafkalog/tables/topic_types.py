@@ -91,9 +91,7 @@ class ColumnByData:
             messages = {one.name for _, one in known if one.form == TypedForm.PROTOBUF}
             if {schema_id for schema_id, _ in known} <= own and len(messages) <= 1:
                 message = messages.pop() if messages else by_subject.message
-                return replace(
-                    by_subject, message=message, writers=_of_its_types(by_subject, own, names)
-                )
+                return _of_its_types(replace(by_subject, message=message), own, names)
         seen = self._seen(_batches(splits, self.source), names)
         types = [one for one in seen if one[1] is not _NO_TYPE]
         if not types or (self.source == "key" and len(types) < len(seen)):
@@ -200,28 +198,26 @@ class ColumnByData:
         return None if texts is None else Written(form, texts, one.subject or "")
 
 
-<<<<<<< HEAD
 def columns_by_data(registry: SchemaRegistry, topics: Iterable[str]) -> tuple[ColumnByData, ...]:
     """Return the columns of keys and of values of the one topic. Raises as `require_one`."""
     names = tuple(topics)
     require_one(names)
     return tuple(ColumnByData(source, registry, names) for source in ("key", "value"))
-=======
-def _of_its_types(
-    column: TypedColumn, own: set[SchemaId], names: TypeNames
-) -> tuple[tuple[SchemaId, tuple[str, ...]], ...]:
-    """Return the writers of a column, of JSON only those of its types.
+
+
+def _of_its_types(column: TypedColumn, own: set[SchemaId], names: TypeNames) -> TypedColumn:
+    """Return a column with the writers, of JSON only those of its types.
 
     Records and messages have names that decoders compare; other objects would lose their fields.
     """
     if column.form != TypedForm.JSON:
-        return column.writers
+        return column
     wanted = {name for one in own for name in names.all_of(one)}
-    return tuple(
+    writers = tuple(
         (one, texts) for one, texts in column.writers
         if one in own or not wanted.isdisjoint(names.all_of(one))
     )  # fmt: skip
->>>>>>> types
+    return replace(column, writers=writers, place=None)
 
 
 def nothing_decodes(columns: Sequence[ColumnByData]) -> UsageError:

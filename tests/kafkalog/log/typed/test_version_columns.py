@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.merging import joined
 from kafkalog.log.typed.placing import Placing
 from tests.kafkalog.log.typed.both_ways import both
-from tests.kafkalog.log.typed.protos import compiled
 
 PROTO = (
     "float a = 1; repeated N n = 2; map<string, N> m = 3; message N { int32 x = 1; }",
@@ -70,10 +68,7 @@ def test_versions_of_json() -> None:
 def test_versions_of_protobuf() -> None:
     """Likewise; and a float becomes the double that it is."""
     texts = [f'syntax = "proto3"; package p; message M {{ {one} }}' for one in PROTO]
-    writers = tuple(
-        (n, (b64encode(compiled(text).SerializeToString()).decode(),))
-        for n, text in enumerate(texts, 1)
-    )
+    writers = tuple((n, (text,)) for n, text in enumerate(texts, 1))
     column = TypedColumn("value", TypedForm.PROTOBUF, b"", "p.M", Framing.CONFLUENT, None, writers,
                          (1, 2, 3))  # fmt: skip
     values = [bytes.fromhex(one) for one in VALUES.values()]
