@@ -72,8 +72,8 @@ def test_both_ways_say_the_same() -> None:
         for name, one in found.losses.items():
             counts[name] += one
     print(by_columns, counts)
-    assert by_columns > SCHEMAS * VALUES // 4
-    assert all(one > SCHEMAS for one in counts.values()), counts
+    assert by_columns > SCHEMAS * VALUES // 8
+    assert all(one > SCHEMAS // 8 for one in counts.values()), counts
 
 
 SCHEMA = """
