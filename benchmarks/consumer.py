@@ -50,7 +50,7 @@ def decoder(form: str) -> Callable[[bytes], dict[str, Any]]:
 
         def message(data: bytes) -> dict[str, Any]:
             made = parse(data[PREFIX_SIZE + 1 :])
-            found = {name: getattr(made, name) for name in names}
+            found: dict[str, Any] = {name: getattr(made, name) for name in names}
             found["at"] = made.at.ToMicroseconds()
             found["state"] = states[made.state]
             found["note"] = made.note if made.HasField("note") else None
@@ -62,8 +62,8 @@ def decoder(form: str) -> Callable[[bytes], dict[str, Any]]:
     schema = parse_schema(AVRO)
 
     def value(data: bytes) -> dict[str, Any]:
-        found: dict[str, Any] = schemaless_reader(BytesIO(data[PREFIX_SIZE:]), schema)
-        return found
+        found: Any = schemaless_reader(BytesIO(data[PREFIX_SIZE:]), schema)
+        return dict(found)
 
     return value
 

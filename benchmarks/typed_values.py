@@ -149,4 +149,5 @@ def _record(encode: Any, chance: random.Random, number: int, base_offset: int) -
 
 
 if __name__ == "__main__":
-    print(write(Path(sys.argv[1]), *map(int, sys.argv[2:4]), sys.argv[4]))
+    _, log, count, seed, form = sys.argv
+    print(write(Path(log), int(count), int(seed), form))
