@@ -176,6 +176,10 @@ class _Noted(Subconstruct):  # type: ignore[misc] # construct has no types
         start = stream.tell()
         try:
             value = self.subcon._parsereport(stream, context, path)  # noqa: SLF001 # construct's own protocol
+        except ConstructError:
+            if len(tracer.fields) > node.first:  # what lies between the parts so far
+                self._note(node, start, tracer.fields[-1].end, {})
+            raise
         finally:
             tracer.nodes.pop()
         self._note(node, start, stream.tell(), value)

@@ -94,6 +94,15 @@ def test_fields_of_messages_tile_their_bytes(
         assert_tiles(cut, cut.fields[-1].end if cut.fields else 0)
 
 
+def test_an_unknown_tag_before_damage_is_a_field() -> None:
+    """Its two bytes have no schema, and the next tag says more bytes than there are."""
+    sound = unhex("000000000000002a 00000007 026d 00000000000003e8")
+    data = sound + bytes([2, 7, 2, 0xAA, 0xBB, 8, 9])
+    trace = traced(schema("OffsetCommitValue", 4), data)
+    assert trace.error is not None
+    assert_tiles(trace, len(data))
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_fields_of_a_message_tile_it(magic: int) -> None:
     """Magic 0 has no timestamp."""
