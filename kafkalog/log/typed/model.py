@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from formats.late_classes import dataclass
-from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.errors import UsageError
 from kafkalog.log.typed.framing import (
     MESSAGE_HEADER,
     Framing,
@@ -19,7 +19,7 @@ from kafkalog.log.typed.framing import (
     split,
     unpacked,
 )  # fmt: skip
-from kafkalog.log.typed.schema_size import MALFORMED, brief
+from kafkalog.log.typed.schema_size import MALFORMED, brief, missing_package
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -279,14 +279,6 @@ class TypedColumn:
             tuple((name, cls.from_json(one)) for name, one in fields.get("types", ())),
             fields.get("is_flat", False),
         )
-
-
-def missing_package(form: TypedForm, error: ModuleNotFoundError) -> UnsupportedError:
-    """Return the error of data that cannot be decoded without a package."""
-    return UnsupportedError(
-        f"To decode {form} needs a package that is missing: {error.name}.",
-        hint="pip install 'kafkalog[schemas]'",
-    )
 
 
 @lru_cache(8)

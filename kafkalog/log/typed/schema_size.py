@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkalog.log.typed.framing import TypedForm
 
 MALFORMED: Final = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
@@ -22,6 +24,14 @@ NODES_MAX: Final = 10_000
 def brief(error: Exception) -> str:
     """Quote a library's error on one line; it can hold the whole schema."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def missing_package(form: TypedForm, error: ModuleNotFoundError) -> UnsupportedError:
+    """Return the error of data that cannot be decoded without a package."""
+    return UnsupportedError(
+        f"To decode {form} needs a package that is missing: {error.name}.",
+        hint="pip install 'kafkalog[schemas]'",
+    )
 
 
 class SchemaSize:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kafkalog.errors import UsageError
 from kafkalog.log.typed.framing import TypedForm
-from kafkalog.log.typed.schema_size import MALFORMED
+from kafkalog.log.typed.schema_size import MALFORMED, missing_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,8 +103,6 @@ def _names(one: Written, framing: Framing) -> _Names:
         return _Names((TypeName(one.form, name or "json"),))
     if one.form == TypedForm.AVRO:
         return _names_of_avro(one)
-    from kafkalog.log.typed.model import missing_package
-
     try:
         from kafkalog.log.typed.protobuf import MessageNames, main_file
     except ModuleNotFoundError as error:
