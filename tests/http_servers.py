@@ -99,6 +99,10 @@ def registry_of(versions: Sequence[dict[str, Any]]) -> Callable[[Answering], Non
                 code = 40403
                 names = ("schema", "schemaType", "references", "guid")
                 found: Any = [{name: one[name] for name in names if name in one} for one in same]
+            case ["schemas", "ids", number, "versions"]:
+                same = [one for one in there if str(one["id"]) == number]
+                rows = [{"subject": one["subject"], "version": one["version"]} for one in same]
+                return gives(to, rows)
             case ["schemas", "guids", guid, "ids"]:
                 same = [one for one in versions if one.get("guid") == guid]
                 return gives(to, [{"context": ".", "id": one["id"]} for one in same])

@@ -86,6 +86,8 @@ class ColumnByData:
             by_subject = column_of_topic(self.registry, self.topics, self.source)
         if by_subject is not None:
             firsts = self._seen(_first_batches(splits, self.source, of_each=of_each), names)
+            if self._are_others(firsts):
+                return None
             own = {one.id for one in self.registry.versions(f"{self.topics[0]}-{self.source}")}
             known = [one for one in firsts if one[1] is not _NO_TYPE]
             messages = {one.name for _, one in known if one.form == TypedForm.PROTOBUF}
@@ -94,9 +96,13 @@ class ColumnByData:
                 return _of_its_types(replace(by_subject, message=message), own, names)
         seen = self._seen(_batches(splits, self.source), names)
         types = [one for one in seen if one[1] is not _NO_TYPE]
-        if not types or (self.source == "key" and len(types) < len(seen)):
-            return by_subject
-        return self._of_types(types, names)
+        if self._are_others(seen):
+            return None
+        return self._of_types(types, names) if types else by_subject
+
+    def _are_others(self, seen: set[tuple[SchemaId | None, TypeName]]) -> bool:
+        """Return whether there are keys of other serializers, which can begin like an id."""
+        return self.source == "key" and any(one is _NO_TYPE for _, one in seen)
 
     def _seen(
         self, batches: Iterable[Any], names: TypeNames
@@ -115,7 +121,7 @@ class ColumnByData:
             for place, row in zip(*divmod(pairs, len(types) + 1), strict=True):
                 if place < len(ids):
                     found.add((ids[place], types[row - 1] if row else _NO_TYPE))
-            if self.source == "key" and any(one is _NO_TYPE for _, one in found):
+            if self._are_others(found):
                 break  # no column
         return found
 
@@ -171,12 +177,11 @@ class ColumnByData:
 
         So the column does not depend on which versions occur.
         """
-        every = [*self.registry.by_version.values()]
-        subjects = {one.subject for one in every if one.id in ids}
+        subjects = self._subjects(ids)
+        every = [one for subject in subjects for one in self.registry.all_versions(subject)]
         found = {
             one.id: one for one in every
-            if one.subject in subjects and one.form == form.upper()
-            and (one.id in ids or not one.is_deleted)
+            if one.form == form.upper() and (one.id in ids or not one.is_deleted)
             and (self._is_union(one.id, names) if name is None
                  else TypeName(form, name) in names.all_of(one.id))
         }  # fmt: skip
@@ -186,11 +191,20 @@ class ColumnByData:
             one.version if len(subjects) == 1 else 0, one.id if isinstance(one.id, int) else 0,
         ), reverse=True)  # fmt: skip
 
+    def _subjects(self, ids: set[SchemaId]) -> list[str]:
+        """Return the subjects of schemas: the one that has all of them, if any has."""
+        found: dict[str, set[SchemaId]] = {}
+        for one in self.registry.by_version.values():
+            if one.id in ids and one.subject is not None:
+                found.setdefault(one.subject, set()).add(one.id)
+        whole = sorted(subject for subject, its in found.items() if its == ids)
+        return whole[:1] or sorted(found)
+
     def _is_union(self, schema_id: SchemaId, names: TypeNames) -> bool:
         return self.registry.by_id[schema_id].form == "AVRO" and names.has_index(schema_id)
 
     def _written(self, schema_id: SchemaId) -> Written | None:
-        one = self.registry.by_id.get(schema_id)
+        one = self.registry.in_subject(schema_id)
         if one is None or one.form not in (FORMS if self.form is None else {self.form.upper()}):
             return None
         form = TypedForm(one.form.lower())

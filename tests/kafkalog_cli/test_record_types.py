@@ -26,6 +26,7 @@ import kafkalog as kafkalog_library
 from kafkalog.errors import CorruptDataError
 from kafkalog.log.typed.avro import AvroDecoder
 from tests.builders import batch, record, write_log
+from tests.http_servers import registry
 from tests.kafkalog.log.typed.test_serialized import as_topic
 
 if TYPE_CHECKING:
@@ -439,6 +440,41 @@ def test_a_type_that_comes_later_is_no_null(kafkalog: Kafkalog, tmp_path: Path, 
     assert len(table_of(tmp_path / "lake")[0]["value_decoded"]) == 2
 
 
+def test_a_registry_by_url_gives_the_same_types(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    """Objects without a title are called by subjects; a version that no value has counts, too."""
+    objects = [
+        {"subject": f"events-{name}", "version": 1, "id": number, "schemaType": "JSON",
+         "schema": json.dumps({"type": "object", "properties": {name: {"type": "integer"}}})}
+        for number, name in enumerate(("Order", "Pay"), 1)
+    ]  # fmt: skip
+    newer = json.loads(avro("shop.T", "a", "b"))
+    newer["fields"][1]["default"] = "none"
+    # Of the other subject the schema with the higher id is the older version.
+    records = [
+        {"subject": "shop.T", "version": 1, "id": 7, "schema": avro("shop.T", "a")},
+        {"subject": "copy", "version": 1, "id": 5, "schema": json.dumps(newer)},
+        {"subject": "shop.T", "version": 2, "id": 5, "schema": json.dumps(newer)},
+    ]
+    versions = [*objects, *records]
+    disk = as_topic(tmp_path / "disk", versions)
+    values = [b'\0\0\0\0\1{"Order":3}', b'\0\0\0\0\2{"Pay":4}', of_text(7, "x")]
+    write(disk, [(one, []) for one in values])
+    wanted = [
+        ({"events_Order": {"Order": 3}}, "events-Order"),
+        ({"events_Pay": {"Pay": 4}}, "events-Pay"),
+        ({"T": {"a": "x", "b": "none"}}, "shop.T"),
+    ]  # fmt: skip
+    with registry(versions) as url:
+        for number, place in enumerate((disk, url)):
+            lake = tmp_path / f"lake{number}"
+            done = kafkalog("export", disk, "-t", "events", "-r", place, "--to", lake)
+            assert done.status == 0, done.stderr
+            assert [
+                ({name.replace("-", "_"): one for name, one in value.items()}, kind)
+                for value, kind in found_in(table_of(lake))
+            ] == wanted
+
+
 # Fields as columns -------------------------------------------------------------------------------
 
 
@@ -466,6 +502,38 @@ def test_fields_as_columns(kafkalog: Kafkalog, tmp_path: Path, kind: str) -> Non
         [0, "a", "b", "c", "d", None, "T"], [1, None, None, None, None, None, None],
         [2, "f", "g", "h", "i", "j", "T"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["files", "delta", "iceberg"])
+@pytest.mark.parametrize(
+    ("fields", "newer"),
+    [
+        (["offset"], ["offset", "offset_"]),
+        (["offset"], ["offset_"]),
+        (["a"], ["A", "a"]),
+        (["n"], ["n:long", "n__long:long"]),
+    ],
+)
+def test_fields_that_would_be_other_columns(
+    kafkalog: Kafkalog, tmp_path: Path, kind: str, fields: list[str], newer: list[str]
+) -> None:
+    """A table keeps the rows that it has; none of them gets to the column of another field."""
+    (place := tmp_path / "lake").mkdir()
+    old, new = avro("T", *fields), avro("T", *(one.partition(":")[0] for one in newer))
+    tree = json.loads(new)
+    for field, one in zip(tree["fields"], newer, strict=True):
+        field |= {"type": "long", "default": 0} if ":" in one else {"default": ""}
+    versions = [{"subject": "T", "version": 1, "id": 1, "schema": old}]
+    disk = as_topic(tmp_path / "disk", versions)
+    write(disk, [(of_text(1, "x"), [])])
+    assert grow(kafkalog, disk, place, kind, "--flatten").status == 0
+    before = shown(place, kind)
+    versions.append({"subject": "T", "version": 2, "id": 2, "schema": json.dumps(tree)})
+    as_topic(disk, versions)
+    write(disk, [(of_text(1, "y"), [])], 1)
+    refused = grow(kafkalog, disk, place, kind, "--flatten")
+    assert refused.status == 4, refused.stderr
+    assert shown(place, kind) == before
 
 
 @pytest.mark.parametrize("form", ["ndjson", "csv"])

@@ -16,7 +16,7 @@ from kafkalog.change.lake.options import options_of
 from kafkalog.errors import DestinationExistsError, UsageError
 from kafkalog.log.typed import TypedForm
 from kafkalog.log.typed.evolution import column_field
-from kafkalog.log.typed.lake_types import NAME_KEY, as_json_text
+from kafkalog.log.typed.lake_types import NAME_KEY, as_json_text, given_name
 from kafkalog.log.typed.merging import kept, paired, sources
 from kafkalog.log.typed.placing import PlacedDecoder
 from kafkalog.log.typed.prefixes import schema_ids, type_names
@@ -71,6 +71,8 @@ def with_types(
         typed = tuple(_flat(one) if one.source == "value" else one for one in typed)
         if not any(one.is_flat for one in typed):
             raise nothing_decodes(asked.by_data)
+        if "value" in earlier:
+            _require_same_names(earlier["value"], typed[-1], place)
     if typed == asked.typed and not asked.by_data:
         return asked, plan
     asked = replace(asked, typed=typed, by_data=())
@@ -181,6 +183,24 @@ def _flat(column: TypedColumn) -> TypedColumn:
     return replace(column, is_flat=True)
 
 
+def _require_same_names(before: TypedColumn, now: TypedColumn, place: str) -> None:
+    """Raise `DestinationExistsError` if fields are called otherwise than in the last run."""
+    here, names = _new_names(before), _new_names(now)
+    if names != here:
+        raise DestinationExistsError(
+            f"The fields {', '.join(sorted({*here, *names}))} would be other columns now.",
+            path=place,
+            hint="Export into another table, or into one without --flatten.",
+        )
+
+
+def _new_names(column: TypedColumn) -> dict[str, str]:
+    """Return the names that columns have in place of those of fields."""
+    kind = column.decoder().type
+    pairs = zip(map(given_name, kind), _flat_fields(kind), strict=True)
+    return {name: one.name for name, one in pairs if name != one.name}
+
+
 def fields_of(column: TypedColumn, decoder: Decoder) -> list[Any]:
     """Return the fields of Arrow that a table has for a typed column, and what JSON as text is.
 
@@ -195,8 +215,8 @@ def fields_of(column: TypedColumn, decoder: Decoder) -> list[Any]:
 
 
 def decoded_names(typed: Iterable[TypedColumn]) -> set[str]:
-    """Return the columns of a table that get conflict fields: those that typed columns have."""
-    return {field.name for one in typed for field in fields_of(one, one.decoder())}
+    """Return the columns of a table that get conflict fields."""
+    return {one.name for one in typed if not one.is_flat}
 
 
 def arrays_of(column: TypedColumn, decoded: Any, data: Any, headers: Any) -> list[Any]:

@@ -205,9 +205,9 @@ def _is_exactly(digits: Digits, value: float) -> bool:
 def _date(value: Any) -> date | None:
     if value is None:
         return None
-    if type(value) is not str or len(value) != 10 or value[4] != "-":  # not other forms of ISO 8601
+    if type(value) is not str or len(value) != 10 or value[4] + value[7] != "--":
         raise _unfit(value, "date")
-    return date.fromisoformat(value)
+    return date.fromisoformat(value)  # which also knows weeks, as in 2024-W01-1
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -274,7 +274,8 @@ class _Steps:
         oneof = field.containing_oneof
         name = None if oneof is None else oneof.name
         if field.type == _FIELD.TYPE_GROUP:  # never read: a group makes a message odd
-            return _Slot(field.number, _SIZED, _nulls(kind), kind, field.is_required, name)
+            absent = _empty(kind) if field.is_repeated else _nulls(kind)
+            return _Slot(field.number, _SIZED, absent, kind, field.is_required, name)
         if not field.is_repeated:
             read = self._value(field, kind, depth)
             return _Slot(field.number, _wire_type(field), read, kind, field.is_required, name)
@@ -313,8 +314,10 @@ class _Steps:
         def entries(values: Values, rows: Ints, starts: Ints, sizes: Ints) -> Any:
             unknown = values.lost[UNKNOWN_FIELDS]
             before = unknown.copy()
+            unknown[:] = False
             arrays = fields.read(values, rows, starts, sizes)
-            values.odd |= unknown & ~before  # Google's library drops these
+            values.odd |= unknown  # Google's library drops these
+            unknown |= before
             return pa.StructArray.from_arrays(arrays, ["key", "value"])
 
         return entries
@@ -352,6 +355,14 @@ class _Steps:
             return values.by_python(converted, kind, rows, starts, sizes)
 
         return read
+
+
+def _empty(kind: Any) -> Step:
+    def step(_values: Values, rows: Ints, _starts: Ints, _sizes: Ints) -> Any:
+        offsets = pa.array(np.zeros(len(rows) + 1, np.int32))
+        return pa.ListArray.from_arrays(offsets, pa.nulls(0, kind.value_type), type=kind)
+
+    return step
 
 
 def _nulls(kind: Any) -> Step:

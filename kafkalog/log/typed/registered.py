@@ -88,6 +88,10 @@ class SchemaRegistry:
         """The place, if there are schemas that are not known before they are asked for."""
         return None
 
+    def in_subject(self, schema_id: SchemaId) -> Registered | None:
+        """Return a schema as a version of a subject that has it, if one has; None without one."""
+        return self.by_id.get(schema_id)
+
     def version(self, subject: str, number: int) -> Registered | None:
         """Return a version of a subject; None if there is no such version."""
         return self.by_version.get((subject, number))

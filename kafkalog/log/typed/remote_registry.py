@@ -40,6 +40,7 @@ _VERSIONS_MAX: Final = 10_000
 _SIZE_MAX: Final = 128 << 20  # of all schemas in memory
 _SECONDS_MAX: Final = 600.0  # of all answers together
 _UNKNOWN_MAX: Final = 1000
+_SUBJECTS_MAX: Final = 16  # of one schema that are looked at
 _AT_ONCE: Final = 8
 _TOKEN_SIZE_MAX: Final = 64 << 10
 # No such subject, version, or schema: Confluent's numbers, which others have taken over.
@@ -136,6 +137,19 @@ class RemoteRegistry(SchemaRegistry):
                 self.add(replace(one, id=number))
             self._by_guid[guid] = number
         return self._by_guid[guid]
+
+    def in_subject(self, schema_id: SchemaId) -> Registered | None:
+        found = super().in_subject(schema_id)
+        if found is None or found.subject is not None or not isinstance(schema_id, int):
+            return found
+        path = f"/schemas/ids/{schema_id}/versions"
+        rows = self._client.ask(path, is_new=True) or []
+        try:
+            places = sorted((str(row["subject"]), int(row["version"])) for row in rows)
+        except (TypeError, KeyError, ValueError):
+            raise self._client.strange("no list of versions", path) from None
+        known = [self.version(*place) for place in places[:_SUBJECTS_MAX]]
+        return next((one for one in known if one is not None and one.id == schema_id), found)
 
     def _lacks(self, schema_id: SchemaId) -> bool:
         """Return whether it is known that there is no such id."""

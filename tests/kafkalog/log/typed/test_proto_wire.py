@@ -82,6 +82,7 @@ message M {
   oneof one { int32 a = 1; string b = 2; } repeated int32 c = 3; map<string, M> d = 4;
   optional E e = 5; optional group G = 6 { optional int32 x = 1; } required int32 f = 7;
   optional google.protobuf.Struct s = 8; optional M h = 9; optional N i = 10;
+  repeated group K = 13 { optional int32 x = 1; } map<int32, string> l = 12;
 }
 message N { optional int32 a = 1; }
 enum E { ZERO = 0; ONE = 1; }
@@ -102,6 +103,9 @@ message Other { message Inner { required int32 n = 1; } }
         ("3801 5801", True),  # an unknown field
         ("3801 5b5801 5c", False),  # an unknown group
         ("3801 33 0801 34", False),  # a group
+        ("3801 6b 0801 6c", False),  # one of several
+        ("3801 6207 0801120178 4807", False),  # an unknown field in an entry: it is dropped
+        ("3801 6207 0801120178 4807 900307", False),  # and another one in the message
         ("3801 2a00", False),  # of another wire type
         ("3801 2802", False),  # a symbol that a closed enum lacks
         ("0801", False),  # without what is required
