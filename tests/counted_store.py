@@ -7,12 +7,14 @@ is read, so that a store of hundreds of thousands of objects takes no time to fi
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import partial
 from hashlib import md5
@@ -29,6 +31,36 @@ _KEYS_A_PAGE: Final = 1000
 MODIFIED: Final = 1_700_000_000
 _UP_TO: Final = "\U0010ffff"
 _GATHER_S: Final = 30.0  # then answers go out all the same, and a test sees that requests were few
+
+
+@dataclass
+class Faults:
+    """What goes wrong at a store, by chance, but the same in each run.
+
+    Attributes:
+        busy: the share of requests that are refused with 503.
+        cut: the share of answers with a body that end in the middle of it.
+        dropped: the share of requests whose connection ends without an answer.
+        denied: the names of objects that nobody may read, a pattern.
+        chance: returns a number from 0 to 1.
+    """
+
+    busy: float = 0.0
+    cut: float = 0.0
+    dropped: float = 0.0
+    denied: str = ""
+    chance: Callable[[], float] = field(default_factory=lambda: random.Random(17).random)
+
+    def of(self, target: str) -> str:
+        """Return what goes wrong with a request: `denied`, the name of a share, or nothing."""
+        if self.denied and re.search(self.denied, unquote(target.partition("?")[0])):
+            return "denied"
+        drawn = self.chance()
+        for name, share in (("busy", self.busy), ("cut", self.cut), ("dropped", self.dropped)):
+            if drawn < share:
+                return name
+            drawn -= share
+        return ""
 
 
 class CountedStore:
@@ -52,6 +84,7 @@ class CountedStore:
         self.port = 0
         self.at_once = self.at_once_max = 0
         self.connections: set[asyncio.Transport] = set()
+        self.faults = Faults()
         self._gathered, self._held_names = 0, ""
         self._held: list[Callable[[], None]] = []
         self.changed()
@@ -124,6 +157,8 @@ class CountedStore:
         data = self.objects.get(name)
         if data is None:
             return 404, "Content-Type: application/xml\r\n", _MISSING
+        if headers.get("if-match", _tag(data)).strip('"') != _tag(data):
+            return 412, "", b""
         date = formatdate(self.modified.get(name, MODIFIED), usegmt=True)
         head = f'ETag: "{_tag(data)}"\r\nLast-Modified: {date}\r\nAccept-Ranges: bytes\r\n'
         wanted = headers.get("range")
@@ -164,7 +199,8 @@ class CountedStore:
             last = name
             lines.append(
                 f"<Contents><Key>{escape(name)}</Key><LastModified>{self._time(name)}</LastModified>"
-                f"<ETag>&quot;0&quot;</ETag><Size>{len(self.objects[name])}</Size>"
+                f"<ETag>&quot;{_tag(self.objects[name])}&quot;</ETag>"
+                f"<Size>{len(self.objects[name])}</Size>"
                 "<StorageClass>STANDARD</StorageClass></Contents>"
             )
             at += 1
@@ -183,6 +219,11 @@ _MISSING: Final = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>NoSuchKey</Code>'
     b"<Message>There is none.</Message></Error>"
 )
+_REFUSED: Final = {
+    "busy": (503, "Content-Type: application/xml\r\n", b"<Error><Code>SlowDown</Code></Error>"),
+    "denied": (403, "Content-Type: application/xml\r\n",
+               b"<Error><Code>AccessDenied</Code><Message>No.</Message></Error>"),
+}  # fmt: skip
 _tags: dict[int, tuple[bytes, str]] = {}
 
 
@@ -217,27 +258,35 @@ class _Connection(asyncio.Protocol):
             headers = {name.lower(): value.strip() for name, _, value in pairs}
             method, target, _ = first.split(" ")
             status, more, body = self._store.answer(method, target, headers)
-            if not status:
+            fault = "" if target == "/_counts" else self._store.faults.of(target)
+            if not status or fault == "dropped":
                 self._transport.abort()
                 return
+            if fault in _REFUSED:
+                status, more, body = _REFUSED[fault]
             text = (
                 f"HTTP/1.1 {status} It\r\nContent-Length: {len(body)}\r\n"
                 f"x-amz-request-id: 1\r\nDate: {_DATE}\r\n{more}\r\n"
             )
-            answer = text.encode() + (b"" if method == "HEAD" else body)
+            body = b"" if method == "HEAD" else body
+            is_cut = fault == "cut" and len(body) > 1
+            answer = text.encode() + body[: len(body) // 2 if is_cut else None]
             self._store.at_once += 1
             self._store.at_once_max = max(self._store.at_once, self._store.at_once_max)
-            held = self._store.hold(target, partial(self._send, answer))
+            send = partial(self._send, answer, is_last=is_cut)
+            held = self._store.hold(target, send)
             loop = asyncio.get_running_loop()
             if held:
                 loop.call_later(_GATHER_S, self._store.release)
             else:
-                loop.call_later(self._store.delay_s, self._send, answer)
+                loop.call_later(self._store.delay_s, send)
 
-    def _send(self, answer: bytes) -> None:
+    def _send(self, answer: bytes, *, is_last: bool) -> None:
         self._store.at_once -= 1
         if not self._transport.is_closing():
             self._transport.write(answer)
+            if is_last:
+                self._transport.close()
 
 
 async def serve(store: CountedStore, port: int = 0) -> asyncio.Server:

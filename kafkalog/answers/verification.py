@@ -11,6 +11,7 @@ from formats.late_classes import one_line
 from kafkalog.check.schedule import History, Sample, Schedule, Summary
 from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
+from kafkalog.files.ahead import files_of
 from kafkalog.files.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.files.topics import is_meant
 from kafkalog.io.paths import file_system
@@ -187,6 +188,8 @@ class Findings(Rows[Defect]):
             raise UsageError("A state and a duration are about the order of work in one process.")
         with (
             reading(rate_limit=self._rate_limit, leaves_cache=self._leaves_cache),
+            file_system.listings_held(target.path for target in self.targets),
+            file_system.announced(() if engine else files_of(self._partitions())),
             self._remote(engine) as remote,
         ):
             self.verification = Verification(
@@ -202,6 +205,17 @@ class Findings(Rows[Defect]):
                 if self._history is not None and self._state is not None:
                     with contained(self._state, self._fail):
                         _write_history(self._history, self._state, self.targets)
+
+    def _partitions(self) -> Iterator[PartitionDir]:
+        """Yield the partitions whose files are read, in the order in which they are checked."""
+        for target in self.targets:
+            if isinstance(target, LogDirListing):
+                found = self.schedule.in_order(target.partitions)
+            else:
+                found = [target] if isinstance(target, PartitionDir) else []
+            # Of a tier, names are enough for a quick look.
+            is_quick = self.schedule.level == Level.QUICK
+            yield from (one for one in found if not (is_quick and one.is_remote))
 
     def _found(self) -> Iterator[Defect]:
         reported: set[str] = set()

@@ -103,6 +103,10 @@ class Engine(Protocol):
     def workers(self) -> int:
         """Number of tasks that run at the same time."""
 
+    @property
+    def is_here(self) -> bool:
+        """Whether tasks run in this process."""
+
     def run(
         self, work: Work, tasks: Sequence[Task], *, done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -225,6 +229,8 @@ class LocalEngine:
     Args:
         workers: number of tasks at a time; None for one per processor, up to 8.
     """
+
+    is_here = True
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or min(len(os.sched_getaffinity(0)), _WORKERS_MAX)

@@ -245,6 +245,8 @@ class SparkEngine:
         workers: number of tasks that run at the same time.
     """
 
+    is_here = False
+
     def __init__(self, session: SparkSession, workers: int) -> None:
         self.session = session
         self.workers = workers

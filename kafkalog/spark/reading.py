@@ -21,7 +21,7 @@ from kafkalog.model import Defect, Severity
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import planned, require_batch
 from kafkalog.spark.options import Mode
-from kafkalog.tables import read_split
+from kafkalog.tables import announced, read_split
 from kafkalog.tables.listeners import COPIED, LOSS_HINT, MISSING, Strict
 from kafkalog.tables.model import TableName
 from kafkalog.tables.planning import find_targets
@@ -162,12 +162,17 @@ def _offsets_in(split: Split) -> range:
 def read_task(splits: Iterable[Split], asked: SourceOptions, schema: Any) -> Iterator[Any]:
     """Yield the rows of one task, as record batches."""
     settle(asked.paths)  # the splits carry only the paths of URIs
-    batches = (batch for split in splits for batch in _rows_of(split, asked, schema))
-    gathered = _gathered(batches)
+    gathered = _gathered(_batches_of(list(splits), asked, schema))
     at = schema.get_field_index("headers")
     if not asked.is_as_kafkas or at < 0:
         return gathered
     return map(partial(_without_empty, at), gathered)
+
+
+def _batches_of(splits: list[Split], asked: SourceOptions, schema: Any) -> Iterator[Any]:
+    with announced(splits):
+        for split in splits:
+            yield from _rows_of(split, asked, schema)
 
 
 def _rows_of(split: Split, asked: SourceOptions, schema: Any) -> Iterator[Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.model import Split as Split
     from kafkalog.tables.model import TableName as TableName
     from kafkalog.tables.planning import plan_splits as plan_splits
+    from kafkalog.tables.reading import announced as announced
     from kafkalog.tables.reading import read_split as read_split
 
 _HOMES = {
@@ -24,6 +25,7 @@ _HOMES = {
     "Request": "model",
     "Split": "model",
     "TableName": "model",
+    "announced": "reading",
     "plan_splits": "planning",
     "read_split": "reading",
 }

@@ -20,6 +20,7 @@ from kafkalog.files.log_dir import FileEntry, open_partition
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import payload_kind
 from kafkalog.files.tiers import is_remote
+from kafkalog.io.paths import file_system
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.condition import condition_of
 from kafkalog.log.batches.segment import OpenSegment, offset_at_end
@@ -38,6 +39,7 @@ from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from kafkalog.errors import Listener
     from kafkalog.files.log_dir import Segment
@@ -121,6 +123,11 @@ def count_split(
             turnstile=_TURNSTILE,
         )
     _tell_gap(split, listener)
+
+
+def announced(splits: Iterable[Split]) -> AbstractContextManager[None]:
+    """Say that these splits will be read in the block, in about this order."""
+    return file_system.announced((one.path, one.start) for one in splits if one.end)
 
 
 def _tell_gap(split: Split, listener: Listener) -> None:

@@ -152,6 +152,10 @@ class ShownEngine:
     def workers(self) -> int:
         return self._engine.workers
 
+    @property
+    def is_here(self) -> bool:
+        return self._engine.is_here
+
     def run(
         self,
         work: Work,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 import subprocess
 import sys
 import threading
@@ -15,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.stores import BATCHES, PREFIX, log_dir
-from kafkalog.errors import FileChangedError, Listener, UnreadableError
+from kafkalog.errors import FileChangedError, Listener
 from kafkalog.files.log_dir import LogDirListing, list_partition, open_partition, open_path
 from kafkalog.io.engine import in_order
 from kafkalog.io.paths import file_system, object_store
 from kafkalog.io.paths.object_cache import CONTENT_SIZE_MAX
-from kafkalog.io.paths.requests import requests_counted
 from kafkalog.io.paths.source import Source, read_file
 from kafkalog.log.batches.segment import offset_at_end
 from kafkalog.model import Isolation, LogView, computed_once
@@ -89,7 +89,7 @@ def test_a_plan_looks_at_the_ends_of_logs_only(store: CountedStore) -> None:
     }
     del asked[PREFIX]  # what is at the path
     assert looked_at <= set(asked) <= looked_at | set(TOP)
-    assert all(kinds == ["HEAD", "GET"] for kinds in asked.values())
+    assert all(kinds == ["GET"] for kinds in asked.values())
     # The top, the first partition, and all names with what is beside them.
     assert store.counts["LIST"] <= 3 + -(-PARTITIONS * FILES // 1000)
     assert len(store.asked) <= 0.6 * len(splits)
@@ -119,12 +119,12 @@ def test_commands_ask_little_before_they_begin(
 def test_an_export_reads_each_object_once(
     store: CountedStore, tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> None:
-    """The plan needs few requests; then each log is opened once and read in disjoint pieces."""
+    """The plan needs few requests; then each log is read in disjoint pieces."""
     done = kafkalog("export", store.uri(PREFIX), "--to", tmp_path / "lake", "-q")
     assert done.status == 0, done.stderr
     logs = {name: kinds for name, kinds in asked_of_files(store).items() if name.endswith(".log")}
     assert len(logs) == PARTITIONS * SEGMENTS
-    assert all(kinds.count("HEAD") == 1 for kinds in logs.values())
+    assert not any(kinds.count("HEAD") for kinds in logs.values())
     size = len(store.objects[f"{PREFIX}/topic-0-0/{0:020d}.log"])
     pieces = -(-size // CONTENT_SIZE_MAX)
     assert all(kinds.count("GET") <= pieces + 2 for kinds in logs.values())
@@ -274,73 +274,53 @@ def test_nothing_is_listed_twice_while_listings_are_held(store: CountedStore) ->
     assert len(again.partitions[0].files) == len(first.partitions[0].files) - 1
 
 
-@pytest.fixture
-def wide(running: CountedStore, monkeypatch: pytest.MonkeyPatch) -> CountedStore:
-    """Directories of many files, with names as odd as an upload can make them."""
-    monkeypatch.setattr(running, "delay_s", 0.05)
+def test_all_is_listed_at_once(running: CountedStore) -> None:
+    """With names as odd as an upload can make them; a thousand names are a request."""
     odd = ["a b", "a+b", "a%2Fb", "ä", "日本", "a&b=c", "a'b", "a;b", "a~b", "-", "a:b", "<a>"]
     names = [*odd, *(f"wide-{number}" for number in range(100))]
-    objects = {f"{PREFIX}/{name}/{number:020d}.log": b"" for name in names for number in range(90)}
+    objects = {f"{PREFIX}/{name}/{number:020d}.log": b"" for name in names for number in range(9)}
     objects |= {f"{PREFIX}/long-0/{number:020d}.log": b"x" for number in range(2001)}
     objects |= {f"{PREFIX}/deep-0/{inner}/b": b"xy" for inner in ("in", "in/in", "%")}
     fill(running, {**objects, f"{PREFIX}/meta.properties": b"version=1\n"})
-    return running
+    uri = running.uri(PREFIX)
+    object_store.prefetch_listing(uri)
+    assert running.counts == {"LIST": -(-len(running.objects) // 1000)}
+    found = {}
+    waiting = [uri]
+    while waiting:
+        place = waiting.pop()
+        for name, status in file_system.contents(place).items():
+            path = f"{file_system.normalize(place)}/{name}"
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+            else:
+                found[path.removeprefix("s3://logs/")] = status.st_size
+    assert found == {name: len(data) for name, data in running.objects.items()}
+    assert running.counts["LIST"] == -(-len(running.objects) // 1000)
 
 
-def listed(store: CountedStore, at_once: int) -> dict[str, dict[str, Any]]:
-    """Return what is known of all directories after a listing of everything below the top."""
-    object_store.forget()
-    store.forget()
-    uri = store.uri(PREFIX)
-    file_system.contents(uri)
-    object_store.prefetch_listing(uri, at_once)
-    return {path: dict(inside) for path, (_, inside) in object_store._listings.items()}
-
-
-def test_directories_of_many_files_are_listed_side_by_side(wide: CountedStore) -> None:
-    """What is known is what one listing says; a thousand names are a request all the same."""
-    whole = listed(wide, 1)
-    pages = wide.counts["LIST"]
-    side_by_side = listed(wide, 32)
-    assert side_by_side == whole
-    assert len(whole["s3://logs/kafka/long-0"]) == 2001
-    assert whole["s3://logs/kafka/deep-0/in/in"].keys() == {"b"}
-    tops = len(whole["s3://logs/kafka"]) - 1  # and a file
-    assert wide.counts["LIST"] == 1 + tops + 2
-    assert wide.at_once_max > 8  # threads that pyarrow has for listings
-    assert pages == 1 + -(-len(wide.objects) // 1000)
-
-
-def test_directories_of_few_files_are_listed_together(running: CountedStore) -> None:
-    """As are all if requests are bounded: few are worth more than time."""
-    fill(running, {f"{PREFIX}/few-{number}/{i}": b"" for number in range(200) for i in range(6)})
-    listed(running, 8)
-    assert running.counts["LIST"] <= 1 + 20 + 2
-    with requests_counted() as requests:
-        requests.allowed = 3
-        listed(running, 8)
-        assert running.counts["LIST"] == requests.count == 3
-
-
-def test_a_listing_that_fails_is_the_error_of_all(
-    wide: CountedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A directory that is gone is left out; any other error ends the run."""
-    selected = object_store._selected
-    error: Exception = FileNotFoundError()
-
-    def failing(path: str, *, recursive: bool) -> Iterator[Any]:
-        if path.endswith("/wide-77"):
-            raise error
-        return selected(path, recursive=recursive)
-
-    monkeypatch.setattr(object_store, "_selected", failing)
-    found = listed(wide, 8)
-    assert "wide-77" not in found["s3://logs/kafka"]
-    assert "wide-76" in found["s3://logs/kafka"]
-    error = UnreadableError("The store does not answer.")
-    with pytest.raises(UnreadableError, match="does not answer"):
-        listed(wide, 8)
+def test_directories_that_objects_mark(running: CountedStore) -> None:
+    """Such an object has a name with a slash at its end, which listings leave out."""
+    marks = ("", "orders-0/", "empty-0/", "empty-0/inner-0/", "other/")
+    fill(
+        running,
+        {f"{PREFIX}/{name}": b"" for name in (*marks, "none-0")}
+        | {f"{PREFIX}/orders-0/{0:020d}.log": b"x"},
+    )
+    for prefetched in (False, True):
+        object_store.forget()
+        if prefetched:
+            object_store.prefetch_listing(running.uri(PREFIX))
+        names = {
+            name
+            for name, status in file_system.contents(running.uri(PREFIX)).items()
+            if stat.S_ISDIR(status.st_mode)
+        }
+        assert names >= {"orders-0", "empty-0"}
+        assert "none-0" not in names
+        assert list(file_system.contents(running.uri(f"{PREFIX}/empty-0"))) == ["inner-0"]
+        assert not file_system.contents(running.uri(f"{PREFIX}/empty-0/inner-0"))
+        assert list(file_system.contents(running.uri(f"{PREFIX}/orders-0"))) == [f"{0:020d}.log"]
 
 
 def test_an_object_that_was_replaced_after_its_listing(store: CountedStore) -> None:

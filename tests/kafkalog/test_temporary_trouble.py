@@ -8,11 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyarrow import fs
 
 from formats.constants import ZSTD
 from kafkalog.errors import (
@@ -24,7 +22,7 @@ from kafkalog.errors import (
 )
 from kafkalog.io.codecs import compress, decompress, lz4, zstd
 from kafkalog.io.codecs.output import refused
-from kafkalog.io.paths import object_clients, object_store
+from kafkalog.io.paths import bucket_options, object_store
 from kafkalog.io.paths.reading_errors import reading_error
 from kafkalog.io.paths.retry import Retry, is_busy, retrying, tried
 from kafkalog.io.paths.source import Source
@@ -280,9 +278,8 @@ def test_a_busy_store_changes_no_answer(
     Nothing is printed that the whole answer lacks.
     """
     to = tmp_path / "to"
-    made = object_clients._with_connections
-    once = fs.AwsStandardS3RetryStrategy(max_attempts=1)  # the client's own waiting takes a second
-    monkeypatch.setattr(object_clients, "_with_connections", partial(made, retry_strategy=once))
+    # The client's own waiting takes a second.
+    monkeypatch.setitem(bucket_options.RETRIES, "max_retries", 0)
     objects = {
         f"d/{path.relative_to(LOG_DIR)}": path.read_bytes()
         for path in LOG_DIR.rglob("*")

@@ -117,8 +117,18 @@ class Search:
         If the topic was deleted and created again meanwhile, the new log is searched, too; a
         warning says so if the old one had matches, since the answer then mixes two topics.
         """
+        with file_system.announced(self._places()):
+            for target in self.logs:
+                yield from self._contained(target, found_in)
+
+    def _places(self) -> Iterator[tuple[str, int]]:
+        """Yield the logs that are read from their beginnings; none if parts of them are wanted."""
+        one = self.selection
+        bounds = one.from_offset, one.to_offset, one.from_time, one.to_time, one.limit
+        if any(bound is not None for bound in bounds):
+            return
         for target in self.logs:
-            yield from self._contained(target, found_in)
+            yield from ((segment.log.path, 0) for segment in target.segments)
 
     def _contained(
         self, target: Target, found_in: Callable[[Target], Iterator[T]], tries: int = TRIES_MAX

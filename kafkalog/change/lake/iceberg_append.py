@@ -24,6 +24,7 @@ from kafkalog.io.engine import told_error
 from kafkalog.io.paths.file_system import absolute
 from kafkalog.io.paths.uris import is_object
 from kafkalog.io.storage import require_outside
+from kafkalog.tables import announced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -188,11 +189,13 @@ class IcebergAppend:
         failures = []
         if tasks:
             assert engine is not None, "something is new"
-            for _, result in engine.run(write_data_files, tasks):
-                files += result["files"]
-                rejects += result["rejects"]
-                self._parts += [ExportedPart.from_json(one) for one in result["parts"]]
-                failures += result["failures"]
+            splits = [split for part in self.plan.parts for split in part.splits]
+            with announced(splits if engine.is_here else ()):
+                for _, result in engine.run(write_data_files, tasks):
+                    files += result["files"]
+                    rejects += result["rejects"]
+                    self._parts += [ExportedPart.from_json(one) for one in result["parts"]]
+                    failures += result["failures"]
         self._parts.sort(key=lambda part: (part.number, part.file or ""))
         if failures:
             error = told_error(failures[0])

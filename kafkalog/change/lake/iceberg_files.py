@@ -34,7 +34,7 @@ from kafkalog.change.lake.files import CountedFile, as_text, row_groups
 from kafkalog.change.lake.iceberg_columns import arrow_schema
 from kafkalog.change.lake.model import Codec, Writing
 from kafkalog.change.lake.part import Rows
-from kafkalog.change.lake.plan import Part
+from kafkalog.change.lake.plan import parts_of
 from kafkalog.change.lake.rejects import RejectsOf
 from kafkalog.change.lake.run_types import TableColumns
 from kafkalog.errors import KafkaLogError, ShortageError, UnwritableError
@@ -130,8 +130,7 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     schema = arrow_schema(Schema.model_validate(task["schema"]), has_ids=False)
     columns = TableColumns(typed, schema)
     found: dict[str, list[Any]] = {"parts": [], "files": [], "rejects": [], "failures": []}
-    for fields in task["parts"]:
-        part = Part.from_json(fields)
+    for part in parts_of(task):
         with failures_kept(part.splits[0].path, found["failures"]):
             rows = Rows(
                 part, task["columns"], columns, RejectsOf(part, task["max_rejects"]),

@@ -23,7 +23,7 @@ from kafkalog.change.lake.model import (
     Writing,
     entry_name,
 )
-from kafkalog.change.lake.plan import Part
+from kafkalog.change.lake.plan import parts_of
 from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
 from kafkalog.change.lake.run_types import TableColumns, arrays_of, fields_of
 from kafkalog.change.lake.targets import open_target
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.plan import Part
     from kafkalog.change.lake.targets import Target
     from kafkalog.errors import Event
     from kafkalog.log.typed.columns import Undecoded
@@ -87,8 +88,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     columns = TableColumns(typed, schema)
     done = []
     failures: list[dict[str, Any]] = []
-    for fields in task["parts"]:
-        part = Part.from_json(fields)
+    for part in parts_of(task):
         with failures_kept(part.splits[0].path, failures):
             rows = Rows(
                 part, task["columns"], columns, RejectsOf(part, task["max_rejects"]),

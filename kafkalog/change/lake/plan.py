@@ -38,12 +38,12 @@ from kafkalog.io.documents import (
 from kafkalog.io.paths import file_system
 from kafkalog.log.typed.remarks import Remark, placed
 from kafkalog.model import LogView, computed_once
-from kafkalog.tables import Split, plan_splits
+from kafkalog.tables import Split, announced, plan_splits
 from kafkalog.tables.model import OF_LOGS, TableName, partition_ends
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.errors import Event
@@ -308,6 +308,13 @@ def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) ->
         }
         for group in groups
     ]
+
+
+def parts_of(task: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield the parts of a task, whose splits are read in this order."""
+    parts = [Part.from_json(fields) for fields in task["parts"]]
+    with announced(split for part in parts for split in part.splits):
+        yield from parts
 
 
 def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:

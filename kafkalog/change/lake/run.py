@@ -50,6 +50,7 @@ from kafkalog.io.paths.file_system import absolute, portable
 from kafkalog.io.paths.uris import is_object
 from kafkalog.io.storage import require_outside
 from kafkalog.log.defects import corrupt_data
+from kafkalog.tables import announced
 from kafkalog.tables.listeners import COPIED, MISSING
 
 if TYPE_CHECKING:
@@ -180,12 +181,14 @@ class Export:
         if tasks:
             assert engine is not None, "something is missing"
             failures = []
-            for _, result in engine.run(write_parts, tasks):
-                for fields in result["parts"]:
-                    part = ExportedPart.from_json(fields)
-                    self._found[part.number] = part
-                    self._written += 1
-                failures += result["failures"]
+            splits = [split for part in self.missing for split in part.splits]
+            with announced(splits if engine.is_here else ()):
+                for _, result in engine.run(write_parts, tasks):
+                    for fields in result["parts"]:
+                        part = ExportedPart.from_json(fields)
+                        self._found[part.number] = part
+                        self._written += 1
+                    failures += result["failures"]
             if failures:
                 error = told_error(failures[0])
                 error.note = (

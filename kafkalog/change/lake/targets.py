@@ -18,7 +18,6 @@ from kafkalog.errors import (
 )
 from kafkalog.io.codecs import crc32c
 from kafkalog.io.paths import file_system
-from kafkalog.io.paths.object_clients import failures
 from kafkalog.io.paths.retry import is_busy, temporary
 from kafkalog.io.paths.uris import SCHEMES, without_credentials, words_of
 from kafkalog.io.storage import FileTree, spooled
@@ -162,7 +161,7 @@ class ObjectTarget:
             self._files, self._root = fs.FileSystem.from_uri(uri)
         except OSError as error:
             raise self._unreadable(error) from None
-        except failures() as error:
+        except _failures() as error:
             raise UsageError(
                 f"This cannot hold an export: {self._words(error)}.", path=self.shown
             ) from None  # the cause would show the URI
@@ -180,7 +179,7 @@ class ObjectTarget:
             try:
                 with self._files.open_output_stream(self._path(name)) as stream:
                     shutil.copyfileobj(file, stream, _AT_ONCE)
-            except failures() as error:
+            except _failures() as error:
                 raise UnwritableError(
                     f"The file cannot be written: {self._words(error)}.",
                     path=f"{self.shown}/{name}",
@@ -193,7 +192,7 @@ class ObjectTarget:
                 return data
         except FileNotFoundError:
             return None
-        except failures() as error:
+        except _failures() as error:
             raise self._unreadable(error) from None
 
     def has(self, name: str) -> bool:
@@ -201,7 +200,7 @@ class ObjectTarget:
 
         try:
             [found] = self._files.get_file_info([self._path(name)])
-        except failures() as error:
+        except _failures() as error:
             raise self._unreadable(error) from None
         return bool(found.type == fs.FileType.File)
 
@@ -211,7 +210,7 @@ class ObjectTarget:
         chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         try:
             found = self._files.get_file_info(chosen)
-        except failures() as error:
+        except _failures() as error:
             raise self._unreadable(error) from None
         skipped = len(self._root) + 1
         return {one.path[skipped:]: one.size for one in found if one.type == fs.FileType.File}
@@ -225,7 +224,7 @@ class ObjectTarget:
             self._files.delete_file(self._path(name))
         except FileNotFoundError:
             return
-        except failures() as error:
+        except _failures() as error:
             raise UnwritableError(
                 f"The file cannot be removed: {self._words(error)}.", path=f"{self.shown}/{name}"
             ) from None
@@ -250,3 +249,11 @@ class ObjectTarget:
         if is_busy(words):
             return temporary(words, self.shown)
         return UnreadableError(f"The directory cannot be read: {words}.", path=self.shown)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return the exceptions that pyarrow's file systems raise."""
+    from pyarrow import ArrowException
+
+    # ValueError for malformed names, NotImplementedError if a store was not built into pyarrow.
+    return (OSError, ValueError, NotImplementedError, ArrowException)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat as modes
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from formats.file_names import is_in_remote_storage, parse_file_name, plugin_directory
@@ -153,7 +154,7 @@ def prefetch_listing(path: str) -> None:
     if is_object(path):
         from kafkalog.io.paths import object_store
 
-        object_store.prefetch_listing(path, requests_at_once(path))
+        object_store.prefetch_listing(path)
 
 
 @contextmanager
@@ -168,6 +169,24 @@ def listings_held(paths: Iterable[str]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def announced(places: Iterable[tuple[str, int]]) -> Iterator[None]:
+    """Say what will be read in the block: a store fetches it ahead of the readers.
+
+    Args:
+        places: paths and positions, in order; one on a disk has no effect, nor have those after it.
+    """
+    left = iter(places)
+    first = next(left, None)
+    if first is None or requests_at_once(first[0]) == 1:
+        yield
+        return
+    from kafkalog.io.paths import object_store
+
+    with object_store.announce(chain([first], left)):
+        yield
+
+
 def requests_at_once(path: str) -> int:
     """Return how many questions about files are best asked at the same time: 1 on a local disk."""
     from kafkalog.io.paths import reading
@@ -175,7 +194,7 @@ def requests_at_once(path: str) -> int:
     # `RateLimiter` is not thread-safe.
     if not is_object(path) or reading.read_options().limiter is not None:
         return 1
-    from kafkalog.io.paths.object_clients import REQUESTS_MAX
+    from kafkalog.io.paths.buckets import REQUESTS_MAX
 
     return REQUESTS_MAX
 
@@ -185,5 +204,5 @@ def registered_uris() -> list[str]:
     from sys import modules
 
     # Not imported: who has not loaded it has registered nothing.
-    clients = modules.get("kafkalog.io.paths.object_clients")
-    return [] if clients is None else clients.registered_uris()
+    buckets = modules.get("kafkalog.io.paths.buckets")
+    return [] if buckets is None else buckets.registered_uris()

@@ -1,4 +1,4 @@
-"""What is known of objects without asking again: their ends, their clients, and for how long."""
+"""What is known of objects without asking again: what they are, their ends, and for how long."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import time
 from collections import OrderedDict
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.io.paths.buckets import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Version = tuple[str, int, int]
-"""Path, time of modification and size of an object."""
+Version = tuple[str, Listed]
+"""Path of an object, and what it is."""
 
 LISTED_FOR_S: Final = 30.0
 """How long a listing, and the content of a small object, is trusted, in seconds."""
@@ -20,8 +22,8 @@ CONTENT_SIZE_MAX: Final = 1 << 17
 """Objects up to this size are read whole, with one request, and kept for a while."""
 CONTENTS_SIZE_MAX: Final = 32 << 20
 """How much of small objects, and of the ends of larger ones, is kept, in all."""
-FILES_MAX: Final = 1024
-"""How many objects are kept open, which takes no connection, but spares a request."""
+SEEN_MAX: Final = 1024
+"""How many objects are known that no listing shows."""
 
 _holds: list[float] = []  # when those began who hold listings
 
@@ -62,7 +64,7 @@ class Contents:
 
     def get(self, version: Version) -> bytes | None:
         """Return the last bytes of an object, if not all; None if it has to be read."""
-        if not version[2]:
+        if not version[1].size_bytes:
             return b""
         with self._lock:
             since, data = self._kept.get(version, (0.0, b""))
@@ -82,41 +84,39 @@ class Contents:
                 self._size_bytes -= len(oldest)
 
     def clear(self) -> None:
+        """Forget all contents."""
         with self._lock:
             self._kept.clear()
             self._size_bytes = 0
 
 
-class Files:
-    """Objects that are open, `FILES_MAX` of them. Those used longest ago go first."""
+class Seen:
+    """What single objects were when they were asked about, `SEEN_MAX` of them."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[float, Version, Any]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[float, Listed]] = OrderedDict()
         self._lock = RLock()
 
-    def get(self, version: Version) -> Any:
-        """Return an open object, None if it has to be opened."""
+    def get(self, path: str) -> Listed | None:
+        """Return what an object is, None if that is not known or was long ago."""
         with self._lock:
-            found = self._kept.get(version[0])
-            if found is None or found[1] != version:
-                return None
-            self._kept.move_to_end(version[0])
-            return found[2]
+            since, listed = self._kept.get(path, (0.0, None))
+        return listed if is_fresh(since) else None
 
-    def version_of(self, path: str) -> Version | None:
-        """Return what an object was when it was opened, None if that is not known or long ago."""
+    def keep(self, path: str, listed: Listed) -> None:
+        """Keep what an object has just been."""
         with self._lock:
-            since, version, _ = self._kept.get(path, (0.0, None, None))
-        return version if is_fresh(since) else None
-
-    def keep(self, version: Version, file: Any) -> None:
-        """Keep an object open that has just been opened."""
-        with self._lock:
-            self._kept[version[0]] = time.monotonic(), version, file
-            self._kept.move_to_end(version[0])
-            while len(self._kept) > FILES_MAX:
+            self._kept[path] = time.monotonic(), listed
+            self._kept.move_to_end(path)
+            while len(self._kept) > SEEN_MAX:
                 self._kept.popitem(last=False)
 
+    def drop(self, path: str) -> None:
+        """Forget an object."""
+        with self._lock:
+            self._kept.pop(path, None)
+
     def clear(self) -> None:
+        """Forget all objects."""
         with self._lock:
             self._kept.clear()

@@ -1,7 +1,7 @@
 """The requests of a run that read object stores: how many there were, and how many there may be.
 
-They are counted as S3 charges them: to open an object and to read it are two, a listing is one per
-thousand names. What the client repeats after an error is not counted, nor what is written.
+They are counted as S3 charges them: a piece of an object is one, a listing is one per thousand
+names. What the client repeats after an error is not counted, nor what is written.
 """
 
 from __future__ import annotations
@@ -51,6 +51,14 @@ class Requests:
                 return
         raise self.error()
 
+    def spare(self) -> bool:
+        """Count a request that could wait; return False if there may be none."""
+        with self._lock:
+            if self.allowed is not None and self.count >= self.allowed:
+                return False
+            self.count += 1
+            return True
+
     def asked(self, more: int) -> None:
         """Count what one request has become. Raises as `ask`."""
         with self._lock:
@@ -58,10 +66,6 @@ class Requests:
             self.is_exceeded |= self.allowed is not None and self.count > self.allowed
         if self.is_exceeded:
             raise self.error()
-
-    def listed(self, names: int) -> None:
-        """Count what a listing that was counted as one request has become. Raises as `ask`."""
-        self.asked(max(names - 1, 0) // NAMES_A_REQUEST)
 
     def got(self, size: int) -> None:
         with self._lock:

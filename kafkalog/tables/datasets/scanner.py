@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from kafkalog.errors import UsageError
 from kafkalog.io.paths import file_system
 from kafkalog.log.columns.arrow import table_of_arrays, text_of
-from kafkalog.tables import plan_splits, read_split
+from kafkalog.tables import announced, plan_splits, read_split
 from kafkalog.tables.datasets.conditions import (
     Condition,
     all_of,
@@ -133,9 +133,10 @@ class Scanner:
                 yield self._chosen(batch, schema, self._condition)
             return
         splits = self.planned_splits()
-        for split, is_whole in zip(splits, self._taken_whole(splits), strict=True):
-            self._tables.before_each()
-            yield from self._read(split, schema, None if is_whole else self._condition)
+        with announced(splits):
+            for split, is_whole in zip(splits, self._taken_whole(splits), strict=True):
+                self._tables.before_each()
+                yield from self._read(split, schema, None if is_whole else self._condition)
 
     def _chosen(self, batch: Any, schema: Any, condition: Condition | None) -> Any:
         found = batch if condition is None else matching(batch, condition.expression)

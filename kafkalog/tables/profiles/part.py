@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from formats.constants import NO_TIMESTAMP
 from kafkalog.io.engine import failures_kept
 from kafkalog.log.defects import DELETED, Events
-from kafkalog.tables import Split, TableName, read_split
+from kafkalog.tables import Split, TableName, announced, read_split
 from kafkalog.tables.listeners import COPIED
 from kafkalog.tables.profiles.model import DistinctCount, FrequentKeys, text_of
 from kafkalog.tables.profiles.schema_ids import KnownIds
@@ -231,7 +231,7 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     part = Part(task["bucket_ms"], ids)
     failures: list[dict[str, Any]] = []
     splits = [Split.from_json(one) for one in task["splits"]]
-    with failures_kept(splits[0].path, failures):
+    with announced(splits), failures_kept(splits[0].path, failures):
         _count(part, splits)
     return {"part": part.as_json(), "failures": failures}
 

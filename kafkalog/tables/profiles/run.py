@@ -63,7 +63,7 @@ def profile_logs(
     known = {"ids": [*schemas.by_id] if schemas else [],
              "guids": [*schemas.guids().items()] if schemas else [],
              "place": schemas.remote_place if schemas else None}  # fmt: skip
-    tasks = []
+    tasks: list[dict[str, Any]] = []
     owners = []
     heard = _Heard(listener)
     with file_system.listings_held(map(path_of, paths)):
@@ -80,12 +80,14 @@ def profile_logs(
     for partition in heard.lacking:
         targets.setdefault(partition.path, Target(partition, (), partition))
         parts.pop(partition.path, None)
-    for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
-        for failure in result["failures"]:
-            if parts.pop(owners[number], None) is not None:
-                heard.hear(told_error(failure))
-        if owners[number] in parts:
-            parts[owners[number]].merge(Part.from_json(result["part"]))
+    places = ((one["path"], one["start"]) for task in tasks for one in task["splits"])
+    with file_system.announced(places if engine.is_here else ()):
+        for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
+            for failure in result["failures"]:
+                if parts.pop(owners[number], None) is not None:
+                    heard.hear(told_error(failure))
+            if owners[number] in parts:
+                parts[owners[number]].merge(Part.from_json(result["part"]))
     return list(_profiles(targets, parts, bucket_ms, hot_keys))
 
 
