@@ -142,12 +142,12 @@ def _by_partition(
 ) -> Iterator[Any]:
     """Yield the rows of each partition; a failure affects only that partition."""
     from kafkalog.files import ahead
-    from kafkalog.io.paths.file_system import announced, listings_held
+    from kafkalog.io.paths.file_system import announced
     from kafkalog.node.targets import partitions_of
 
     partitions = list(partitions_of(targets))
     places = ahead.ends_of if rows_of is _listed_with_dirt else ahead.segments_of
-    with listings_held(one.path for one in partitions), announced(places(partitions)):
+    with announced(places(partitions)):
         for partition in partitions:
             found: list[Any] = []
             with outcome.contained(partition.path):

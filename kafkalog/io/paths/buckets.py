@@ -259,10 +259,9 @@ class Bucket:
             try:
                 answer = _pool(os.getpid()).submit(question).result()
             except FileNotFoundError:
+                _answered.add(self.name)
                 raise missing(path) from None
             except _failures() as error:
-                if _status(str(error)) == _NOT_FOUND:  # of a listing: there is no such bucket
-                    raise missing(path) from None
                 raise self._error(error, path, position) from None
             _answered.add(self.name)
             return answer
@@ -271,7 +270,7 @@ class Bucket:
 
     def _error(
         self, error: Exception, path: str, position: int | None
-    ) -> UnreadableError | TemporaryError:
+    ) -> UnreadableError | TemporaryError | FileNotFoundError:
         """Return our error for one of obstore."""
         from obstore.exceptions import InvalidPathError, PreconditionError
 
@@ -284,7 +283,10 @@ class Bucket:
                 f"There is a name that cannot be read here: {words}.", path=path,
                 hint="Names with an empty part, or one of dots alone, are no paths.",
             )  # fmt: skip
-        status = _status(text)
+        if (status := _status(text)) is not None:
+            _answered.add(self.name)
+        if status == _NOT_FOUND:  # of a listing: there is no such bucket
+            return missing(path)
         is_busy = status in _BUSY if status else _TRANSPORT.search(text) is not None
         # Where nothing has ever answered, the address is wrong rather than the store busy.
         if is_busy and (status or self.name in _answered):

@@ -171,7 +171,7 @@ def listings_held(paths: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def announced(places: Iterable[tuple[str, int]]) -> Iterator[None]:
-    """Say what will be read in the block: a store fetches it ahead of the readers.
+    """Say what will be read in the block: a store fetches it ahead, as it was listed.
 
     Args:
         places: paths and positions, in order; one on a disk has no effect, nor have those after it.
@@ -183,7 +183,7 @@ def announced(places: Iterable[tuple[str, int]]) -> Iterator[None]:
         return
     from kafkalog.io.paths import object_store
 
-    with object_store.announce(chain([first], left)):
+    with listings_held([first[0]]), object_store.announce(chain([first], left)):
         yield
 
 

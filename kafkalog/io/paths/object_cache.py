@@ -26,12 +26,17 @@ SEEN_MAX: Final = 1024
 """How many objects are known that no listing shows."""
 
 _holds: list[float] = []  # when those began who hold listings
+_last: list[tuple[float, float]] = []  # when the last of them began, and ended
 
 
 def is_fresh(since: float) -> bool:
-    """Return whether what was asked for at a time is still trusted; 0 for what never was."""
-    oldest = min([time.monotonic(), *_holds]) - LISTED_FOR_S
-    return since > max(oldest, 0.0)
+    """Return whether what was asked for at a time is still trusted; 0 for what never was.
+
+    What was held is as good as new when the hold ends: a run that has planned reads next.
+    """
+    now = time.monotonic()
+    before = [began for began, ended in _last if ended > now - LISTED_FOR_S]
+    return since > max(min([now, *_holds, *before]) - LISTED_FOR_S, 0.0)
 
 
 def held_since() -> float | None:
@@ -48,6 +53,7 @@ def listings_held() -> Iterator[None]:
         yield
     finally:
         _holds.remove(began)
+        _last[:] = [(began, time.monotonic())]
 
 
 class Contents:

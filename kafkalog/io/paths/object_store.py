@@ -135,6 +135,7 @@ def contents(path: str) -> Mapping[str, os.stat_result]:
     with _lock:
         since, listed = _listings.get(path, (0.0, {}))
     if not is_fresh(since):
+        _known(path)  # raises if the directory around it is listed without it
         requests().ask()
         listed = _list(path)
     return {name: _status(one) for name, one in listed.items()}
