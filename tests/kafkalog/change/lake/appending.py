@@ -31,6 +31,8 @@ REQUEST = Request(replicas=Replicas.BEST, split_bytes=300)
 class Inline:
     """Runs tasks one after the other, as workers do: with JSON in and out."""
 
+    is_here = False
+
     def run(
         self, function: Callable[[Any], Any], tasks: list[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
