@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from email.utils import formatdate
+from hashlib import md5
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from kafkalog.errors import (
     DataError,
+    FileChangedError,
     TemporaryError,
     UnreadableError,
     UnsupportedError,
@@ -23,7 +26,7 @@ from kafkalog.errors import (
 from kafkalog.io.paths import bucket_options, buckets, file_system, object_store
 from kafkalog.io.paths.retry import Retry, retrying
 from kafkalog.io.paths.source import Source, read_file
-from tests.counted_store import KEY, SECRET, CountedStore, Faults, counted_store
+from tests.counted_store import KEY, MODIFIED, SECRET, CountedStore, Faults, counted_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -327,3 +330,63 @@ def test_places_in_azure(uri: str, container: str, found: dict[str, Any]) -> Non
     options = dict(one.split("=") for one in parts.query.split("&") if one)
     assert bucket_options.has_container_in_path(uri) == bool(container)
     assert bucket_options.of_azure(parts, options, container) == found
+
+
+def in_azure(store: CountedStore) -> Callable[..., tuple[int, str, bytes]]:
+    """Return what answers as Azure does; the etags of its listings have no quotes."""
+    answer = store.answer
+
+    def of_azure(method: str, target: str, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
+        path, _, query = target.removeprefix("/acc").partition("?")
+        asked = dict(parse_qsl(query))
+        if asked.get("comp") != "list":
+            return answer(method, path, headers)
+        store.asked.append(("LIST", query))
+        prefix, delimiter = asked["prefix"], asked.get("delimiter", "\0")
+        lines = {}
+        for name, data in store.objects.items():
+            inner, found, _ = name.removeprefix(prefix).partition(delimiter)
+            if found and name.startswith(prefix):
+                lines[inner] = f"<BlobPrefix><Name>{prefix}{inner}/</Name></BlobPrefix>"
+            elif name.startswith(prefix):
+                tag = md5(data, usedforsecurity=False).hexdigest()
+                lines[name] = (
+                    f"<Blob><Name>{name}</Name><Properties><Content-Length>{len(data)}"
+                    f"</Content-Length><Last-Modified>{formatdate(MODIFIED, usegmt=True)}"
+                    f"</Last-Modified><Etag>{tag}</Etag><Content-Type>x</Content-Type></Properties></Blob>"
+                )
+        blobs = f"<Blobs>{''.join(lines.values())}</Blobs><NextMarker/>"
+        text = f"<EnumerationResults><Prefix>{prefix}</Prefix>{blobs}</EnumerationResults>"
+        return 200, "Content-Type: application/xml\r\n", text.encode()
+
+    return of_azure
+
+
+@pytest.mark.parametrize(
+    ("uri", "is_azure"),
+    [
+        ("gs://anonymous@logs/d?endpoint_override=127.0.0.1:{}&scheme=http", False),
+        ("abfs://acc:a2V5@127.0.0.1:{}/logs/d?enable_tls=false", True),
+    ],
+    ids=["gs", "abfs"],
+)
+def test_other_kinds_of_stores(
+    uri: str, is_azure: bool, store: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are listed and read as S3 is, and an object that is replaced is noticed."""
+    store.objects |= {"d/a/one": b"1", "d/a/b/two": b"2", "da/no": b"3"}
+    store.changed()
+    if is_azure:
+        monkeypatch.setattr(store, "answer", in_azure(store))
+    top = object_store.normalize(uri.format(store.port))
+    assert read_file(f"{top}/log") == DATA
+    assert file_system.names(top) == ["a", "log"]
+    object_store.prefetch_listing(top)
+    store.forget()
+    with file_system.announced([(f"{top}/a/b/two", 0)]):
+        assert file_system.names(f"{top}/a") == ["b", "one"]
+        assert read_file(f"{top}/a/b/two") == b"2"
+    store.objects["d/a/one"] = b"4"
+    with Source(f"{top}/a/one") as source, pytest.raises(FileChangedError):
+        source.read(0, 1)
+    assert store.counts == {"GET": 2}
