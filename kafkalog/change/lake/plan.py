@@ -144,7 +144,7 @@ class Plan:
             **({"lacking": self.lacking} if self.lacking else {}),
             **({"remarks": [asdict(one) for one in self.remarks]} if self.remarks else {}),
         }
-        return json.dumps(fields, indent=1).encode()
+        return json.dumps(fields).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> Self:
