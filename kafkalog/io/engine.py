@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -207,17 +208,18 @@ def in_order(
         yield work(one)
         break
     waiting: deque[Future[Made]] = deque()
-    with Crew(threads, "in-order") as pool:
-        try:
-            while True:
-                for one in islice(left, 2 * threads - len(waiting)):
-                    waiting.append(pool.submit(copy_context().run, work, one))
-                if not waiting:
-                    return
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+    pool = Crew(threads, "in-order")
+    try:
+        while True:
+            for one in islice(left, 2 * threads - len(waiting)):
+                waiting.append(pool.submit(copy_context().run, work, one))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        # After Ctrl-C nobody waits for answers that may take long.
+        is_interrupted = isinstance(sys.exception(), KeyboardInterrupt)
+        pool.shutdown(not is_interrupted, cancel_futures=True)
 
 
 _WORKERS_MAX = 8  # each takes memory (docs/memory.md)

@@ -23,6 +23,7 @@ from kafkalog.errors import (
     UnsupportedError,
     UsageError,
 )
+from kafkalog.io.engine import in_order
 from kafkalog.io.paths import bucket_options, buckets, file_system, object_store
 from kafkalog.io.paths.retry import Retry, retrying
 from kafkalog.io.paths.source import Source, read_file
@@ -206,15 +207,26 @@ def test_a_process_that_was_forked(when: str, status: str, store: CountedStore) 
 
 
 def test_an_interrupt_ends_a_request(store: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C is not heard only when the store answers."""
+    """Ctrl-C is not heard only when the store answers, nor when all threads have an answer."""
+    store.objects |= {f"d/{number}": b"x" for number in range(5)}
+    store.changed()
+    object_store.prefetch_listing("s3://logs/d")
     monkeypatch.setattr(store, "delay_s", 8.0)
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    began = time.monotonic()
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        read_file("s3://logs/d/log")
-    assert time.monotonic() - began < 6, "it waited for the answer"
-    timer.join()
+
+    def several() -> None:
+        store.delay_s = 0.0  # the first is done alone
+        paths = ["s3://logs/d/log", *(f"s3://logs/d/{number}" for number in range(5))]
+        for _ in in_order(read_file, paths, 4):
+            store.delay_s = 8.0
+
+    for call in (lambda: read_file("s3://logs/d/log"), several):
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        began = time.monotonic()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        assert time.monotonic() - began < 6, "it waited for the answer"
+        timer.join()
 
 
 def test_what_the_environment_says(store: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:

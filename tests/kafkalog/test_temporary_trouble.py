@@ -113,6 +113,20 @@ def test_the_budget_is_that_of_the_run() -> None:
         tried("x", Failing(1, errno.EMFILE))
 
 
+def test_attempts_that_take_long_end_it() -> None:
+    """A store that says nothing at all is not asked again for longer than the budget."""
+    clock, attempts = Clock(), []
+
+    def silent() -> None:
+        attempts.append(clock.now_s)
+        clock.now_s += 20
+        raise OSError(errno.ETIMEDOUT, "it says nothing")
+
+    with retrying(clock.retry(60)), pytest.raises(TemporaryError):
+        tried("x", silent)
+    assert len(attempts) == 3
+
+
 def test_a_server_gets_its_budget_back() -> None:
     """After a quiet time; else it would not wait any more after a minute of trouble in months."""
     clock = Clock()

@@ -75,13 +75,20 @@ class Retry:
         self._waits_until = clock()
         self._lock = Lock()
 
-    def wait(self, attempt: int, least_s: float = 0.0) -> bool:
+    def now(self) -> float:
+        """Return the time, for `wait`."""
+        return self._clock()
+
+    def wait(self, attempt: int, least_s: float = 0.0, since: float | None = None) -> bool:
         """Wait after a failed attempt, counted from 0; return False if the budget is spent.
 
         Args:
             attempt: the number of the attempt.
             least_s: what is too early to try again; False, too, if that is beyond the budget.
+            since: when the first attempt began; False, too, if they took as long as the budget.
         """
+        if since is not None and self._clock() - since > self.budget_s:
+            return False
         pause = min(_PAUSE_MIN_S * 2.0 ** min(attempt, 16), _PAUSE_MAX_S)
         pause = max(pause * (1 + self._jitter()) / 2, least_s)
         with self._lock:
@@ -119,7 +126,7 @@ def tried(path: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
         TemporaryError, OutOfMemoryError: the trouble lasts. Nothing is known about the path.
         Exception: whatever else the call raises.
     """
-    attempt = 0
+    attempt, since = 0, _runs[-1].now()
     while True:
         try:
             return call(*args, **kwargs)
@@ -127,7 +134,9 @@ def tried(path: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
             short = shortage(error, path)
             if short is None:
                 raise
-            if not isinstance(short, TemporaryError) or not _runs[-1].wait(attempt, short.after_s):
+            if not (
+                isinstance(short, TemporaryError) and _runs[-1].wait(attempt, short.after_s, since)
+            ):
                 if short is error:
                     raise
                 raise short from error
