@@ -170,7 +170,7 @@ def file_entry(path: str, name: str) -> FileEntry | None:
     return _entry(path, name, status)
 
 
-def _entry(path: str, name: str, status: os.stat_result) -> FileEntry:
+def _entry(path: str, name: str, status: file_system.Status) -> FileEntry:
     parsed = parse_file_name(name)
     if stat.S_ISDIR(status.st_mode):
         if parsed.kind == FileKind.UNKNOWN:

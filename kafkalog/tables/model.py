@@ -199,8 +199,8 @@ class Contents:
 
     def as_json(self) -> dict[str, str | None]:
         """Return its fields, from which `from_json` rebuilds it: a letter for each byte."""
-        given = asdict(self)
-        return {name: one if one is None else one.decode("latin-1") for name, one in given.items()}
+        given = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: one if one is None else one.decode("latin-1") for name, one in given}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, str | None]) -> Self:

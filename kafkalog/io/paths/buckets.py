@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from threading import RLock
@@ -53,10 +54,10 @@ _T = TypeVar("_T")
 
 
 class Listed(NamedTuple):
-    """An object, as a listing shows it, or an answer about it alone.
+    """An object, as a listing shows it, or an answer about it alone; named as by `os.stat`, too.
 
     Attributes:
-        size_bytes: its length.
+        size_bytes: its length; negative for a directory.
         modified_ns: when it was uploaded, in ns since 1970.
         etag: tells it from what is uploaded in its place; None if the store has none.
     """
@@ -64,6 +65,22 @@ class Listed(NamedTuple):
     size_bytes: int
     modified_ns: int
     etag: str | None
+
+    @property
+    def st_mode(self) -> int:
+        return stat.S_IFDIR if self.size_bytes < 0 else stat.S_IFREG
+
+    @property
+    def st_size(self) -> int:
+        return self.size_bytes
+
+    @property
+    def st_mtime_ns(self) -> int:
+        return self.modified_ns
+
+    @property
+    def st_ino(self) -> int:
+        return 0
 
     def is_other(self, before: Listed) -> bool:
         """Return whether this is not the object that was there before."""

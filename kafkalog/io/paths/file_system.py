@@ -10,7 +10,7 @@ import os
 import stat as modes
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from formats.file_names import is_in_remote_storage, parse_file_name, plugin_directory
 from kafkalog.errors import UnreadableError
@@ -140,7 +140,20 @@ def is_directory(path: str) -> bool:
         return False
 
 
-def contents(path: str) -> Mapping[str, os.stat_result] | None:
+class Status(Protocol):
+    """What both a disk and a listing of a store say of a file; as of `os.stat_result`."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ino(self) -> int: ...
+
+
+def contents(path: str) -> Mapping[str, Status] | None:
     """Return what a store says at once of all in a directory; None on a disk. Raises as `stat`."""
     if not is_object(path):
         return None

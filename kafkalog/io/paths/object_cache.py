@@ -34,9 +34,13 @@ def is_fresh(since: float) -> bool:
 
     What was held is as good as new when the hold ends: a run that has planned reads next.
     """
+    since_s = since + LISTED_FOR_S
     now = time.monotonic()
-    before = [began for began, ended in _last if ended > now - LISTED_FOR_S]
-    return since > max(min([now, *_holds, *before]) - LISTED_FOR_S, 0.0)
+    if since_s > now or not since:
+        return bool(since)
+    if any(since_s > began for began in _holds):
+        return True
+    return any(since_s > began and ended + LISTED_FOR_S > now for began, ended in _last)
 
 
 def held_since() -> float | None:

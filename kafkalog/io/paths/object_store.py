@@ -11,7 +11,6 @@ of a URI are kept per bucket, for the whole process.
 from __future__ import annotations
 
 import os
-import stat as modes
 import time
 from dataclasses import dataclass
 from threading import RLock
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 _MARKS: Final = frozenset("?@:")  # of options and owners
 _DIRECTORY: Final = Listed(-1, 0, None)
+_UNLISTED: Final[tuple[float, dict[str, Listed]]] = (0.0, {})
 
 _listings: dict[str, tuple[float, dict[str, Listed]]] = {}  # directory to its contents
 _prefetched: dict[str, float] = {}  # directories that were listed with all below, and when
@@ -119,26 +119,23 @@ def _known(path: str) -> Listed | None:
         FileNotFoundError: its directory is listed without it.
     """
     directory, _, name = path.rpartition("/")
-    with _lock:
-        since, listed = _listings.get(directory, (0.0, {}))
-        listed_itself, _ = _listings.get(path, (0.0, {}))
+    since, listed = _listings.get(directory, _UNLISTED)
     if not is_fresh(since):
-        return _DIRECTORY if is_fresh(listed_itself) else None
+        return _DIRECTORY if is_fresh(_listings.get(path, _UNLISTED)[0]) else None
     if name not in listed:
         raise missing(path)
     return listed[name]
 
 
-def contents(path: str) -> Mapping[str, os.stat_result]:
+def contents(path: str) -> Mapping[str, Listed]:
     """Return name and status of all that is in a directory. Raises as `stat`."""
     path = normalize(path)
-    with _lock:
-        since, listed = _listings.get(path, (0.0, {}))
+    since, listed = _listings.get(path, _UNLISTED)
     if not is_fresh(since):
         _known(path)  # raises if the directory around it is listed without it
         requests().ask()
         listed = _list(path)
-    return {name: _status(one) for name, one in listed.items()}
+    return listed
 
 
 def _list(path: str) -> dict[str, Listed]:
@@ -268,7 +265,7 @@ def open_object(uri: str) -> OpenObject:
     path = normalize(uri)
     try:
         listed = _look_at(path)
-        require_regular(path, _status(listed).st_mode)
+        require_regular(path, listed.st_mode)
     except FileNotFoundError as error:
         raise reading_error(missing(path), path) from error
     size_bytes = listed.size_bytes
@@ -313,10 +310,9 @@ def _forget_directory(path: str) -> None:
 
 def _status(listed: Listed) -> os.stat_result:
     """Return type, size and modification time as `os.stat` does."""
-    mode = modes.S_IFDIR if listed is _DIRECTORY else modes.S_IFREG
     seconds = listed.modified_ns // 1_000_000_000
     return os.stat_result(
-        (mode, 0, 0, 1, 0, 0, max(listed.size_bytes, 0), seconds, seconds, seconds),
+        (listed.st_mode, 0, 0, 1, 0, 0, max(listed.size_bytes, 0), seconds, seconds, seconds),
         {"st_mtime_ns": listed.modified_ns},
     )
 
