@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import asdict, field, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
@@ -346,7 +347,7 @@ class Split:
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
-        found = {name: getattr(self, name) for name in _FIELDS_OF_SPLITS}
+        found = dict(zip(_FIELDS_OF_SPLITS, _values_of_split(self), strict=True))
         found["seen"] = None if self.seen is None else asdict(self.seen)
         found["contents"] = self.contents.as_json()
         return found
@@ -375,6 +376,7 @@ class Split:
 
 
 _FIELDS_OF_SPLITS: Final = tuple(one.name for one in fields(Split))
+_values_of_split: Final = attrgetter(*_FIELDS_OF_SPLITS)
 
 
 Offsets = dict[str, list[int]]

@@ -81,7 +81,6 @@ COMMANDS = {
     "verify": ["verify", "--level", "quick", "{}", "--format", "ndjson"],
     "sql": ["sql", "-c", "SELECT count(*) AS n FROM records", "{}", "--format", "ndjson"],
     "find": ["find", "{}", "--key", "key", "--format", "ndjson"],
-    "profile": ["profile", "{}", "--format", "ndjson"],
 }
 
 

@@ -245,12 +245,14 @@ class OpenObject:
     Attributes:
         path: its URI, normalized.
         modified_timestamp: when it was uploaded.
+        is_small: whether it is fetched whole.
         read_at: reads at a position up to a number of bytes, fewer if the object is shorter.
     """
 
     path: str
     size_bytes: int
     modified_timestamp: int
+    is_small: bool
     read_at: Callable[[int, int], bytes]
 
 
@@ -298,7 +300,8 @@ def open_object(uri: str) -> OpenObject:
             _forget_directory(path)  # the next question lists again
             raise
 
-    return OpenObject(path, size_bytes, listed.modified_ns // 1_000_000, read_at)
+    is_small = size_bytes <= CONTENT_SIZE_MAX
+    return OpenObject(path, size_bytes, listed.modified_ns // 1_000_000, is_small, read_at)
 
 
 def _forget_directory(path: str) -> None:

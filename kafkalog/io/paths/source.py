@@ -12,6 +12,7 @@ import io
 import os
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
 
@@ -411,24 +412,17 @@ def _whole(path: str, size_max: int) -> bytes:
 class ObjectSource(Source):
     """An object of a store, open for reading."""
 
-    __slots__ = ("_ahead",)
+    __slots__ = ("_ahead", "_is_small", "_read_at")
     _ahead: ReadAhead | None
+    _read_at: Callable[[int, int], bytes] | None
 
     def _open(self) -> None:
         from kafkalog.io.paths.object_store import open_object
-        from kafkalog.io.paths.read_ahead import ReadAhead
 
         opened = open_object(self.path)
         self.path, self.modified_timestamp = opened.path, opened.modified_timestamp
         self.size_bytes = self.stored_bytes = opened.size_bytes
-
-        def fetch(position: int, size: int) -> bytes:
-            data = opened.read_at(position, size)
-            if len(data) < size:
-                raise self._became_shorter(position + len(data))
-            return data
-
-        self._ahead = ReadAhead(fetch, self.size_bytes)
+        self._read_at, self._is_small, self._ahead = opened.read_at, opened.is_small, None
 
     def fileno(self) -> int:
         """Raise: an object has no descriptor."""
@@ -436,18 +430,29 @@ class ObjectSource(Source):
 
     def close(self) -> None:
         """Stop reading; closing twice does no harm."""
+        self._read_at = None
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
 
     def read_into(self, position: int, buffer: memoryview) -> None:
         """Fill the buffer from `position`; the object must be that long. Raises as `read`."""
-        assert self._ahead is not None, "closed"
+        assert self._read_at is not None, "closed"
         if position + len(buffer) > self.size_bytes:
             raise self._became_shorter(self.size_bytes)
+        if self._ahead is None:
+            from kafkalog.io.paths.read_ahead import ReadAhead
+
+            self._ahead = ReadAhead(partial(self._fetched, self._read_at), self.size_bytes)
         self._ahead.read_into(position, buffer.cast("B"))
         if self._options.limiter is not None:
             self._options.limiter.spend(len(buffer))
+
+    def _fetched(self, read_at: Callable[[int, int], bytes], position: int, size: int) -> bytes:
+        data = read_at(position, size)
+        if len(data) < size:
+            raise self._became_shorter(position + len(data))
+        return data
 
     def has_changed(self) -> bool:
         """Return False: an object is replaced whole, which the next request to it notices."""
@@ -458,6 +463,9 @@ class ObjectSource(Source):
         return min(position, self.size_bytes)
 
     def _pread(self, position: int, size: int) -> bytes:
+        # What is fetched whole needs nothing ahead.
+        if self._is_small and self._read_at is not None and self._options.limiter is None:
+            return self._fetched(self._read_at, position, size)
         chunk = bytearray(size)
         self.read_into(position, memoryview(chunk))
         return bytes(chunk)
