@@ -138,10 +138,24 @@ def test_answers_that_are_cut(share: float, store: CountedStore) -> None:
     store.faults = Faults(cut=share)
     with retrying(Retry(60, sleep=lambda _: None)):
         object_store.prefetch_listing("s3://logs/d")
-        assert store.counts["LIST"] > 4
+        asked = [query for kind, query in store.asked if kind == "LIST"]
+        assert len(asked) > 4
+        assert any("start-after" in query for query in asked), "it begins from the beginning"
         assert len(file_system.names("s3://logs/d")) == 3501
         assert read_file("s3://logs/d/log") == DATA
         assert read_file("s3://logs/d/03499/x") == b"3499"
+
+
+def test_a_store_that_knows_no_conditions(
+    store: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it answers says whether it is the object that was listed."""
+    object_store.prefetch_listing("s3://logs/d")
+    store.objects["d/log"] = bytes(len(DATA))
+    answer = store.answer
+    monkeypatch.setattr(store, "answer", lambda method, target, _: answer(method, target, {}))
+    with Source("s3://logs/d/log") as source, pytest.raises(FileChangedError):
+        source.read_exactly(0, len(DATA))
 
 
 @pytest.mark.parametrize("name", ["a/./log", "a//log", "a/../log"])
