@@ -25,7 +25,7 @@ from kafkalog.tables.model import Bounds, Request
 from kafkalog.tables.schema_registry import read_registry
 from tests.builders import batch, record, write_log
 from tests.http_servers import registry
-from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, texts_of
+from tests.kafkalog.log.typed.test_serialized import CASES, as_topic, texts_of, without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,14 +89,6 @@ def expected() -> list[tuple[Any, str | None]]:
             decoded = json.loads(data) if one["schemaType"] == "JSON" else by_avro(text, data)
         found.append((without_nulls(decoded), str(one["id"])))
     return found
-
-
-def without_nulls(value: Any) -> Any:
-    if isinstance(value, list):
-        return [without_nulls(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: without_nulls(one) for name, one in value.items() if one is not None}
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from kafkalog.log.typed.avro_schema import parse
 from kafkalog.log.typed.avro_types import Shapes, marked
 from kafkalog.log.typed.avro_values import Cursor
 from kafkalog.log.typed.column_steps import UnsupportedSchemaError
-from kafkalog.log.typed.evolution import merged
+from kafkalog.log.typed.evolution import merge
 from kafkalog.log.typed.merging import kept
 from kafkalog.log.typed.placing import PlacedColumns, Placing
 from kafkalog.log.typed.remarks import LOST_DIGITS
@@ -130,7 +130,7 @@ class AvroDecoder:
             node = parse(self._texts[number])
             shape = Conflicts(self._resolution).shape(node)
             other = marked(pa.field("", shape.type), shape)
-            self._field, remarks = merged(self._field, other, number, kept)
+            self._field, remarks = merge(self._field, other, number, kept)
             self.remarks += remarks
             self._shapes[number] = node, shape
 

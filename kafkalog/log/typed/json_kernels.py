@@ -189,6 +189,23 @@ def _after_name(data, at, end):
 
 
 @inlined
+def _name(data, at, end):
+    """Return where the name of a member is, its size, and the position after its colon.
+
+    That is -1 if the name is odd.
+    """
+    start = _after_blanks(data, at, end) + 1
+    after = _after_name(data, at, end)
+    size = np.int64(0)
+    if after >= 0:
+        # It ends at the last quote before the value.
+        size = after - 1 - start
+        while byte(data, start + size) != _QUOTE:
+            size -= 1
+    return start, size, after
+
+
+@inlined
 def _after_value(data, at, end):
     """Pass over a value; return the position after it, or -1 if it is odd."""
     depth = np.int64(0)
@@ -330,16 +347,11 @@ def read_members(data, starts, sizes, rows, odd, unknown, names, bounds, order, 
             continue
         slot = np.int64(-1)
         while True:
-            name = _after_blanks(data, at, end) + 1
-            value = _after_name(data, at, end)
-            if value < 0:
+            name, size, at = _name(data, at, end)
+            if at < 0:
                 odd[row] = True
                 break
-            # The name ends at the last quote before the value.
-            size = value - 1 - name
-            while byte(data, name + size) != _QUOTE:
-                size -= 1
-            value = _after_blanks(data, value, end)
+            value = _after_blanks(data, at, end)
             at = _after_value(data, value, end)
             if at < 0:
                 odd[row] = True
@@ -389,14 +401,10 @@ def read_items(data, starts, sizes, rows, odd, is_object, has_places, counts, it
             name = np.int64(0)
             size = np.int64(0)
             if is_object:
-                name = _after_blanks(data, at, end) + 1
-                at = _after_name(data, at, end)
+                name, size, at = _name(data, at, end)
                 if at < 0:
                     odd[row] = True
                     break
-                size = at - 1 - name
-                while byte(data, name + size) != _QUOTE:
-                    size -= 1
             value = _after_blanks(data, at, end)
             at = _after_value(data, value, end)
             if at < 0:

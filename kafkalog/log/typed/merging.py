@@ -84,8 +84,8 @@ def widened(here: Any, other: Any) -> Any:
     return kept(here, other) or (other if _holds(other, here) else None)
 
 
-def joined(here: Any, other: Any) -> Any:
-    """Return the type for the values of both that a new column has; None if there is none."""
+def common_type(here: Any, other: Any) -> Any:
+    """Return the type for the values of both that a new column has; None without one."""
     if pa.types.is_decimal(here):
         return widened(here, other)
     return here if here == other else _JOINED.get(frozenset((here, other)))
@@ -243,7 +243,7 @@ class Merger:
     """Makes the fields for the values of two types, and notes how they differ from the first.
 
     Args:
-        rule: `kept`, `widened` or `joined`: which scalar holds the values of two.
+        rule: `kept`, `widened` or `common_type`: which scalar holds the values of two.
         refuse: called with a path and the two fields of a conflict, before it gets a field.
         name_of: as for `paired`.
 

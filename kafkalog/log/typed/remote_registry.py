@@ -58,7 +58,7 @@ class _ById(dict["SchemaId", Registered]):
         self._registry = registry
 
     def __missing__(self, schema_id: SchemaId) -> Registered:
-        found = self._registry.fetched(schema_id)
+        found = self._registry.fetch(schema_id)
         if found is None:
             raise KeyError(schema_id)
         return found
@@ -93,8 +93,8 @@ class RemoteRegistry(SchemaRegistry):
     def remote_place(self) -> str | None:
         return self.place
 
-    def fetched(self, schema_id: SchemaId) -> Registered | None:
-        """Return a schema that is not known yet; None if there is none with this id."""
+    def fetch(self, schema_id: SchemaId) -> Registered | None:
+        """Return a schema that is not known yet; None if the registry has none with this id."""
         if self._lacks(schema_id):
             return None
         if len(self._unknown) >= _UNKNOWN_MAX:
