@@ -16,6 +16,7 @@ from kafkalog.log.typed.avro_values import (
     read_text,
 )
 from kafkalog.log.typed.lake_types import PRESENT, json_text
+from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import LOST_DIGITS
 
 if TYPE_CHECKING:
@@ -213,16 +214,22 @@ class Resolution:
         is_empty = shape is not None and not any(names)
         # JSON has the fields in the order of the schema.
         order = dict.fromkeys(names) if shape is None else {}
+        kinds = {name: part.type for name, part in zip(names, parts, strict=True) if part}
 
         def record(cursor: Cursor) -> dict[str, Any]:
             found: dict[str, Any] = order.copy()
-            for name, read in steps:
-                if name:
+            name = ""
+            try:
+                for name, read in steps:
+                    if name:
+                        found[name] = read(cursor)
+                    else:
+                        read(cursor)
+                for name, read in missing:
                     found[name] = read(cursor)
-                else:
-                    read(cursor)
-            for name, read in missing:
-                found[name] = read(cursor)
+            except ValueError as error:
+                error.add_note(step(name, kinds.get(name)))
+                raise
             if is_empty:
                 found[PRESENT] = True
             return found
