@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkalog.errors import UsageError
 from kafkalog.log.typed.lake_types import PRESENT, as_json_text, given_name, with_json_marked
-from kafkalog.log.typed.merging import Merger, common_type, fits, refusal, type_name
+from kafkalog.log.typed.merging import Merger, common_type, fits, refusal, type_words
 from kafkalog.log.typed.placing import PlacedDecoder
 from kafkalog.log.typed.remarks import CONFLICT, Remark
 from kafkalog.log.typed.schema_size import MALFORMED, brief
@@ -157,7 +157,7 @@ def column_field(name: str, decoder: Decoder) -> Any:
 
 def conflict_reason(base: Any, other: Any, where: str) -> str:
     """Return why a field has a conflict field: it has another type somewhere."""
-    return f"{given_name(other)} is {type_name(other)} in {where}, not {type_name(base)}"
+    return f"{given_name(other)} is {type_words(other)} in {where}, not {type_words(base)}"
 
 
 def _useless(number: SchemaId, error: Exception) -> ValueError:
