@@ -124,6 +124,8 @@ class AvroDecoder:
     def _add_conflicts(self, number: SchemaId) -> None:
         """Give the column a field for each type of a version that does not fit."""
         with suppress(*MALFORMED):  # then its values do not decode
+            if self._is_own(self._texts[number]):
+                return
             node = parse(self._texts[number])
             shape = Conflicts(self._resolution).shape(node)
             other = marked(pa.field("", shape.type), shape)
@@ -131,9 +133,13 @@ class AvroDecoder:
             self.remarks += remarks
             self._shapes[number] = node, shape
 
+    def _is_own(self, texts: Sequence[str]) -> bool:
+        """Return whether the column has this schema: its aliases name no fields of its values."""
+        return [json.loads(text) for text in texts] == self._trees
+
     def _made(self, schema_id: SchemaId, texts: Sequence[str]) -> _Writer | ValueError:
         try:
-            if [json.loads(text) for text in texts] == self._trees:
+            if self._is_own(texts):
                 return self._own
             if schema_id not in self._shapes:
                 return self._placed(self._writer_of(self._resolution, parse(texts)), self._shape)
