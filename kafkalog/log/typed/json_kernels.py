@@ -256,6 +256,29 @@ def _after_value(data, at, end):
 
 
 @inlined
+def _first_part(data, at, end, opening, closing):
+    """Return where the first part of an object or array is; `end` without any, -1 if it is odd."""
+    if end - at < 2 or byte(data, at) != opening:
+        return np.int64(-1)
+    at = _after_blanks(data, at + 1, end)
+    if at >= end:
+        return np.int64(-1)
+    return end if byte(data, at) == closing else at
+
+
+@inlined
+def _next_part(data, at, end, closing):
+    """Return where the part after the value before `at` is, as `_first_part` does."""
+    at = _after_blanks(data, at, end)
+    if at >= end:
+        return np.int64(-1)
+    if byte(data, at) == closing:
+        return end
+    at += 1
+    return at if byte(data, at - 1) == _COMMA and at < end else np.int64(-1)
+
+
+@inlined
 def _compared(data, at, size, names, start, end):
     """Return a number below, above or equal to zero, as bytes are to those of a name."""
     for i in range(min(size, end - start)):
@@ -337,24 +360,16 @@ def read_members(data, starts, sizes, rows, odd, unknown, names, bounds, order, 
         row = rows[i]
         if odd[row] or sizes[i] < 0:
             continue
-        at = starts[i]
-        end = at + sizes[i]
-        if sizes[i] < 2 or byte(data, at) != _OBJECT:
-            odd[row] = True
-            continue
-        at = _after_blanks(data, at + 1, end)
-        if at < end and byte(data, at) == _OBJECT_END:
-            continue
+        end = starts[i] + sizes[i]
+        at = _first_part(data, starts[i], end, _OBJECT, _OBJECT_END)
         slot = np.int64(-1)
-        while True:
+        while 0 <= at < end:
             name, size, at = _name(data, at, end)
             if at < 0:
-                odd[row] = True
                 break
             value = _after_blanks(data, at, end)
             at = _after_value(data, value, end)
             if at < 0:
-                odd[row] = True
                 break
             found = _slot(data, name, size, names, bounds, order, slot + 1)
             if found >= 0:
@@ -363,12 +378,8 @@ def read_members(data, starts, sizes, rows, odd, unknown, names, bounds, order, 
                 there[slot, i] = _size(data, value, at)
             else:
                 unknown[row] = True
-            at = _after_blanks(data, at, end)
-            if at >= end or byte(data, at) != _COMMA:
-                if at >= end or byte(data, at) != _OBJECT_END:
-                    odd[row] = True
-                break
-            at += 1
+            at = _next_part(data, at, end, _OBJECT_END)
+        odd[row] |= at < 0
 
 
 @kernel("bytes ints ints ints flags int int ints table")
@@ -389,26 +400,18 @@ def read_items(data, starts, sizes, rows, odd, is_object, has_places, counts, it
         row = rows[i]
         if odd[row] or sizes[i] < 0:
             continue
-        at = starts[i]
-        end = at + sizes[i]
-        if sizes[i] < 2 or byte(data, at) != opening:
-            odd[row] = True
-            continue
-        at = _after_blanks(data, at + 1, end)
-        if at < end and byte(data, at) == closing:
-            continue
-        while True:
+        end = starts[i] + sizes[i]
+        at = _first_part(data, starts[i], end, opening, closing)
+        while 0 <= at < end:
             name = np.int64(0)
             size = np.int64(0)
             if is_object:
                 name, size, at = _name(data, at, end)
                 if at < 0:
-                    odd[row] = True
                     break
             value = _after_blanks(data, at, end)
             at = _after_value(data, value, end)
             if at < 0:
-                odd[row] = True
                 break
             place = counts[i]
             if has_places:
@@ -418,9 +421,5 @@ def read_items(data, starts, sizes, rows, odd, is_object, has_places, counts, it
                     items[2, place] = name
                     items[3, place] = size
             counts[i] = place + 1
-            at = _after_blanks(data, at, end)
-            if at >= end or byte(data, at) != _COMMA:
-                if at >= end or byte(data, at) != closing:
-                    odd[row] = True
-                break
-            at += 1
+            at = _next_part(data, at, end, closing)
+        odd[row] |= at < 0
