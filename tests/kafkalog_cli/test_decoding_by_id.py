@@ -144,21 +144,26 @@ def test_a_topic_without_ids_stays_as_it_is(disk: Path, kafkalog: Kafkalog) -> N
     assert named.status not in (0, 8)
 
 
-def test_the_subject_says_the_form(
-    disk: Path, tmp_path_factory: pytest.TempPathFactory, kafkalog: Kafkalog
-) -> None:
-    """A column of a table has one schema: that of the topic's subject."""
+def write_users(disk: Path) -> list[str]:
+    """Write three values with ids in headers to a topic of their own; return a field of each."""
     _, rows = registered()
     users = [pair for pair, _ in rows][:3]
     write_log(disk / "headers-users-0", batch(0, [
         record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(users)
     ]))  # fmt: skip
+    return [row["title"] for _, row in rows[:3]]
+
+
+def test_the_subject_says_the_form(
+    disk: Path, tmp_path_factory: pytest.TempPathFactory, kafkalog: Kafkalog
+) -> None:
+    """A column of a table has one schema: that of the topic's subject."""
+    titles = write_users(disk)
     lake = tmp_path_factory.mktemp("lake")
     words = (disk, "-t", "headers-users", "-r", disk, "-o", "ndjson")
     result = kafkalog("export", *words, "--to", lake / "one")
     assert result.status == 0, result.stderr
     [file] = (lake / "one").rglob("*.parquet")
-    titles = [row["title"] for _, row in rows[:3]]
     found = pq.ParquetFile(file).read(["value_decoded"]).column(0).to_pylist()
     assert [one["title"] for one in found] == titles
     query = 'SELECT value.title FROM records ORDER BY "offset"'
@@ -214,16 +219,12 @@ def test_an_index_says_which_message_of_protobuf(tmp_path: Path, kafkalog: Kafka
 
 def test_a_dataset_has_the_types_of_a_registry(disk: Path) -> None:
     """A value that does not decode is an error, or heard by who listens."""
-    _, rows = registered()
-    users = [pair for pair, _ in rows][:3]
-    write_log(disk / "headers-users-0", batch(0, [
-        record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(users)
-    ]))  # fmt: skip
+    titles = write_users(disk)
     of_users = {"topics": ["headers-users"], "registry": disk}
     found = kafkalog_library.dataset(disk, **of_users)
     columns = ["value_decoded", "value_schema_id"]
     table = found.to_table(columns)
-    assert [one["title"] for one in table["value_decoded"].to_pylist()] == ["Ada", "Bo", "Bo"]
+    assert [one["title"] for one in table["value_decoded"].to_pylist()] == titles
     assert table["value_schema_id"].to_pylist() == ["1", "2", "2"]
     assert duckdb.sql("select max(value_decoded.id) from found").fetchall() == [(1 << 40,)]
     write_log(disk / "headers-users-0", batch(3, [record(0, b"k", b"plain")]), name=f"{3:020}")
@@ -255,11 +256,7 @@ def test_what_does_not_decode_by_its_own_schema(disk: Path, kafkalog: Kafkalog) 
 def test_an_export_and_a_profile_of_the_library_have_a_registry(
     disk: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    _, rows = registered()
-    users = [pair for pair, _ in rows][:3]
-    write_log(disk / "headers-users-0", batch(0, [
-        record(n, b"k", value, headers=pairs) for n, (value, pairs) in enumerate(users)
-    ]))  # fmt: skip
+    titles = write_users(disk)
     lake = tmp_path_factory.mktemp("lake") / "to"
     request = Request(bounds=Bounds(topics=["headers-users"]))
     with registry(registered()[0]) as url:
@@ -269,7 +266,7 @@ def test_an_export_and_a_profile_of_the_library_have_a_registry(
             kafkalog_library.export(disk, to=lake, registry=url)
     [file] = lake.rglob("*.parquet")
     found = pq.ParquetFile(file).read(["value_decoded"]).column(0).to_pylist()
-    assert [one["title"] for one in found] == ["Ada", "Bo", "Bo"]
+    assert [one["title"] for one in found] == titles
     [profile] = kafkalog_library.profile(disk, request=request, registry=str(disk))
     assert [(one.schema_id, one.records) for one in profile.schemas] == [("2", 2), ("1", 1)]
 
