@@ -10,6 +10,7 @@ from formats.late_classes import dataclass
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +133,7 @@ class Payload:
         name, colon, number = text.partition(":")
         is_known = name in tuple(Framing)
         # An id, if and only if there is a colon.
-        if not is_known or bool(colon) != number.isdigit() or (colon and name == "none"):
+        if not is_known or bool(colon) != is_number(number) or (colon and name == "none"):
             raise UsageError(
                 f"{text!r} is not a framing.",
                 hint="confluent, confluent:ID, apicurio, apicurio4, glue or none",

@@ -24,7 +24,7 @@ from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import CHANGE, RUN, SHOW
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
-from kafkalog_cli.values import parse_duration, parse_settings, parse_size
+from kafkalog_cli.values import is_number, parse_duration, parse_settings, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -289,7 +289,7 @@ def _writing(form: FileFormat, given: dict[str, str], payloads: Iterable[Payload
     codec, rows, size = (given.get(name) for name in _SETTINGS[:3])
     if codec is not None and codec not in tuple(Codec):
         raise UsageError(f"{codec!r} is no compression.", hint=f"{', '.join(CODECS[form])}")
-    if rows is not None and not rows.isdigit():
+    if rows is not None and not is_number(rows):
         raise UsageError(f"{rows!r} is not a number of rows.", hint=f"row-group-rows={GROUP_ROWS}")
     key, value = (
         BytesForm.BASE64 if one.form == BytesFormat.AUTO else BytesForm(one.form)

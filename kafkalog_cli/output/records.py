@@ -101,35 +101,27 @@ def _by_schema(source: str) -> Field[Any]:
     )
 
 
-def _id_of_schema(source: str) -> Field[Any]:
-    """Return the field with the id of the schema that a key or a value was written with."""
+def _of_schema(source: str) -> list[Field[Any]]:
+    """Return the fields about the schema that a key or a value was written with."""
 
-    def schema_id(record: Record, style: Style) -> object:
-        return style.decoded[source].schema_id(getattr(record, source), record.headers)
+    def field(name: str, method: str, words: str) -> Field[Any]:
+        def found(record: Record, style: Style) -> object:
+            of_bytes = getattr(style.decoded[source], method)
+            return of_bytes(getattr(record, source), record.headers)
 
-    return Field(
-        f"{source}_schema_id",
-        k.Kind("string or null", to_json=schema_id),
-        "with `--registry`: in a header or before the data; null without one",
-        lambda record: record,
-        lambda style: source in style.decoded and style.decoded[source].has_ids,
-    )
+        return Field(
+            f"{source}_{name}",
+            k.Kind("string or null", to_json=found),
+            f"with `--registry`: {words}",
+            lambda record: record,
+            lambda style: source in style.decoded and style.decoded[source].has_ids,
+        )
 
-
-def _type_of_schema(source: str) -> Field[Any]:
-    """Return the field with the full name of the type of a key or a value."""
-
-    def type_name(record: Record, style: Style) -> object:
-        return style.decoded[source].type_name(getattr(record, source), record.headers)
-
-    return Field(
-        f"{source}_type",
-        k.Kind("string or null", to_json=type_name),
-        "with `--registry`: full name of the record or message, or title; null without a known "
-        "schema",
-        lambda record: record,
-        lambda style: source in style.decoded and style.decoded[source].has_ids,
-    )
+    return [
+        field("schema_id", "schema_id", "in a header or before the data; null without one"),
+        field("type", "type_name", "full name of the record or message, or title; null without a "
+              "known schema"),
+    ]  # fmt: skip
 
 
 def _decoded_cell(record: Record, style: Style) -> str | None:
@@ -270,11 +262,9 @@ RECORD: Final = ObjectType[Record](
     Field("batch_base_offset", k.INT, "", "batch.base_offset"),
     Field("batch_position", k.INT, "", "batch.position"),
     _by_schema("key"),
-    _id_of_schema("key"),
-    _type_of_schema("key"),
+    *_of_schema("key"),
     _by_schema("value"),
-    _id_of_schema("value"),
-    _type_of_schema("value"),
+    *_of_schema("value"),
     Field("decoded", k.Kind("object", _decoded_cell, to_json=_decoded, is_data=True),
           "of internal topics, with `--value-format auto`: `key` and `value`, objects or null, and "
           "`error`, why one does not decode, or null",

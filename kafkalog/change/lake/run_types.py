@@ -51,8 +51,8 @@ def with_types(
 
     Raises:
         DestinationExistsError: the table has one type, and the data another.
-        UsageError: the registry does not decide what a column is, or there is none; or fields are
-            to be columns, and values have none, or several types.
+        UsageError: the registry does not decide what a column is, or no value has a schema there;
+            or fields are to be columns, and values have no fields, or several types.
         KafkaLogError: as `ColumnByData.decided`.
     """
     splits = [split for part in plan.parts for split in part.splits]

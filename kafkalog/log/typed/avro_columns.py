@@ -50,7 +50,8 @@ class AvroColumns:
     Args:
         resolution: reads values that kernels leave over, and maps the types of the writer.
         writer: the schema of the values.
-        losses: counts values that lose digits.
+        losses: counts values that lose digits; another one than that of the resolution, which
+            notes those of one value.
 
     Raises:
         UnsupportedSchemaError: the schema is too large.
@@ -78,8 +79,8 @@ class AvroColumns:
         except pa.ArrowInvalid:  # text that is not Unicode, somewhere
             return pa.nulls(len(starts), self.type), np.zeros(len(starts), bool)
         is_right = ~values.odd & (values.at == ends)
-        for rows in values.lost:
-            self._losses[LOST_DIGITS] += int(is_right[rows].sum())
+        if number := int((values.lost & is_right).sum()):
+            self._losses[LOST_DIGITS] += number
         return found, is_right
 
 
@@ -87,7 +88,7 @@ class _Values:
     """Reads values field by field; marks a value that it cannot read as odd, and reads zeros.
 
     Attributes:
-        lost: rows whose values lost digits.
+        lost: which values lost digits.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class _Values:
         self.at = starts.astype(np.int64)
         self.ends = ends
         self.odd = np.zeros(len(starts), bool)
-        self.lost: list[Rows] = []
+        self.lost = np.zeros(len(starts), bool)
 
     def numbers(self, rows: Rows, least: int, most: int) -> NDArray[np.int64]:
         """Read a zigzag varint of each value."""
@@ -298,21 +299,18 @@ def _by_rows(read: Reader, kind: Any, losses: Counter[str]) -> Step:
         return lambda _, rows: pa.nulls(len(rows), kind)
 
     def part(values: _Values, rows: Rows) -> Any:
-        found, lost = [], []
-        before = losses[LOST_DIGITS]
+        found: list[Any] = []
         for row in rows.tolist():
             cursor = Cursor(values.data[values.at[row] : values.ends[row]].tobytes())
             value = None
+            losses.clear()
             try:
                 value = read(cursor)
                 values.at[row] += cursor.at
             except (ValueError, RecursionError):
                 values.refuse(row)
             found.append(value)
-            if losses[LOST_DIGITS] > before:
-                losses[LOST_DIGITS] = before  # counted if the whole value is right
-                lost.append(row)
-        values.lost.append(np.array(lost, np.int64))
+            values.lost[row] |= losses[LOST_DIGITS] > 0
         return pa.nulls(len(found)) if kind == pa.null() else pa.array(found, kind)
 
     return part
@@ -422,8 +420,16 @@ def _refused(values: _Values, rows: Rows) -> Any:
 def _integer(writer: Node, reader: Node, kind: Any) -> Step:
     least, most = _BOUNDS[writer.kind]
     if pa.types.is_floating(kind):
-        width = np.float32 if kind == pa.float32() else np.float64
-        return lambda values, rows: pa.array(values.numbers(rows, least, most).astype(width))
+        width: Any = np.float32 if kind == pa.float32() else np.float64
+
+        def nearest(values: _Values, rows: Rows) -> Any:
+            numbers = values.numbers(rows, least, most)
+            found = numbers.astype(width)
+            whole = np.where(found < 1 << 63, found, 0).astype(np.int64)  # others are not exact
+            values.lost[rows[whole != numbers]] = True
+            return pa.array(found)
+
+        return nearest
     if reader.logical == "date":
         return lambda values, rows: pa.array(values.numbers(rows, *DAYS).astype(np.int32)).view(
             kind
@@ -443,7 +449,7 @@ def _integer(writer: Node, reader: Node, kind: Any) -> Step:
         if size >= 1000:
             return pa.array(numbers * (size // 1000)).view(kind)
         micros = numbers // 1000
-        values.lost.append(rows[micros * 1000 != numbers])
+        values.lost[rows[micros * 1000 != numbers]] = True
         return pa.array(micros).view(kind)
 
     return moments

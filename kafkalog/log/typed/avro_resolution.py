@@ -16,10 +16,12 @@ from kafkalog.log.typed.avro_values import (
     read_text,
 )
 from kafkalog.log.typed.lake_types import PRESENT, json_text
+from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import LOST_DIGITS
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from kafkalog.log.typed.avro_schema import Field, Node
     from kafkalog.log.typed.avro_values import Reader
@@ -72,7 +74,7 @@ class Resolution:
     Args:
         reader: its schema.
         shape: what the column has for it.
-        losses: counts values that lose digits.
+        losses: notes what loses digits.
         has_aliases: whether the reader's aliases count; not for values that it wrote itself.
         has_conflicts: whether the shape has places for values that do not fit, which JSON always
             has; else they are refused.
@@ -167,11 +169,24 @@ class Resolution:
         if writer.kind == reader.kind:
             return read
         if reader.kind == "float":
-            return lambda cursor: _single(read(cursor))
+            return self._nearest(read, _single)
         if reader.kind == "double" and writer.kind != "float":
-            return lambda cursor: float(read(cursor))
+            return self._nearest(read, float)
         # Text and bytes have one encoding; so have the numbers, of which the writer's are shorter.
         return PRIMITIVE_READERS[reader.kind] if writer.kind in ("bytes", "string") else read
+
+    def _nearest(self, read: Reader, convert: Callable[[int], float]) -> Reader:
+        """Return what reads integers as floating-point numbers, which may have fewer digits."""
+        losses = self.losses
+
+        def nearest(cursor: Cursor) -> float:
+            number = read(cursor)
+            found = convert(number)
+            if found != number:
+                losses[LOST_DIGITS] += 1
+            return found
+
+        return nearest
 
     def _record(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         places = {one.name: i for i, one in enumerate(reader.fields)}
@@ -199,16 +214,22 @@ class Resolution:
         is_empty = shape is not None and not any(names)
         # JSON has the fields in the order of the schema.
         order = dict.fromkeys(names) if shape is None else {}
+        kinds = {name: part.type for name, part in zip(names, parts, strict=True) if part}
 
         def record(cursor: Cursor) -> dict[str, Any]:
             found: dict[str, Any] = order.copy()
-            for name, read in steps:
-                if name:
+            name = ""
+            try:
+                for name, read in steps:
+                    if name:
+                        found[name] = read(cursor)
+                    else:
+                        read(cursor)
+                for name, read in missing:
                     found[name] = read(cursor)
-                else:
-                    read(cursor)
-            for name, read in missing:
-                found[name] = read(cursor)
+            except ValueError as error:
+                error.add_note(step(name, kinds.get(name)))
+                raise
             if is_empty:
                 found[PRESENT] = True
             return found

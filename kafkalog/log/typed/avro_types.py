@@ -290,7 +290,10 @@ def _moment(nanoseconds: int, losses: Counter[str], *, is_utc: bool, is_json: bo
 
 def _zoned(losses: Counter[str], *, is_json: bool) -> Conversion:
     def zoned(text: str) -> Any:
-        found = datetime.fromisoformat(text)
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ValueError(f"{text!r:.40} is no time") from error
         if found.tzinfo is None:
             raise ValueError(f"{text!r:.40} is a time without a zone")
         if is_json:

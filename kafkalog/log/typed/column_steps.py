@@ -42,7 +42,7 @@ class TooManyError(Exception):
 
 
 def require_few(fields: int, parts: int) -> None:
-    """Raise `TooManyError` if so many fields of so many parts would take too much memory."""
+    """Raise `TooManyError` if a number of fields in each of some parts takes too much memory."""
     if fields * parts > _CELLS_MAX:
         raise TooManyError
 

@@ -15,7 +15,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.log.typed.column_steps import UNFIT
 from kafkalog.log.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size
 from kafkalog.log.typed.prefixes import typed_rows, with_prefixes
-from kafkalog.log.typed.schema_size import brief
+from kafkalog.log.typed.reasons import array_of, reason_of
 from kafkalog.log.typed.several_types import NULL, SeveralTypes
 from kafkalog.log.typed.type_names import names_of
 
@@ -149,7 +149,7 @@ def _reason(column: TypedColumn, decoder: Decoder, whole: bytes) -> str:
     try:
         decoder.decode(*column.unframed(whole))
     except ValueError as error:
-        return brief(error)
+        return reason_of(error)
     raise AssertionError("its type is known")
 
 
@@ -226,7 +226,7 @@ def _some_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
             try:
                 value = decode(*unframed(one))
             except ValueError as error:
-                failures.append(Undecoded(row, brief(error)))
+                failures.append(Undecoded(row, reason_of(error)))
         values.append(value)
     try:
         return pa.array(values, decoder.type), failures
@@ -251,9 +251,10 @@ def one_value(
         return pa.nulls(1, decoder.type), _TOO_LARGE
     try:
         whole = column.with_prefix(data, headers)
-        return pa.array([decoder.decode(*column.unframed(whole))], decoder.type), None
-    except UNFIT as error:
-        return pa.nulls(1, decoder.type), brief(error)
+        value = decoder.decode(*column.unframed(whole))
+    except ValueError as error:
+        return pa.nulls(1, decoder.type), reason_of(error)
+    return array_of(value, decoder.type)
 
 
 def python_value(array: Any, reason: str | None) -> Any:
@@ -266,7 +267,7 @@ def python_value(array: Any, reason: str | None) -> Any:
         try:
             [value] = array.to_pylist(maps_as_pydicts="lossy")
         except UNFIT as error:  # a time beyond the calendar of Python
-            reason = brief(error)
+            reason = reason_of(error)
         else:
             return _with_dates_as_text(value)
     raise CorruptDataError(reason)
@@ -303,9 +304,8 @@ def _one_by_one(values: list[Any], kind: Any) -> tuple[Any, list[Undecoded]]:
     parts = []
     failures: list[Undecoded] = []
     for row, value in enumerate(values):
-        try:
-            parts.append(pa.array([value], kind))
-        except UNFIT as error:
-            parts.append(pa.nulls(1, kind))
-            failures.append(Undecoded(row, brief(error)))
+        array, reason = array_of(value, kind)
+        parts.append(array)
+        if reason is not None:
+            failures.append(Undecoded(row, reason))
     return pa.concat_arrays(parts), failures

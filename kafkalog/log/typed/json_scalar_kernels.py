@@ -26,7 +26,7 @@ _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 READ, NOTHING, LEFT, LONG, LOCAL = 0, 1, 2, 3, 4
 _INT_DIGITS_MAX = 19
 _INT_MAX = np.uint64((1 << 63) - 1)
-# Each number of so many digits is the nearest one to a float64, whose shortest text it is.
+# Up to here each number of digits is the shortest text of the float64 that is nearest to it.
 _DIGITS_EXACT = 15
 _PLACES_MAX = 22  # powers of ten that a float64 has
 _DAY_MICROS = 86_400_000_000

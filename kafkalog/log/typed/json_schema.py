@@ -28,6 +28,7 @@ from kafkalog.log.typed.lake_types import (
     decimal_type,
     struct_type,
 )
+from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, UNKNOWN_FIELDS, Remark
 
 if TYPE_CHECKING:
@@ -207,7 +208,10 @@ def _date(value: Any) -> date | None:
         return None
     if type(value) is not str or len(value) != 10 or value[4] + value[7] != "--":
         raise _unfit(value, "date")
-    return date.fromisoformat(value)  # which also knows weeks, as in 2024-W01-1
+    try:
+        return date.fromisoformat(value)  # which also knows weeks, as in 2024-W01-1
+    except ValueError as error:
+        raise _unfit(value, "date") from error
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -356,7 +360,10 @@ class _Columns:
         # More than a date.
         if type(value) is not str or len(value) < 16 or value[10] not in "Tt ":
             raise _unfit(value, "date-time")
-        found = datetime.fromisoformat(value.upper())
+        try:
+            found = datetime.fromisoformat(value.upper())
+        except ValueError as error:
+            raise _unfit(value, "date-time") from error
         if found.tzinfo is None:
             self._noted.append(LOCAL_AS_UTC)
             found = found.replace(tzinfo=UTC)
@@ -452,6 +459,7 @@ class _Columns:
             [(_ADDITIONAL, rest.type)] if rest else []
         )
         names = column_names(name for name, _ in kinds)
+        of_columns = {name: kind for name, (_, kind) in zip(names, kinds, strict=True)}
         fields = [
             _Field(name, column, one.convert)
             for (name, one), column in zip(found.items(), names, strict=False)
@@ -464,9 +472,17 @@ class _Columns:
                 get = value.get
                 if additional is None and not value.keys() <= declared:
                     noted.append(UNKNOWN_FIELDS)
-                row = {column: convert(get(name)) for name, column, convert in fields}
-                if additional is not None:
-                    row[names[-1]] = additional(value)
+                row = {}
+                column = names[-1]
+                try:
+                    for name, column, convert in fields:
+                        row[column] = convert(get(name))
+                    if additional is not None:
+                        column = names[-1]
+                        row[column] = additional(value)
+                except ValueError as error:
+                    error.add_note(step(column, of_columns[column]))
+                    raise
                 return row
             if value is None:
                 return None

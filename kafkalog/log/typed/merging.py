@@ -65,6 +65,18 @@ def type_name(one: Any) -> str:
     return next((name for is_it, name in _NAMES if is_it(kind)), "binary")
 
 
+def type_words(one: Any) -> str:
+    """Return the name of a field's type, of a list or a map with those of what is in it."""
+    kind = one.type
+    if is_list(kind):
+        return f"list of {type_words(one.with_type(kind.value_type))}"
+    if pa.types.is_map(kind):
+        key = type_name(kind.key_field)
+        words = type_words(one.with_type(kind.item_type))
+        return f"map of {words}" if key == "string" else f"map of {key} to {words}"
+    return type_name(one)
+
+
 # Which type holds the values of two --------------------------------------------------------------
 
 
@@ -84,8 +96,8 @@ def widened(here: Any, other: Any) -> Any:
     return kept(here, other) or (other if _holds(other, here) else None)
 
 
-def joined(here: Any, other: Any) -> Any:
-    """Return the type for the values of both that a new column has; None if there is none."""
+def common_type(here: Any, other: Any) -> Any:
+    """Return the type for the values of both that a new column has; None without one."""
     if pa.types.is_decimal(here):
         return widened(here, other)
     return here if here == other else _JOINED.get(frozenset((here, other)))
@@ -132,17 +144,7 @@ def _fits(here: Any, other: Any, rule: Rule, *, is_alike: bool) -> bool:
 
 def refusal(here: Any, other: Any, path: str) -> str:
     """Return why values of one field do not fit into another one."""
-    return f"{path or 'it'} is {_shown(other)}, and {_shown(here)} in the column"
-
-
-def _shown(one: Any) -> str:
-    kind = one.type
-    if is_json_text(one) and not pa.types.is_nested(kind):
-        return "JSON"
-    for name, is_it in (("an object", pa.types.is_struct), ("a list", is_list)):
-        if is_it(kind):
-            return name
-    return "a map" if pa.types.is_map(kind) else str(_PLAIN.get(kind, kind))
+    return f"{path or 'it'} is {type_words(other)}, and {type_words(here)} in the column"
 
 
 # Which fields are the same -----------------------------------------------------------------------
@@ -243,7 +245,7 @@ class Merger:
     """Makes the fields for the values of two types, and notes how they differ from the first.
 
     Args:
-        rule: `kept`, `widened` or `joined`: which scalar holds the values of two.
+        rule: `kept`, `widened` or `common_type`: which scalar holds the values of two.
         refuse: called with a path and the two fields of a conflict, before it gets a field.
         name_of: as for `paired`.
 

@@ -31,6 +31,7 @@ from kafkalog.log.typed.proto_known import (
     shortest,
     text_of,
 )
+from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import Remark
 
 Convert = Callable[[Any], Any]
@@ -139,6 +140,7 @@ class MessageColumns:
         seen = self.seen
         columns: list[Any] = []
         getters: list[tuple[str, Convert]] = []
+        kinds: dict[str, Any] = {}
 
         def column_of(one: Any, inner: str, holder: Any) -> tuple[Any, Convert]:
             return self.column(one, inner, around, holder)
@@ -153,11 +155,20 @@ class MessageColumns:
                 metadata[DEFAULT_KEY] = text.encode()
             columns.append(pa.field(name, kind, metadata=metadata or None))
             getters.append((name, _getter(field, convert)))
+            kinds[name] = kind
 
         def converted(found: Any) -> Any:
             if len(UnknownFieldSet(found)):
                 seen.has_unknown = True
-            return {name: get(found) for name, get in getters}
+            values = {}
+            name = ""
+            try:
+                for name, get in getters:
+                    values[name] = get(found)
+            except ValueError as error:
+                error.add_note(step(name, kinds[name]))
+                raise
+            return values
 
         def present(found: Any) -> Any:
             converted(found)

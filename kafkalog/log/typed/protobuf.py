@@ -110,8 +110,10 @@ class ProtobufDecoder:
             if self._has_required and not is_complete(found):
                 raise ValueError("a required field is missing")
             value = self._convert(found)
-        except (message.Error, RecursionError) as error:
+        except message.Error as error:
             raise ValueError(str(error)) from error
+        except RecursionError as error:
+            raise ValueError("the message is nested too deeply") from error
         if seen.has_unknown:
             self.losses[UNKNOWN_FIELDS] += 1
         if seen.has_lost_digits:

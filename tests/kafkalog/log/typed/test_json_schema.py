@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.log.typed import TypedColumn, TypedForm
+from kafkalog.log.typed.columns import one_value
 from kafkalog.log.typed.json_schema import AnyJsonDecoder, JsonDecoder
 from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS
 
@@ -378,10 +382,17 @@ def test_loss(data: str, value: Any, loss: str) -> None:
     '{"m":1e999999999}', '{"m":"AA=="}', '{"x":' + "[" * 100_000 + "]" * 100_000 + "}",
 ])  # fmt: skip
 def test_value_that_does_not_fit(data: str | bytes) -> None:
-    """A short reason, never another error."""
+    """A short reason, never another error; with the name of the field if it is JSON at all."""
     made = decoder(VALUE)
-    with pytest.raises(ValueError, match=r"^[^\n]{1,150}$"):
-        made.decode(data if isinstance(data, bytes) else data.encode())
+    column = TypedColumn("value", TypedForm.JSON, b"")
+    _, reason = one_value(column, made, data if isinstance(data, bytes) else data.encode())
+    assert reason is not None
+    assert re.fullmatch(r"[^\n]{1,150}", reason)
+    assert re.search("codec|Invalid|isoformat", reason) is None
+    with suppress(ValueError, RecursionError):
+        text = data if isinstance(data, str) else data.decode()
+        tree = json.loads(text, parse_constant=int)
+        assert not isinstance(tree, dict) or reason.startswith(f"{next(iter(tree))}: ")
     assert not made.losses
 
 
