@@ -71,7 +71,7 @@ def read_rows(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """Yield lists of values, `Cells`, blocks of text and defects, in order.
+    """Yield lists of values, `PlainRows`, blocks of text and defects, in order.
 
     Kernels write the text if they know all fields of the objects; use it before requesting the next
     piece.

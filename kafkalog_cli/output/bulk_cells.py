@@ -1,79 +1,220 @@
-"""Records of large logs as cells of a table, without an object for each of them."""
+"""Records of large logs as rows of a table, without an object for each of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
 
 from formats import constants as c
+from formats.late_classes import dataclass
 from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.pipeline import Restored
 from kafkalog.log.columns.scan_steps import Part
-from kafkalog_cli.output.records import plain_cells
-from kafkalog_cli.output.text import BytesFormat, bytes_cell
+from kafkalog.log.text import table_kernels as t
+from kafkalog_cli.output.text import (
+    BytesFormat,
+    bytes_cell,
+    is_odd_time,
+    record_time_column,
+    second_cell,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from kafkalog.log.columns.chunks import Chunk, Rows
     from kafkalog_cli.output.objects import Style
 
-_QUOTED: Final = frozenset(("null", '""', '"null"'))  # `bytes_cell` shows them otherwise
-_TEXT_SIZE_MAX: Final = 1 << 22
-_CELLS_SIZE: Final = 500  # memory of a row, besides the bytes of its key and value
+    Ints = NDArray[np.int64]
+
+_ROW_SIZE: Final = 8 * (t.PLAIN_ROWS + 1)
+_RUN_MIN: Final = 16
+"""Shorter runs of plain records, on average, are not worth their arrays."""
+_TENS: Final = 10 ** np.arange(1, 19)
+_SIZE_OF: Final = {-1: len("null"), 0: len('""')}
 
 
-class Cells(NamedTuple):
-    """Rows of a table, each with the cells under `PLAIN_TITLES`."""
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Rows under `PLAIN_TITLES` of data records without headers, all of them printable ASCII.
 
-    rows: list[tuple[str, ...]]
+    Attributes:
+        table: int64, a row for each number of `table_kernels`, a column for each record.
+        data: the bytes of keys and values.
+        shifts: what the clocks of the time zone are ahead of UTC, in seconds, for each record.
+        style: of times.
+    """
+
+    table: Ints
+    data: NDArray[np.uint8]
+    shifts: Ints
+    style: Style
+    TIME: ClassVar = 1
+    """Number of the column of times."""
+
+    def __len__(self) -> int:
+        return len(self.shifts)
+
+    def cut(self, first: int, last: int) -> PlainRows:
+        """Return the rows from `first` up to `last`."""
+        return replace(self, table=self.table[:, first:last], shifts=self.shifts[first:last])
+
+    def joined(self, after: PlainRows) -> PlainRows:
+        """Return these rows and those after them, of the same style."""
+        table = np.concatenate([self.table, after.table], axis=1)
+        table[[t.KEY_AT, t.VALUE_AT], len(self) :] += len(self.data)
+        data = np.concatenate([self.data, after.data])
+        return PlainRows(table, data, np.concatenate([self.shifts, after.shifts]), self.style)
+
+    @property
+    def has_ms(self) -> bool:
+        """Whether a time is between two seconds."""
+        return bool((self.table[t.TIMESTAMP] % 1000).any())
+
+    def _sizes(self, *, with_ms: bool) -> list[Ints]:
+        """Return the widths of the cells of each column."""
+        count = len(self)
+        return [
+            np.searchsorted(_TENS, self.table[t.OFFSET], "right") + 1,
+            np.full(count, t.TIME_SIZE if with_ms else t.SECOND_SIZE),
+            _cell_sizes(self.table[t.KEY_SIZE]),
+            _cell_sizes(self.table[t.VALUE_SIZE]),
+            np.zeros(count, np.int64),
+        ]
+
+    def widths(self, most: int, *, with_ms: bool) -> list[int]:
+        """Return the widths of the columns; wider cells than `most` count only if all are wider."""
+        return [
+            int(sizes[sizes <= most].max(initial=-1)) if sizes.min() <= most else int(sizes.min())
+            for sizes in self._sizes(with_ms=with_ms)
+        ]
+
+    def pieces(self, rows: int, size: int, label: int) -> Iterator[tuple[PlainRows, bool]]:
+        """Split the rows into pieces of so many rows, or fewer of more than `size` characters.
+
+        Yields:
+            A piece, and whether it is full; only the last one may not be.
+        """
+        count = len(self)
+        ends = np.cumsum(sum(self._sizes(with_ms=True)) + label)
+        first = before = 0
+        while first < count:
+            by_size = int(np.searchsorted(ends, before + size)) + 1
+            last = min(first + rows, by_size, count)
+            yield self.cut(first, last), last in (first + rows, by_size)
+            first, before = last, int(ends[last - 1])
+
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield the cells of each row."""
+        data = self.data.data
+        for offset, time, key, key_size, value, value_size in self.table.T.tolist():
+            yield (
+                str(offset),
+                record_time_column(time, self.style),
+                bytes_cell(_bytes(data, key, key_size), BytesFormat.AUTO),
+                bytes_cell(_bytes(data, value, value_size), BytesFormat.AUTO),
+                "",
+            )
+
+    def text(self, label: bytes, widths: Sequence[int], *, with_ms: bool) -> memoryview:
+        """Return the lines of the rows, with a label before each."""
+        sizes = self.table[[t.KEY_SIZE, t.VALUE_SIZE]].clip(0)
+        row_size = t.ROW_SIZE + len(label) + sum(widths)
+        out = np.empty(int(sizes.sum()) + row_size * len(self), np.uint8)
+        size = t.format_rows(
+            self.data, self.table, self.shifts,
+            np.frombuffer(label, np.uint8), np.array(widths, np.int64), with_ms, out,
+        )  # fmt: skip
+        return out.data[:size]
+
+
+def _cell_sizes(sizes: Ints) -> Ints:
+    return np.where(sizes > 0, sizes, np.where(sizes < 0, _SIZE_OF[-1], _SIZE_OF[0]))
+
+
+def _bytes(data: memoryview, at: int, size: int) -> bytes | None:
+    return None if size < 0 else bytes(data[at : at + size])
 
 
 class PlainCells(Restored):
-    """A format for records: `Cells`, or lists of `Record`s where some are not plain data."""
+    """A format for records: `PlainRows`, or lists of `Record`s where some are not plain data."""
+
+    rows_max = 32768
 
     def __init__(self, style: Style) -> None:
         self._style = style
 
     def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """See `scan_steps.RecordFormat`."""
-        table = rows.table
-        is_control = chunk.headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
-        if table[k.HEADERS_COUNT].any() or is_control[table[k.ORDINAL]].any():
-            yield from super().of_rows(rows, chunk)
-            return
-        cells = plain_cells(
-            self._style,
-            table[k.OFFSET].tolist(),
-            table[k.TIMESTAMP].tolist(),
-            self._contents(rows, k.KEY_POSITION, k.KEY_SIZE),
-            self._contents(rows, k.VALUE_POSITION, k.VALUE_SIZE),
-        )
-        size = int(table[[k.KEY_SIZE, k.VALUE_SIZE]].clip(0).sum()) + _CELLS_SIZE * len(cells)
-        yield Part(Cells(cells), len(cells), size)
+        count = rows.table.shape[1]
+        shifts = np.zeros(count, np.int64)
+        is_odd = self._odd(rows, chunk, shifts)
+        edges = (np.flatnonzero(np.diff(is_odd)) + 1).tolist()
+        if len(edges) * _RUN_MIN > count:
+            is_odd[:], edges = 1, []
+        for first, last in pairwise((0, *edges, count)):
+            some = replace(rows, table=rows.table[:, first:last])
+            if first == last or is_odd[first]:
+                yield from super().of_rows(some, chunk)
+            else:
+                yield self._plain(some, shifts[first:last])
 
-    def _contents(self, rows: Rows, position: int, size: int) -> list[str]:
-        """Return the cells of keys or values: slices of one text if they all are plain."""
-        form, arena = self._style.value_form, rows.arena
-        starts, sizes = rows.table[position], rows.table[size]
-        places = list(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
-        low, high = int(starts.min(initial=0)), int((starts + sizes).max(initial=0))
-        if form == BytesFormat.AUTO and sizes.min(initial=1) > 0 and high - low <= _TEXT_SIZE_MAX:
-            # latin-1 gives each byte one character, so byte positions cut the text; ASCII means the
-            # same in UTF-8.
-            text = str(arena[low:high].data, "latin-1")
-            found = [text[at - low : end - low] for at, end in places]
-            joined = "".join(found)
-            if joined.isascii() and joined.isprintable() and _QUOTED.isdisjoint(found):
-                return found
-        contents = (
-            None if one < 0 else bytes(arena.data[at:end])
-            for (at, end), one in zip(places, sizes.tolist(), strict=True)
-        )
-        return [bytes_cell(one, form) for one in contents]
+    def _odd(self, rows: Rows, chunk: Chunk, shifts: Ints) -> NDArray[np.uint8]:
+        """Return 1 for the rows that are left to `Record`s, and fill the shifts of the others."""
+        table, style = rows.table, self._style
+        if style.exact or style.value_form != BytesFormat.AUTO:
+            return np.ones(table.shape[1], np.uint8)
+        is_control = chunk.headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
+        is_odd = is_control[table[k.ORDINAL]] | (table[k.HEADERS_COUNT] > 0)
+        is_odd |= is_odd_time(table[k.TIMESTAMP]) | (table[k.OFFSET] < 0)
+        if style.zone is not UTC:
+            times = np.where(is_odd, 0, table[k.TIMESTAMP])
+            quarters, of_rows = np.unique(times // (1000 * _QUARTER_S), return_inverse=True)
+            of_quarters = [_shift(one, style.zone) for one in quarters.tolist()]
+            is_odd |= np.array([one is None for one in of_quarters])[of_rows]
+            shifts[:] = np.array([one or 0 for one in of_quarters])[of_rows]
+        marks: NDArray[np.uint8] = is_odd.astype(np.uint8)
+        for at, size in ((k.KEY_POSITION, k.KEY_SIZE), (k.VALUE_POSITION, k.VALUE_SIZE)):
+            t.mark_odd_text(rows.arena, table[at], table[size], marks)
+        return marks
+
+    def _plain(self, rows: Rows, shifts: Ints) -> Part:
+        table = rows.table[
+            [k.OFFSET, k.TIMESTAMP, k.KEY_POSITION, k.KEY_SIZE, k.VALUE_POSITION, k.VALUE_SIZE]
+        ]
+        places, sizes = table[[t.KEY_AT, t.VALUE_AT]], table[[t.KEY_SIZE, t.VALUE_SIZE]]
+        low = int(places[sizes > 0].min(initial=len(rows.arena)))
+        high = int((places + sizes)[sizes > 0].max(initial=low))
+        table[[t.KEY_AT, t.VALUE_AT]] -= low
+        plain = PlainRows(table, rows.arena[low:high].copy(), shifts, self._style)
+        return Part(plain, len(plain), high - low + _ROW_SIZE * len(plain))
 
     def cut(self, content: Any, first: int, last: int) -> Any:
         """See `scan_steps.Format`."""
-        if isinstance(content, Cells):
-            return Cells(content.rows[first:last])
+        if isinstance(content, PlainRows):
+            return content.cut(first, last)
         return super().cut(content, first, last)
+
+
+_QUARTER_S: Final = 900
+"""Clocks of time zones are set at the beginning of a quarter of an hour."""
+
+
+@lru_cache(maxsize=4096)
+def _shift(quarter: int, zone: tzinfo) -> int | None:
+    """Return what the clocks of a zone are ahead of UTC in a quarter of an hour since 1970.
+
+    None if they show its times twice.
+    """
+    second = _QUARTER_S * quarter
+    if second_cell(second, zone)[1]:
+        return None
+    ahead = datetime.fromtimestamp(second, zone).utcoffset()
+    return None if ahead is None else int(ahead.total_seconds())

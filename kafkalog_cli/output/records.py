@@ -19,7 +19,6 @@ from kafkalog_cli.output.text import (
     compression_name,
     dumps,
     full_time,
-    record_time_column,
     time_text,
 )
 
@@ -360,18 +359,6 @@ def record_view(style: Style) -> View[Record]:
 
 PLAIN_TITLES: Final = ("OFFSET", "TIME", "KEY", "VALUE", "HEADERS")
 """The titles of `record_view` if records are neither decoded nor have states."""
-
-
-def plain_cells(
-    style: Style,
-    offsets: Sequence[int],
-    timestamps: Sequence[int],
-    keys: Sequence[str],
-    values: Sequence[str],
-) -> list[tuple[str, ...]]:
-    """Return the cells under `PLAIN_TITLES` of data records without headers."""
-    times = [record_time_column(one, style) for one in timestamps]
-    return list(zip(map(str, offsets), times, keys, values, [""] * len(times), strict=True))
 
 
 def probe(path: str = "") -> Record:

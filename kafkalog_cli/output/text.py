@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 from kafkalog_cli.session import session
@@ -254,7 +254,7 @@ def time_column(timestamp_ms: int, style: Style) -> str:
         return "-"
     second, ms = divmod(timestamp_ms, 1000)
     try:
-        time, offset = _second_cell(second, style.zone)
+        time, offset = second_cell(second, style.zone)
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
     return f"{time}.{ms:03}{offset}"
@@ -268,7 +268,12 @@ def record_time_column(timestamp_ms: int, style: Style) -> str:
 
 def odd_mark(timestamp_ms: int) -> str:
     """Return what marks a record's timestamp if hardly any clock shows such a time."""
-    return "" if _ODD_BEFORE <= timestamp_ms < _ODD_FROM else " odd"
+    return " odd" if is_odd_time(timestamp_ms) else ""
+
+
+def is_odd_time(timestamp_ms: Any) -> Any:
+    """Return whether `odd_mark` marks a time, or each of an array of times."""
+    return (timestamp_ms < _ODD_BEFORE) | (timestamp_ms >= _ODD_FROM)
 
 
 def trim_times(cells: Sequence[str]) -> Sequence[str]:
@@ -289,7 +294,7 @@ _ODD_FROM: Final = 4_133_980_800_000  # 2101
 
 
 @lru_cache(maxsize=64)
-def _second_cell(second: int, zone: tzinfo) -> tuple[str, str]:
+def second_cell(second: int, zone: tzinfo) -> tuple[str, str]:
     """Return a time, and its offset if the zone's clocks show the time twice."""
     moment = datetime.fromtimestamp(second, zone)
     text = moment.isoformat(sep=" ")
