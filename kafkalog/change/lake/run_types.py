@@ -67,7 +67,11 @@ def with_types(
         column = column or earlier.get(one.source)
         if column is not None:
             found[one.source] = column
-    if asked.by_data and (not found or (asked.of_type is not None and "value" not in found)):
+    if asked.of_type is not None and "value" not in found:
+        error = nothing_decodes(asked.by_data)
+        error.hint = "Name topics whose values have schemas: --topic NAME."
+        raise error
+    if asked.by_data and not found:
         raise nothing_decodes(asked.by_data)
     for source, column in found.items():
         found[source] = joined(earlier.get(source), column, place)

@@ -31,7 +31,7 @@ from kafkalog.change.lake.plan import make_plan
 from kafkalog.change.lake.rejects import require_few
 from kafkalog.change.lake.run import Export
 from kafkalog.change.lake.run_types import with_types
-from kafkalog.change.lake.targets import directory_of, escaped, open_target
+from kafkalog.change.lake.targets import directory_of, open_target
 from kafkalog.errors import DestinationExistsError, Listener, RefusedError, UsageError
 from kafkalog.files.offsets import LeftOut
 from kafkalog.io.paths.file_system import absolute
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 NULL: Final = "null"
 """The table of the records without a type."""
 _NOT_IN_NAMES: Final = re.compile(r"[^\w-]")
-"""What names of tables of a catalog have as `_`: titles of JSON Schemas can be any text."""
+"""What names of tables have as `_`: titles of JSON Schemas can be any text."""
 
 
 class SplitExport:
@@ -286,11 +286,11 @@ def place_of(to: str, topic: str, field: str, table_format: TableFormat) -> str:
         field: that of the type among all types; empty for the records without one.
     """
     name = _table_name(field)
+    table = f"{topic}.{_NOT_IN_NAMES.sub('_', name)}"
     if table_format == TableFormat.ICEBERG:
-        return f"{to}.{topic}.{_NOT_IN_NAMES.sub('_', name)}"
-    below = f"{escaped(topic)}.{escaped(name)}"
-    if table_format == TableFormat.FILES:
-        below = f"{directory_of('topic', topic)}/{directory_of('type', name)}"
+        return f"{to}.{table}"
+    is_delta = table_format == TableFormat.DELTA
+    below = table if is_delta else f"{directory_of('topic', topic)}/{directory_of('type', name)}"
     place, mark, options = to.partition("?") if is_object(to) else (to, "", "")
     return f"{place.rstrip('/')}/{below}{mark}{options}"
 

@@ -34,12 +34,7 @@ _AT_ONCE: Final = 8 << 20
 
 def directory_of(name: str, value: str) -> str:
     """Return Hive's name of the rows with a value: special characters are escaped as in URLs."""
-    return f"{name}={escaped(value)}"
-
-
-def escaped(name: str) -> str:
-    """Return a name as one part of a path."""
-    return quote(os.fsencode(name), safe="")
+    return f"{name}={quote(os.fsencode(value), safe='')}"
 
 
 def file_name(
