@@ -138,8 +138,8 @@ def export(
     Without --to it shows what would be read. Repeat an interrupted command to continue it. --append
     makes a table that grows: each run commits what is new. Formats of keys and values add columns
     with the types of a schema; so does --registry for one --topic: a topic whose values have
-    several types gets a field for each. What does not decode ends the run, unless rejects are
-    accepted.
+    several types gets a field for each, or a table. What does not decode ends the run, unless
+    rejects are accepted.
     Damage is left out and listed: status 8, or 0 where it is accepted; --append refuses it.
 
     \b
@@ -148,6 +148,7 @@ def export(
     kafkalog export /var/lib/kafka --to lake --append --as delta
     kafkalog export orders-0 --to c.db.t --append --as iceberg --set warehouse=w
     kafkalog export orders-0 --to lake --value-format json --where 'value.cents > 900'
+    kafkalog export /var/lib/kafka -t events -r /var/lib/kafka --to lake --split-by-type
     """
     form = shown.format
     payloads = decode.payloads

@@ -192,7 +192,8 @@ def _other_type(here: Sequence[str], now: Sequence[str], place: str) -> Destinat
     return DestinationExistsError(
         f"The table has values of {', '.join(here)}, and the run {', '.join(new)}.",
         path=place,
-        hint="Export into another table: each type of the topic then has a field of its own.",
+        hint="Export into another table, where each type has a field, or with --split-by-type, "
+        "where each has a table.",
     )
 
 

@@ -241,12 +241,12 @@ class _Once(Listener):
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._heard: set[str] = set()
+        self._heard: set[tuple[str, ...]] = set()
 
     def hear(self, event: Event) -> None:
-        text = f"{type(event).__name__} {event}"
-        if text not in self._heard:
-            self._heard.add(text)
+        name = type(event).__name__, str(event), str(getattr(event, "path", ""))
+        if name not in self._heard:
+            self._heard.add(name)
             self._listener.hear(event)
 
 
