@@ -90,7 +90,7 @@ EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
 def _remarks(of: Callable[[Any], Sequence[Remark]]) -> Field[Any]:
     return Field(
         "remarks", k.ARRAY,
-        "of typed columns what is JSON, omitted, a conflict column, or an old name: "
+        "of typed columns what is JSON, omitted, a conflict column, an old name or renamed: "
         "`path`, `type`, `reason`",
         lambda one: [asdict(remark) for remark in of(one)],
     )  # fmt: skip
