@@ -219,6 +219,27 @@ def test_rejects_count_together(kafkalog: Kafkalog, tmp_path: Path, kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_table_begins_after_the_rejects_of_earlier_runs(
+    kafkalog: Kafkalog, tmp_path: Path, kind: str
+) -> None:
+    """A schema that was registered later decodes no record that is a reject already."""
+    case, place = CASES["record"], tmp_path / "lake"
+    order, payment = values_of(case, "AVRO")[:2]
+    disk = as_topic(tmp_path / "disk", case["versions"][:1])
+    write(disk, [order, payment])
+    first = split(kafkalog, disk, place, kind, "--append", "--accept", "rejects=1")
+    assert first.status == 0, first.stderr
+    as_topic(disk, case["versions"][:2])
+    write(disk, [payment, order], 2)
+    second = split(kafkalog, disk, place, kind, "--append")
+    assert second.status == 0, second.stderr
+    offsets = {
+        name: [row["offset"] for row in rows] for name, rows in tables_in(place, kind).items()
+    }
+    assert offsets == {"Order": [0, 3], "Payment": [2], "null": []}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_branches_and_messages_are_types(kafkalog: Kafkalog, tmp_path: Path, kind: str) -> None:
     """A branch of a union, also next to the record alone; values without fields have a column."""
     a, b = avro("n.A", "x", "offset"), avro("n.B", "y")
