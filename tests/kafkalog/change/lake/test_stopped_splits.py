@@ -15,7 +15,10 @@ import pytest
 
 import kafkalog.change.lake.run
 from kafkalog.change.lake import ExportRequest, writing
+from kafkalog.change.lake.iceberg_append import IcebergAppend
 from kafkalog.change.lake.model import TableFormat, local_catalog
+from kafkalog.change.lake.run import Export
+from kafkalog.change.lake.split import _Topic
 from kafkalog.model import Replicas
 from kafkalog.tables import Bounds, Request
 from kafkalog.tables.schema_registry import read_registry
@@ -112,6 +115,80 @@ def test_a_run_that_stops_at_any_write(
         assert [one.was_complete for one in run(disk, to, form)] == [True]
         at += step
     assert at > 30, "each of three tables has a plan, files, entries and a commit"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
+@pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
+def test_a_run_that_stops_between_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat
+) -> None:
+    """The next one, for which nothing is new in the log, gives the others what they lack."""
+    before, after = wanted_of(FIRST), wanted_of([*FIRST, *SECOND])
+    done: list[str] = []
+    left = 99
+
+    def stopping(kind: type[Any]) -> None:
+        finish = kind.finish
+
+        def finishing(run: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise StoppedError
+            finish(run)
+            done.append(run.summary().destination)
+
+        monkeypatch.setattr(kind, "finish", finishing)
+
+    stopping(Export)
+    stopping(IcebergAppend)
+    for at in (1, 2) if tries_everything() else [drawn_for(f"{form} commits").randint(1, 2)]:
+        disk = as_topic(tmp_path / f"disk{at}", CASE["versions"])
+        to = tmp_path / f"lake{at}"
+        grow(disk, FIRST, 0)
+        run(disk, to, form)
+        grow(disk, SECOND, len(FIRST))
+        done.clear()
+        left = at
+        with pytest.raises(StoppedError):
+            run(disk, to, form)
+        left = 99
+        gc.collect()  # a process that is killed leaves no connection open
+        assert len(done) == at
+        found = shown(tables_in(to, str(form)))
+        assert found["Order"] == after["Order"]
+        if form != FILES:  # whose readers wait for `_SUCCESS`
+            assert found["null"] == before["null"], "it is the last one"
+        run(disk, to, form)
+        assert shown(tables_in(to, str(form))) == after
+
+
+@pytest.mark.parametrize(
+    ("form", "append"),
+    [(FILES, True), (FILES, False), (DELTA, True), (DELTA, False), (ICEBERG, True)],
+)
+def test_all_tables_end_where_the_plan_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat, append: bool
+) -> None:
+    """What a broker writes after that, also of other types, is for the next run."""
+    disk, to = as_topic(tmp_path / "disk", CASE["versions"]), tmp_path / "lake"
+    grow(disk, FIRST, 0)
+    begun = _Topic._begun
+    late = list(THIRD)
+
+    def growing(*arguments: Any) -> Any:
+        if late:
+            grow(disk, late, len(FIRST))
+            late.clear()
+        return begun(*arguments)
+
+    monkeypatch.setattr(_Topic, "_begun", growing)
+    run(disk, to, form, append=append)
+    assert not late
+    assert shown(tables_in(to, str(form))) == wanted_of(FIRST)
+    if append:
+        run(disk, to, form)
+        assert shown(tables_in(to, str(form))) == wanted_of([*FIRST, *THIRD])
 
 
 @pytest.mark.sampled(2)
