@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.change.lake.append import Append as Append
+    from kafkalog.change.lake.growing import appending as appending
     from kafkalog.change.lake.iceberg_append import IcebergAppend as IcebergAppend
     from kafkalog.change.lake.model import Codec as Codec
     from kafkalog.change.lake.model import ExportedPart as ExportedPart
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.model import TableFormat as TableFormat
     from kafkalog.change.lake.model import Writing as Writing
     from kafkalog.change.lake.model import local_catalog as local_catalog
-    from kafkalog.change.lake.of_type import Turn
     from kafkalog.change.lake.plan import Part
     from kafkalog.change.lake.run import Export as Export
     from kafkalog.change.lake.split import SplitExport as SplitExport
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "append": ("Append",),
+    "growing": ("appending",),
     "iceberg_append": ("IcebergAppend",),
     "model": (
         "Codec",
@@ -52,52 +53,7 @@ _MODULES = {
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted([*_HOMES, "appending", "export", "writing"])  # noqa: PLE0605 # computed from the table above
-
-
-def appending(
-    asked: ExportRequest,
-    to: str,
-    *,
-    fail_fast: bool = False,
-    allow_gaps: bool = False,
-    allow_damage: bool = False,
-    catalog: Mapping[str, str] | None = None,
-    max_rejects: int = 0,
-    listener: Listener | None = None,
-    turn: Turn | None = None,
-) -> Append | IcebergAppend:
-    """Return a run that adds to a table; use it as a context manager.
-
-    Args:
-        asked, to, fail_fast, allow_gaps, allow_damage, max_rejects, listener, turn: as for
-            `Append`.
-        catalog: properties of the catalog of an Iceberg table.
-
-    Raises:
-        UnsupportedError: `pyiceberg` is not installed.
-        as `Append` or `IcebergAppend`.
-    """
-    from kafkalog.change.lake.append import Append
-    from kafkalog.change.lake.model import TableFormat
-    from kafkalog.errors import UnsupportedError
-
-    if asked.table_format != TableFormat.ICEBERG:
-        return Append(
-            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-            max_rejects=max_rejects, listener=listener, turn=turn,
-        )  # fmt: skip
-    try:
-        from kafkalog.change.lake.iceberg_append import IcebergAppend
-    except ImportError as error:
-        raise UnsupportedError(
-            "Iceberg tables are written by pyiceberg, which is not installed.",
-            hint="pip install 'kafkalog[lake]'",
-        ) from error
-    return IcebergAppend(
-        asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-        catalog=catalog, max_rejects=max_rejects, listener=listener, turn=turn,
-    )  # fmt: skip
+__all__ = sorted([*_HOMES, "export", "writing"])  # noqa: PLE0605 # computed from the table above
 
 
 def writing(
@@ -124,6 +80,8 @@ def writing(
             catalog=catalog, max_rejects=max_rejects, listener=listener,
         )  # fmt: skip
     if asked.append:
+        from kafkalog.change.lake.growing import appending
+
         return appending(
             asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
             catalog=catalog, max_rejects=max_rejects, listener=listener,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
-from kafkalog.change.lake import appending
+from kafkalog.change.lake.growing import appending
 from kafkalog.change.lake.model import (
     MANIFEST,
     PLAN,
