@@ -95,11 +95,12 @@ class Payload:
 
         return (column_by_id(given, self.schemas, topics),)
 
-    def by_data(self, topics: Sequence[str]) -> ColumnByData | None:
+    def by_data(self, topics: Sequence[str], *, are_split: bool = False) -> ColumnByData | None:
         """Return the column of a table whose types the data decides; None if options decide it.
 
         Args:
             topics: the topics that are read.
+            are_split: whether each of them will have its own.
 
         Raises:
             UsageError: there are several topics.
@@ -113,9 +114,9 @@ class Payload:
         kind, schema_id = self._framing()
         if kind == Framing.NONE or schema_id is not None:
             return None
-        if self.typed is None:
+        if self.typed is None and not are_split:
             require_one(topics)
-        else:
+        elif self.typed is not None and not are_split:
             form = self.typed.upper()
             subjects = {one.subject for one in self.schemas.of_form(form)}
             # Files, of which all are versions of one schema.

@@ -145,7 +145,11 @@ def _partitions(logs: Iterable[PartitionDir | FileEntry]) -> list[PartitionDir]:
 
 
 def typed_columns(
-    payloads: Iterable[Payload], topics: Sequence[str], paths: Sequence[str]
+    payloads: Iterable[Payload],
+    topics: Sequence[str],
+    paths: Sequence[str],
+    *,
+    are_split: bool = False,
 ) -> tuple[tuple[TypedColumn, ...], tuple[ColumnByData, ...]]:
     """Return the typed columns of a table of some topics, and those that its data decides.
 
@@ -153,6 +157,7 @@ def typed_columns(
         payloads: how keys and values are read.
         topics: the topics; none for all in the paths.
         paths: log directories, or partitions.
+        are_split: whether each topic has its own.
 
     Raises:
         UsageError: as `Payload.columns` and `Payload.by_data`.
@@ -165,7 +170,7 @@ def typed_columns(
     columns: list[TypedColumn] = []
     by_data: list[ColumnByData] = []
     for one in payloads:
-        found = one.by_data(topics)
+        found = one.by_data(topics, are_split=are_split)
         if found is None:
             columns += [_with_message(column, topics, paths) for column in one.columns(topics)]
         else:

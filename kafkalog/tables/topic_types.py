@@ -49,7 +49,7 @@ class ColumnByData:
     Attributes:
         source: `key` or `value`.
         registry: the schemas.
-        topics: those that are read: one.
+        topics: those that are read: one, or more that will be split.
         form: the form of the schemas; None for any.
         framing: what precedes the data.
     """
@@ -65,7 +65,9 @@ class ColumnByData:
         """The column's name."""
         return f"{self.source}_decoded"
 
-    def decided(self, splits: Sequence[Split], *, of_each: bool) -> TypedColumn | None:
+    def decided(
+        self, splits: Sequence[Split], *, of_each: bool, takes_each: bool = False
+    ) -> TypedColumn | None:
         """Return the column; None if no value has the id of a known schema.
 
         Keys have a column only if all of them have such an id: those of other serializers can begin
@@ -74,6 +76,7 @@ class ColumnByData:
         Args:
             splits: of the table of records.
             of_each: whether to look at the first records of each split, not only each partition.
+            takes_each: whether the column has `types` in any case: each is to have its own table.
 
         Raises:
             UsageError: the registry does not decide what the column is.
@@ -82,7 +85,7 @@ class ColumnByData:
         """
         names = TypeNames(self._written, self.framing)
         by_subject = None
-        if self.form is None:
+        if self.form is None and not takes_each:
             by_subject = column_of_topic(self.registry, self.topics, self.source)
         if by_subject is not None:
             firsts = self._seen(_first_batches(splits, self.source, of_each=of_each), names)
@@ -98,7 +101,9 @@ class ColumnByData:
         types = [one for one in seen if one[1] is not _NO_TYPE]
         if self._are_others(seen):
             return None
-        return self._of_types(types, names) if types else by_subject
+        if not types:
+            return by_subject
+        return self._of_types(types, names, takes_each=takes_each)
 
     def _are_others(self, seen: set[tuple[SchemaId | None, TypeName]]) -> bool:
         """Return whether there are keys of other serializers, which can begin like an id."""
@@ -126,8 +131,9 @@ class ColumnByData:
         return found
 
     def _of_types(
-        self, seen: Iterable[tuple[SchemaId | None, TypeName]], names: TypeNames
-    ) -> TypedColumn:
+        self, seen: Iterable[tuple[SchemaId | None, TypeName]], names: TypeNames, *,
+        takes_each: bool,
+    ) -> TypedColumn:  # fmt: skip
         """Return the column of the types that occur."""
         ids: dict[TypeName, set[SchemaId]] = {}
         for schema_id, one in seen:
@@ -139,11 +145,11 @@ class ColumnByData:
         ids.pop(NULL, None)
         occurring = set().union(*ids.values())
         unions = [one for one in occurring if self._is_union(one, names)]
-        if len(unions) == len(occurring):
+        if len(unions) == len(occurring) and not takes_each:
             return self._column(TypedForm.AVRO, None, unions, names)
         ordered = sorted(ids, key=lambda one: (one.name, one.form))
         columns = [self._column(one.form, one.name, ids[one], names) for one in ordered]
-        if len(columns) == 1 and not unions:
+        if len(columns) == 1 and not unions and not takes_each:
             return columns[0]
         fields = field_names(one.name for one in ordered)
         schemas = [self.registry.by_id[one] for one in unions]
@@ -212,10 +218,17 @@ class ColumnByData:
         return None if texts is None else Written(form, texts, one.subject or "")
 
 
-def columns_by_data(registry: SchemaRegistry, topics: Iterable[str]) -> tuple[ColumnByData, ...]:
-    """Return the columns of keys and of values of the one topic. Raises as `require_one`."""
+def columns_by_data(
+    registry: SchemaRegistry, topics: Iterable[str], *, are_split: bool = False
+) -> tuple[ColumnByData, ...]:
+    """Return the columns of keys and of values of the one topic. Raises as `require_one`.
+
+    Args:
+        are_split: whether each topic will have its own.
+    """
     names = tuple(topics)
-    require_one(names)
+    if not are_split:
+        require_one(names)
     return tuple(ColumnByData(source, registry, names) for source in ("key", "value"))
 
 

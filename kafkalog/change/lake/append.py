@@ -28,13 +28,13 @@ from kafkalog.change.lake.model import (
     TableFormat,
     commit_name,
 )
+from kafkalog.change.lake.of_type import columns_of, planned_in
 from kafkalog.change.lake.options import require_same_options, stored_columns
 from kafkalog.change.lake.part import rows_schema
 from kafkalog.change.lake.plan import (
     INCREMENT,
     SCHEMA_TEXT,
     Plan,
-    make_plan,
     require_own,
     require_unchanged,
 )
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.change.lake.model import ExportedPart, ExportRequest, Gap
+    from kafkalog.change.lake.of_type import Turn
     from kafkalog.errors import Listener
     from kafkalog.log.typed import TypedColumn
 
@@ -79,10 +80,10 @@ class Append(Export):
         allow_damage: likewise, although damage hides offsets.
         max_rejects: as for `Export`; for each commit.
         listener: as for `Export`; the next commit continues a partition that cannot be read.
+        turn: as for `Export`.
 
     Attributes:
-        is_continued: whether this run completes the plan of an interrupted one; then another run
-            adds what has come since.
+        last, is_continued: as for `Export`.
 
     Raises:
         RefusedError: offsets are missing, without `allow_gaps`, or damage hides them, without
@@ -96,10 +97,12 @@ class Append(Export):
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
         allow_damage: bool = False, max_rejects: int = 0, listener: Listener | None = None,
+        turn: Turn | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener)
+        super().__init__(
+            asked, to, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener, turn=turn
+        )
         self._agreed = Agreed(gaps=allow_gaps, damage=allow_damage)
-        self.is_continued = False
 
     def __enter__(self) -> Self:
         self._look_back()
@@ -111,25 +114,26 @@ class Append(Export):
         return super().planned()
 
     def _look_back(self) -> None:
-        self._last: Increment | None = None
+        self.last: Increment | None = None
         self._before: Any = None
         self._typed: tuple[TypedColumn, ...] = ()
-        self._last = self._last_commit()
+        self.last = self._last_commit()
 
     # The table -------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        plan = make_plan(self._asked, self._listener, self._last)
+        plan = planned_in(self._turn, self._asked, self._listener, self.last)
         self._asked, plan = with_types(self._asked, plan, self._typed, self._target.shown)
         schema = rows_schema(self._asked, plan.columns)
         if self._before is not None:
             # Readers of plain files take the types from one of them; for Delta see there.
-            decoded = decoded_names(self._asked.typed)
+            columns = columns_of(self._asked.typed, self._asked.of_type)
+            decoded = decoded_names(columns)
             evolution = Evolution(
                 self._before, schema, self._target.shown, widens=False, decoded=decoded
             )
             schema, self._columns = evolution.schema, evolution.changes
-            remarks = TableColumns(self._asked.typed, schema).remarks
+            remarks = TableColumns(self._asked.typed, schema, self._asked.of_type).remarks
             plan = replace(plan, remarks=(*remarks, *evolution.remarks))
         plan = replace(plan, schema=schema_text(schema))
         if self._asked.table_format == TableFormat.DELTA:
@@ -173,7 +177,7 @@ class Append(Export):
         """Continue an interrupted run if possible; else begin what is new."""
         self._swept = self._target.sweep()
         # The plan was made before the lock was held.
-        if self._last_commit() != self._last:
+        if self._last_commit() != self.last:
             raise ChangedSinceError(
                 "Another run has added to the table meanwhile.",
                 path=self._target.shown,
@@ -190,7 +194,7 @@ class Append(Export):
         # `_conclude` removes the plan after the commit file: without one, Delta cannot be ahead.
         if self._is_in_delta(now.increment.number):
             raise self._is_at_another_commit(now.increment.number)
-        last = self._last
+        last = self.last
         if last is not None and now.increment.end == last.end and not now.increment.gaps:
             self.plan = now
             self._is_complete = self._was_complete = True
@@ -205,7 +209,7 @@ class Append(Export):
         """Continue the plan of an interrupted run; if that is impossible, remove its files."""
         place = f"{self._target.shown}/{PLAN}"
         plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
-        number = 0 if self._last is None else self._last.number + 1
+        number = 0 if self.last is None else self.last.number + 1
         if plan.increment is None or plan.increment.number not in (number - 1, number):
             raise CorruptDataError("This is not the plan of the next commit.", path=place)
         if plan.increment.number < number:  # it was committed, and nothing was left but clearing up
@@ -247,7 +251,7 @@ class Append(Export):
         return found == number
 
     def _is_at_another_commit(self, found: int | None) -> CorruptDataError:
-        here = "none" if self._last is None else self._last.number
+        here = "none" if self.last is None else self.last.number
         return CorruptDataError(
             f"The last commit of the Delta table is {'none' if found is None else found}, "
             f"and that in {COMMITS} is {here}.",
@@ -262,7 +266,7 @@ class Append(Export):
     def _discard(self, plan: Plan) -> None:
         super()._discard(plan)
         # The commits before are whole again.
-        if self._last is not None:
+        if self.last is not None:
             self._mark_complete()
 
     # The work --------------------------------------------------------------------------------

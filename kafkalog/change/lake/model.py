@@ -179,6 +179,9 @@ class ExportRequest:
         append: whether each run adds what is new; otherwise there is one run.
         by_data: more typed columns, whose types the data decides that is exported.
         flat: whether the fields of decoded values are columns, in place of one.
+        split_by_type: whether each type of a topic's values has a table of its own.
+        of_type: of such a table the field that the type has among those of the topic; empty for the
+            table of the records that have no type. None for tables of all records.
     """
 
     paths: tuple[str, ...]
@@ -190,6 +193,8 @@ class ExportRequest:
     append: bool = False
     by_data: tuple[ColumnByData, ...] = ()
     flat: bool = False
+    split_by_type: bool = False
+    of_type: str | None = None
 
     @property
     def sources(self) -> set[str]:
@@ -368,6 +373,7 @@ class ExportSummary:
         ends: for each partition, where its log ends, and which bound decides where its rows end.
         log_bytes: size of what was read.
         remarks: what typed columns have another type for than one may expect.
+        tables: the tables of types and the rows that each has got, if types are split.
     """
 
     destination: str
@@ -382,6 +388,7 @@ class ExportSummary:
     ends: tuple[PartitionOffsets, ...] = ()
     log_bytes: int = 0
     remarks: tuple[Remark, ...] = ()
+    tables: dict[str, int] = field(default_factory=dict)
 
     @property
     def losses(self) -> dict[str, dict[str, int]]:

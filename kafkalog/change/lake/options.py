@@ -95,6 +95,8 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
         "typed": [one.as_json() for one in asked.typed],
         "table_format": asked.table_format,
         "append": asked.append,
+        # Only of such tables: those of others are compared with what earlier releases stored.
+        **({} if asked.of_type is None else {"of_type": asked.of_type}),
     }
 
 

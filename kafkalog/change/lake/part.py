@@ -23,6 +23,7 @@ from kafkalog.change.lake.model import (
     Writing,
     entry_name,
 )
+from kafkalog.change.lake.of_type import columns_of
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
 from kafkalog.change.lake.run_types import TableColumns, arrays_of, fields_of
@@ -58,7 +59,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
-            `schema`, that of the files; `fail_fast`; `max_rejects`; `parts`. All as JSON
+            `of_type`; `schema`, that of the files; `fail_fast`; `max_rejects`; `parts`. All as JSON
             values.
 
     Returns:
@@ -84,7 +85,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     schema = schema_from(task["schema"], target.shown)
-    columns = TableColumns(typed, schema)
+    columns = TableColumns(typed, schema, task["of_type"])
     done = []
     failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
@@ -168,7 +169,7 @@ class Rows(Listener):
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
         # A reject keeps the bytes that did not decode.
-        raw = RAW if self.typed.decoders else ()
+        raw = RAW if self.typed.decoders or self.typed.records.column is not None else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         for split in self.part.splits:
             for batch in read_split(split, schema, self, where=self.where):
@@ -177,19 +178,24 @@ class Rows(Listener):
 
     def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Any:
         """Return the columns of the file, typed ones last, without the rejects."""
+        batch, values, undecoded = self.typed.records.among(batch)
         found = batch.select(self.columns)
         rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
+        if undecoded and (of_values := self.typed.records.column) is not None:
+            self.undecoded["value"] += len(undecoded)
+            rejected = {one.row: (of_values, one) for one in undecoded}
         for column, decoder in self.typed.decoders.items():
-            array, failures, losses = typed_column(
-                column, decoder, batch.column(column.source), batch.column("headers")
-            )
+            data, headers = batch.column(column.source), batch.column("headers")
+            if column.source == "value" and values is not None:
+                data, headers = values, None
+            array, failures, losses = typed_column(column, decoder, data, headers)
             self.undecoded[column.source] += len(failures)
             if losses:
                 self.losses.setdefault(column.name, Counter()).update(losses)
             for one in failures:
                 rejected.setdefault(one.row, (column, one))
             fields = self.typed.fields[column]
-            arrays = arrays_of(column, array, batch.column(column.source), batch.column("headers"))
+            arrays = arrays_of(column, array, data, headers)
             for its, part in zip(fields, arrays, strict=True):
                 found = found.append_column(its, part)
         if rejected:
@@ -236,7 +242,7 @@ class Rows(Listener):
 def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
     """Return the `pyarrow.Schema` of the files that a request asks for: typed columns are last."""
     schema = table_schema(asked.request.table, columns)
-    for column in asked.typed:
+    for column in columns_of(asked.typed, asked.of_type):
         for one in fields_of(column, column.decoder()):
             schema = schema.append(one)
     return delta_named(schema) if asked.table_format == TableFormat.DELTA else schema

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkalog.change.lake.evolution import delta_named
+from kafkalog.change.lake.of_type import RecordsOfType, columns_of
 from kafkalog.change.lake.options import options_of
 from kafkalog.errors import DestinationExistsError, UsageError
 from kafkalog.log.typed import TypedForm
@@ -55,13 +56,21 @@ def with_types(
             or fields are to be columns, and values have no fields, or several types.
         KafkaLogError: as `ColumnByData.decided`.
     """
+    if asked.of_type:
+        return _with_one_type(asked, plan, before, place)
     splits = [split for part in plan.parts for split in part.splits]
     found = {one.source: one for one in asked.typed}
     earlier = {one.source: one for one in before if one.has_ids}
     for one in asked.by_data:
-        column = one.decided(splits, of_each=True) or earlier.get(one.source)
+        takes_each = asked.of_type is not None and one.source == "value"
+        column = one.decided(splits, of_each=True, takes_each=takes_each)
+        column = column or earlier.get(one.source)
         if column is not None:
             found[one.source] = column
+    if asked.of_type is not None and "value" not in found:
+        error = nothing_decodes(asked.by_data)
+        error.hint = "Name topics whose values have schemas: --topic NAME."
+        raise error
     if asked.by_data and not found:
         raise nothing_decodes(asked.by_data)
     for source, column in found.items():
@@ -75,9 +84,29 @@ def with_types(
             _require_same_names(earlier["value"], typed[-1], place)
     if typed == asked.typed and not asked.by_data:
         return asked, plan
-    asked = replace(asked, typed=typed, by_data=())
-    remarks = placed({one.name: one.decoder().remarks for one in typed})
+    return _decided(replace(asked, typed=typed, by_data=()), plan)
+
+
+def _decided(asked: ExportRequest, plan: Plan) -> tuple[ExportRequest, Plan]:
+    columns = columns_of(asked.typed, asked.of_type)
+    remarks = placed({one.name: one.decoder().remarks for one in columns})
     return asked, replace(plan, options=options_of(asked), remarks=remarks)
+
+
+def _with_one_type(
+    asked: ExportRequest, plan: Plan, before: Sequence[TypedColumn], place: str
+) -> tuple[ExportRequest, Plan]:
+    """Do what `with_types` does for a table of one type, whose columns are known."""
+    earlier, now = (
+        [one for one in columns_of(typed, asked.of_type) if one.source == "value"]
+        for typed in (before, asked.typed)
+    )
+    for old, new in zip(earlier, now, strict=False):  # before the first run there is no old one
+        if _names(old) != _names(new):
+            raise _other_type(_names(old), _names(new), place)
+        if old.is_flat and new.is_flat:
+            _require_same_names(old, new, place)
+    return _decided(asked, plan)
 
 
 # What the table has ------------------------------------------------------------------------------
@@ -163,7 +192,8 @@ def _other_type(here: Sequence[str], now: Sequence[str], place: str) -> Destinat
     return DestinationExistsError(
         f"The table has values of {', '.join(here)}, and the run {', '.join(new)}.",
         path=place,
-        hint="Export into another table: each type of the topic then has a field of its own.",
+        hint="Export into another table, where each type has a field, or with --split-by-type, "
+        "where each has a table.",
     )
 
 
@@ -259,18 +289,23 @@ class TableColumns:
     """The typed columns of a run as a table has them.
 
     Args:
-        typed: the typed columns.
+        typed: the typed columns of the run.
         schema: the `pyarrow.Schema` of the table.
+        of_type: as `ExportRequest.of_type`.
 
     Attributes:
+        records: chooses the records that the table gets.
         decoders: of the columns, which decode to what the table has.
         fields: the fields of the table for the arrays that `arrays_of` returns.
     """
 
-    def __init__(self, typed: Iterable[TypedColumn], schema: Any) -> None:
+    def __init__(
+        self, typed: Sequence[TypedColumn], schema: Any, of_type: str | None = None
+    ) -> None:
+        self.records = RecordsOfType(typed, of_type)
         self.decoders: dict[TypedColumn, Decoder] = {}
         self.fields: dict[TypedColumn, list[Any]] = {}
-        for one in typed:
+        for one in columns_of(typed, of_type):
             decoder = one.decoder()
             targets = _targets(list(schema), fields_of(one, decoder))
             made = _placed(one, decoder, targets)

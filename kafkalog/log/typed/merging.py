@@ -248,22 +248,26 @@ class Merger:
         rule: `kept`, `widened` or `common_type`: which scalar holds the values of two.
         refuse: called with a path and the two fields of a conflict, before it gets a field.
         name_of: as for `paired`.
+        renames: whether the first get the names of the second, where these have aliases for theirs.
 
     Attributes:
         added, widened, absent: paths of fields that the first lacks, that it has with a narrower
             type, and that the second lacks.
         conflicts: the fields of the second that are conflict fields.
         old: paths of fields by the aliases of others, with the names that these have in the second.
+        renamed: likewise, of those that have got these names.
     """
 
     rule: Rule
     refuse: Callable[[str, Any, Any], None] = lambda _path, _here, _other: None
     name_of: Callable[[Any], str] = given_name
+    renames: bool = False
     added: list[str] = field(default_factory=list)
     widened: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
     old: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     def fields(
         self,
@@ -300,6 +304,9 @@ class Merger:
                 self._note(path, bases, one, other)
                 is_nullable = one.nullable or other.nullable
                 one = one.with_type(self.type(one, other, path)).with_nullable(is_nullable)
+            if self.renames and path in self.old and self._is_free(one, path, (*here, *found)):
+                self.renamed[path] = self.old.pop(path)
+                one = one.with_name(self.renamed[path])
             found.append(one)
         new = [
             (source, base, self._new(base, source.field, prefix))
@@ -340,6 +347,11 @@ class Merger:
         base = self._base(bases, other)
         if base is not None and base.name != one.name:
             self.conflicts.append(Conflict(path, base, other))
+
+    def _is_free(self, one: Any, path: str, others: Sequence[Any]) -> bool:
+        """Return whether a field can have its new name: the old one was given, the new is free."""
+        names = {other.name.casefold() for other in others}
+        return given_name(one) == one.name and self.old[path].casefold() not in names
 
     def _base(self, bases: Mapping[str, Any], other: Any) -> Any:
         """Return the field with whose type another one is in conflict; None without one."""
