@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -37,6 +37,35 @@ if TYPE_CHECKING:
     from kafkalog.tables.model import Split
 
 _NO_TYPE: Final = TypeName(TypedForm.AVRO, "")
+
+
+class ByData(Protocol):
+    """A typed column whose types the data decides."""
+
+    @property
+    def source(self) -> str:
+        """Of what: `key` or `value`."""
+
+    @property
+    def form(self) -> TypedForm | None:
+        """The form of the data; None for any."""
+
+    @property
+    def framing(self) -> Framing:
+        """What precedes the data."""
+
+    def decided(self, splits: Sequence[Split], *, of_each: bool) -> TypedColumn | None:
+        """Return the column, given the splits of the table; None if nothing decides it.
+
+        Args:
+            of_each: whether to look at the first records of each split, not only each partition.
+
+        Raises:
+            UsageError, UnsupportedError, KafkaLogError: it cannot be decided.
+        """
+
+    def nothing(self) -> UsageError:
+        """Return the error of a table without typed columns."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +128,14 @@ class ColumnByData:
         if self._are_others(seen):
             return None
         return self._of_types(types, names) if types else by_subject
+
+    def nothing(self) -> UsageError:
+        """Return the error of a registry that has no schema for a table."""
+        return UsageError(
+            f"{self.registry.place} has no subject {self.topics[0]}-{self.source}, and no "
+            f"{self.source} of the topic has the id of one of its schemas.",
+            hint="--value-format avro --value-schema FILE",
+        )
 
     def _are_others(self, seen: set[tuple[SchemaId | None, TypeName]]) -> bool:
         """Return whether there are keys of other serializers, which can begin like an id."""
@@ -232,16 +269,6 @@ def _of_its_types(column: TypedColumn, own: set[SchemaId], names: TypeNames) -> 
         if one in own or not wanted.isdisjoint(names.all_of(one))
     )  # fmt: skip
     return replace(column, writers=writers, place=None)
-
-
-def nothing_decodes(columns: Sequence[ColumnByData]) -> UsageError:
-    """Return the error of a registry that has no schema for a table."""
-    one = columns[-1]
-    return UsageError(
-        f"{one.registry.place} has no subject {one.topics[0]}-{one.source}, and no {one.source} of "
-        "the topic has the id of one of its schemas.",
-        hint="--value-format avro --value-schema FILE",
-    )
 
 
 def several(
