@@ -8,13 +8,21 @@ from base64 import b64decode
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from kafkalog.log.typed import TypedColumn, TypedForm
+from kafkalog.log.typed.columns import one_value, typed_column
+from kafkalog.log.typed.connect import EachConnectDecoder
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+WRITTEN = ROOT / "tests" / "corpus" / "connect_messages.ndjson"
+"""What `tests/kafka/ConnectMessages.java` prints for `1 60`."""
 _CONNECT = "org.apache.kafka.connect.data."
 _TIMES = "io.debezium.time."
 _LOCAL = {"Timestamp": 1000, "MicroTimestamp": 1, "NanoTimestamp": 0.001}
@@ -52,6 +60,24 @@ def column_of(*texts: str) -> TypedColumn:
     writers = tuple((number, (text,)) for number, text in enumerate(texts, 1))
     versions = tuple(number for number, _ in reversed(writers))
     return TypedColumn("value", TypedForm.CONNECT, b"", writers=writers, versions=versions)
+
+
+def compare(some: list[Message]) -> None:
+    """Compare what is decoded, by columns and one by one, with what Kafka reads."""
+    for text, group in groupby(some, key=lambda one: one.text):
+        alike = list(group)
+        column = column_of(text)
+        data = pa.array([one.data for one in alike], pa.binary())
+        found = typed_column(column, column.decoder(), data)
+        wanted = [one.expected for one in alike]
+        assert not found.failures, text
+        assert rows(found.array) == wanted, text
+        each = EachConnectDecoder()
+        for one, value in zip(alike, wanted, strict=True):
+            array, reason = one_value(column, column.decoder(), one.data)
+            assert (rows(array), reason) == ([value], None), text
+            array, reason = each.decode(one.data)
+            assert (rows(array), reason) == ([value], None), text
 
 
 def rows(array: Any) -> list[Any]:

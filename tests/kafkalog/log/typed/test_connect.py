@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -12,16 +11,13 @@ import pytest
 
 from kafkalog.errors import UsageError
 from kafkalog.log.typed import TypedColumn, TypedForm, connect
-from kafkalog.log.typed.columns import one_value, typed_column
+from kafkalog.log.typed.columns import typed_column
 from kafkalog.log.typed.connect import EachConnectDecoder, Schemas
 from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
-from tests.checkout import ROOT
 from tests.kafkalog.log.typed.both_ways import both
-from tests.kafkalog.log.typed.connect_messages import Message, column_of, messages, rows
+from tests.kafkalog.log.typed.connect_messages import WRITTEN, column_of, compare, messages
 from tests.sampling import drawn_for, examples
 
-WRITTEN = ROOT / "tests" / "corpus" / "connect_messages.ndjson"
-"""What `tests/kafka/ConnectMessages.java` prints for `1 60`."""
 INT = '{"type":"int32","optional":false}'
 FIELD = '{"type":"int8","field":"a"}'
 MAP = '{"type":"map","keys":{"type":"%s"},"values":{"type":"int8"}}'
@@ -46,24 +42,6 @@ def decoded(schemas: list[str], *data: bytes | None) -> tuple[list[Any], dict[in
     found = typed_column(column, column.decoder(), pa.array(data, pa.binary()))
     reasons = {one.row: one.reason for one in found.failures}
     return found.array.to_pylist(maps_as_pydicts="strict"), reasons
-
-
-def compare(some: list[Message]) -> None:
-    """Compare what is decoded, by columns and one by one, with what Kafka reads."""
-    for text, group in groupby(some, key=lambda one: one.text):
-        alike = list(group)
-        column = column_of(text)
-        data = pa.array([one.data for one in alike], pa.binary())
-        found = typed_column(column, column.decoder(), data)
-        wanted = [one.expected for one in alike]
-        assert not found.failures, text
-        assert rows(found.array) == wanted, text
-        each = EachConnectDecoder()
-        for one, value in zip(alike, wanted, strict=True):
-            array, reason = one_value(column, column.decoder(), one.data)
-            assert (rows(array), reason) == ([value], None), text
-            array, reason = each.decode(one.data)
-            assert (rows(array), reason) == ([value], None), text
 
 
 def test_values_are_what_kafka_reads() -> None:
