@@ -7,6 +7,7 @@ are registered by record, a topic can have several types, and only the ids in it
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -18,6 +19,7 @@ from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.prefixes import typed_rows
 from kafkalog.log.typed.several_types import NULL, field_names
 from kafkalog.log.typed.type_names import TypeName, TypeNames, Written
+from kafkalog.tables.connect_columns import ConnectByData
 from kafkalog.tables.model import TableName
 from kafkalog.tables.reading import read_split
 from kafkalog.tables.schema_columns import (
@@ -27,6 +29,7 @@ from kafkalog.tables.schema_columns import (
     require_one,
     writers_of,
 )
+from kafkalog.tables.schema_registry import read_registry
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -249,11 +252,31 @@ class ColumnByData:
         return None if texts is None else Written(form, texts, one.subject or "")
 
 
-def columns_by_data(registry: SchemaRegistry, topics: Iterable[str]) -> tuple[ColumnByData, ...]:
-    """Return the columns of keys and of values of the one topic. Raises as `require_one`."""
-    names = tuple(topics)
-    require_one(names)
-    return tuple(ColumnByData(source, registry, names) for source in ("key", "value"))
+def columns_by_data(
+    registry: str | os.PathLike[str] | None, topics: Iterable[str], connect: Sequence[str]
+) -> tuple[ByData, ...]:
+    """Return the columns of keys and of values that data decides.
+
+    Args:
+        registry: where the schemas of the one topic are, as `read_registry` takes it; None without.
+        topics: the topics that are read.
+        connect: `key`, `value`: what Kafka Connect wrote, with a schema in each message.
+
+    Raises:
+        UsageError: as `require_one`, with a registry; or `connect` has another word.
+        as `read_registry`.
+    """
+    for one in connect:
+        if one not in ("key", "value"):
+            raise UsageError(f"{one!r} is neither key nor value.")
+    found: dict[str, ByData] = {one: ConnectByData(one) for one in connect}
+    if registry is not None:
+        names = tuple(topics)
+        require_one(names)
+        schemas = read_registry(os.fspath(registry))
+        for source in ("key", "value"):
+            found.setdefault(source, ColumnByData(source, schemas, names))
+    return tuple(found[one] for one in ("key", "value") if one in found)
 
 
 def _of_its_types(column: TypedColumn, own: set[SchemaId], names: TypeNames) -> TypedColumn:
