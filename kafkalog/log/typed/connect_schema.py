@@ -64,7 +64,7 @@ class _Shapes:
             return Shape(frozenset(("object",)), members=Members(rest=values))
         if kind not in _SCALARS:
             return Shape(text=f"the keys of the map are each of type {kind}")
-        pair = Shape(frozenset(("object",)), members=Members({"key": keys, "value": values}))
+        pair = Shape(frozenset(("array",)), members=Members({"key": keys, "value": values}))
         return Shape(frozenset(("array",)), items=pair, is_map=True)
 
     def _struct(self, tree: Any, path: str) -> Shape:

@@ -431,7 +431,7 @@ class _Columns:
 
     def _array(self, shape: Shape, path: str) -> Column:
         if shape.is_map and shape.items is not None:
-            found = self._map_of_pairs(shape.items.members, path)
+            found = self._map_of_pairs(shape.items, path)
             if found:
                 return found
         place = f"{path}[]"
@@ -451,16 +451,20 @@ class _Columns:
 
         return Column(pa.list_(item.type), array, "array", {"": item})
 
-    def _map_of_pairs(self, pair: Members, path: str) -> Column | None:
-        """Return the map that Kafka Connect writes as a list of keys and values."""
-        if set(pair.named) != {"key", "value"}:
+    def _map_of_pairs(self, pair: Shape, path: str) -> Column | None:
+        """Return the map that Kafka Connect writes as a list of keys and values.
+
+        Each two are an object, as its converter for JSON Schema has it, or a list.
+        """
+        named, are_lists = pair.members.named, pair.kinds == {"array"}
+        if set(named) != {"key", "value"}:
             return None
         mark = len(self._remarks)
-        key = self.of(pair.named["key"], f"{path}{{}}.key")
+        key = self.of(named["key"], f"{path}{{}}.key")
         if pa.types.is_nested(key.type):
             del self._remarks[mark:]
             return None
-        item = self.of(pair.named["value"], f"{path}{{}}")
+        item = self.of(named["value"], f"{path}{{}}")
         key_of, convert = key.convert, item.convert
 
         def pairs(value: Any) -> Any:
@@ -470,12 +474,12 @@ class _Columns:
                 raise _unfit(value, "array")
             found = {}
             for one in value:
-                if type(one) is list and len(one) == 2:  # so without a JSON Schema
+                if are_lists and type(one) is list and len(one) == 2:
                     given, item_value = one
-                elif type(one) is dict:
+                elif type(one) is dict and not are_lists:
                     given, item_value = one.get("key"), one.get("value")
                 else:
-                    raise _unfit(one, "object")
+                    raise _unfit(one, "pair" if are_lists else "object")
                 name = key_of(given)
                 if name is None:
                     raise ValueError("a key of a map is null")

@@ -94,7 +94,7 @@ class Shape:
             `logical_of` returns; that also of objects.
         items: those of arrays; None if nothing is known of them.
         is_tuple: each place of arrays has items of its own.
-        is_map: arrays are maps, of objects with `key` and `value`.
+        is_map: arrays are maps, of objects with `key` and `value`, or of lists of these two.
         members: those of objects.
     """
 
