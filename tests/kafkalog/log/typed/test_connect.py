@@ -76,6 +76,7 @@ def test_a_column_has_the_fields_of_all_schemas() -> None:
         (f'{{"schema":{INT},"payload":1}} 2', "it is not `schema` and `payload`"),
         (f'{{"schema":{INT},"payload":1}}}}', "it is not `schema` and `payload`"),
         (f'{{"schema":{INT},"payload":1', "it is not `schema` and `payload`"),
+        (f'{{"schema":{INT},"payload":1]', "it is not `schema` and `payload`"),
         (f'{{"schema":{INT},"payload":}}', "Expecting value"),
         (f'{{"schema":{INT},"payload":NaN}}', "NaN is not JSON"),
         (f'{{"schema":{INT},"payload":"1"}}', "'1' is no integer"),
@@ -110,6 +111,14 @@ def test_what_is_no_message_is_a_reject(text: str, reason: str) -> None:
         assert each.to_pylist() == [1]
     else:
         assert reason in str(why)
+
+
+def test_a_value_ends_where_it_ends() -> None:
+    """What follows in memory is of another value, also if both together are a message."""
+    whole = message(INT, "5")
+    values, reasons = decoded([INT], whole, whole[:20], whole[20:], whole)
+    assert values == [5, None, None, 5]
+    assert [*reasons] == [1, 2]
 
 
 @pytest.mark.parametrize(
