@@ -63,9 +63,9 @@ def sql(
     The tables are records, batches, offset_index, time_index, transactions, segments, producers,
     defects, groups, commits, topics, configs; `describe batches` lists columns. key and value are
     text, 0x and hexadecimal digits if they are no UTF-8; key_bytes and value_bytes have them as
-    they are. --value-format json, avro or protobuf gives values types; so does --registry for one
-    --topic, with value_type and value_schema_id. DuckDB runs the statements, or Spark SQL with
-    --spark. A query reads PATH only, and nothing is written.
+    they are. --value-format json, avro, protobuf or connect gives values types; so does --registry
+    for one --topic, with value_type and value_schema_id. DuckDB runs the statements, or Spark SQL
+    with --spark. A query reads PATH only, and nothing is written.
 
     \b
     kafkalog sql /var/lib/kafka -c "select count(*), max(offset) from records"

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from kafkalog.io.wording import counted
 from kafkalog.log.batches.condition import json_or_text
 from kafkalog.log.columns.json_values import json_values
+from kafkalog.log.typed import TypedForm
 from kafkalog.log.typed.columns import one_value, python_value
+from kafkalog.log.typed.connect import EachConnectDecoder
 from kafkalog.log.typed.remarks import placed
 from kafkalog.log.typed.type_names import names_of, one_type
 from kafkalog.model import Header
@@ -191,8 +193,36 @@ class _ByColumn:
         return ()
 
 
+class _ByMessage:
+    """Decodes what Kafka Connect wrote, each by its own schema."""
+
+    notes = warnings = ()
+
+    def __init__(self) -> None:
+        self._decoder = EachConnectDecoder()
+
+    def decode(self, data: bytes, headers: Headers) -> tuple[Any, str | None]:  # noqa: ARG002 # it has the schema itself
+        return self._decoder.decode(data)
+
+    def schema_id(self, data: bytes, headers: Headers) -> object:  # noqa: ARG002 # it has none
+        return None
+
+    def type_name(self, data: bytes, headers: Headers) -> str | None:  # noqa: ARG002 # nor this
+        return None
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        return self._decoder.remarks
+
+    @property
+    def losses(self) -> Counter[str]:
+        return self._decoder.losses
+
+
 def decoded_by_column(column: TypedColumn) -> Decoded:
     """Return what decodes values as a typed column does. Raises as `Decoded`."""
+    if column.form == TypedForm.CONNECT:
+        return Decoded(column.source, column.form, _ByMessage, has_ids=False)
     return Decoded(
         column.source, column.form, lambda: _ByColumn(column), has_ids=column.has_ids,
         is_text=not (column.schema or column.has_ids),

@@ -93,8 +93,8 @@ def _by_schema(source: str) -> Field[Any]:
     return Field(
         f"{source}_decoded",
         k.Kind("any", to_json=decoded),
-        f"with `--registry`, or `--{source}-format json`, `avro` or `protobuf`: null where it does "
-        "not decode",
+        f"with `--registry`, or `--{source}-format json`, `avro`, `protobuf` or `connect`: null "
+        "where it does not decode",
         lambda record: record,
         lambda style: source in style.decoded,
     )

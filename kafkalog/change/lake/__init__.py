@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.change.lake.append import Append as Append
     from kafkalog.change.lake.growing import appending as appending
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from kafkalog.change.plan import Plan as ChangePlan
     from kafkalog.errors import Listener, OnEvent
     from kafkalog.io.engine import Engine
-    from kafkalog.tables.topic_types import ColumnByData
 
 _MODULES = {
     "append": ("Append",),
@@ -102,6 +101,7 @@ def export(
     max_rejects: int = 0,
     registry: str | os.PathLike[str] | None = None,
     split_by_type: bool = False,
+    connect: Sequence[str] = (),
     on_event: OnEvent | None = None,
     **options: Any,
 ) -> ChangePlan[Part, ExportSummary]:
@@ -121,8 +121,9 @@ def export(
         catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
         max_rejects: how many records whose key or value does not decode may go to the table of
             rejects; if there are more, nothing is exported.
-        registry: where the schemas of the one topic of `request` are, as for `dataset`: its keys
-            and values are `typed` by them. Types that are split may be of several topics.
+        registry: where the schemas of the one topic of `request` are, which give keys and values
+            types; and `connect`: which of both have a schema in each message; as for `dataset`.
+            Types that are split may be of several topics.
         on_event: is passed what is left out; without it the first failure is raised.
         split_by_type: whether each type of the values of each topic has a table of its own.
         options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
@@ -140,11 +141,13 @@ def export(
     from kafkalog.errors import raised
     from kafkalog.io.engine import LocalEngine
     from kafkalog.log.events import Reporter
+    from kafkalog.tables.topic_types import columns_by_data
 
     given = tuple(os.fspath(path) for path in paths)
     asked = ExportRequest(given, split_by_type=split_by_type, **options)
-    if registry is not None:
-        asked = replace(asked, by_data=_by_data(asked, os.fspath(registry)))
+    topics = asked.request.bounds.topics or ()
+    by_data = columns_by_data(registry, topics, connect, are_split=split_by_type)
+    asked = replace(asked, by_data=(*asked.by_data, *by_data))
     place, reporter = os.fspath(to), Reporter(on_event or raised)
 
     def apply(_: str | None) -> ExportSummary:
@@ -166,14 +169,6 @@ def export(
     else:
         parts = make_plan(asked, reporter).parts
     return ChangePlan("export", parts, Part, apply=apply, keeps_originals=False)
-
-
-def _by_data(asked: ExportRequest, registry: str) -> tuple[ColumnByData, ...]:
-    from kafkalog.tables.schema_registry import read_registry
-    from kafkalog.tables.topic_types import columns_by_data
-
-    names = asked.request.bounds.topics or ()
-    return columns_by_data(read_registry(registry), names, are_split=asked.split_by_type)
 
 
 def __getattr__(name: str) -> object:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.log.typed import TypedColumn
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.tables.model import Loss, Offsets
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import ByData
 
 
 OWN: Final = "_kafkalog"
@@ -191,7 +191,7 @@ class ExportRequest:
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
     append: bool = False
-    by_data: tuple[ColumnByData, ...] = ()
+    by_data: tuple[ByData, ...] = ()
     flat: bool = False
     split_by_type: bool = False
     of_type: str | None = None

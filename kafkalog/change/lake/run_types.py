@@ -26,7 +26,7 @@ from kafkalog.log.typed.several_types import SeveralTypes, field_names
 from kafkalog.log.typed.type_names import TypeName, TypeNames, Written, names_of
 from kafkalog.tables.model import TableName
 from kafkalog.tables.schemas import SCHEMAS
-from kafkalog.tables.topic_types import nothing_decodes, several
+from kafkalog.tables.topic_types import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ def with_types(
         return _with_one_type(asked, plan, before, place)
     splits = [split for part in plan.parts for split in part.splits]
     found = {one.source: one for one in asked.typed}
-    earlier = {one.source: one for one in before if one.has_ids}
+    earlier = {one.source: one for one in before if one.has_ids or one.form == TypedForm.CONNECT}
     for one in asked.by_data:
         takes_each = asked.of_type is not None and one.source == "value"
         column = one.decided(splits, of_each=True, takes_each=takes_each)
@@ -68,18 +68,18 @@ def with_types(
         if column is not None:
             found[one.source] = column
     if asked.of_type is not None and "value" not in found:
-        error = nothing_decodes(asked.by_data)
+        error = asked.by_data[-1].nothing()
         error.hint = "Name topics whose values have schemas: --topic NAME."
         raise error
     if asked.by_data and not found:
-        raise nothing_decodes(asked.by_data)
+        raise asked.by_data[-1].nothing()
     for source, column in found.items():
         found[source] = joined(earlier.get(source), column, place)
     typed = tuple(found[source] for source in ("key", "value") if source in found)
     if asked.flat:
         typed = tuple(_flat(one) if one.source == "value" else one for one in typed)
         if not any(one.is_flat for one in typed):
-            raise nothing_decodes(asked.by_data)
+            raise asked.by_data[-1].nothing()
         if "value" in earlier:
             _require_same_names(earlier["value"], typed[-1], place)
     if typed == asked.typed and not asked.by_data:
@@ -123,7 +123,7 @@ def joined(before: TypedColumn | None, now: TypedColumn, place: str) -> TypedCol
     Raises:
         DestinationExistsError: the table has one type at the top of the column, and it is another.
     """
-    if before is None:
+    if before is None or now.form == TypedForm.CONNECT:  # whose values name no types
         return now
     names, here = _names(now) if now.has_ids else [], _names(before)
     if before.types or _is_union(before):

@@ -36,6 +36,7 @@ from kafkalog.errors import DestinationExistsError, Listener, RefusedError, Usag
 from kafkalog.files.offsets import LeftOut
 from kafkalog.io.paths.file_system import absolute
 from kafkalog.io.paths.uris import is_object
+from kafkalog.log.typed import TypedForm
 from kafkalog.tables.planning import find_targets
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class _Topic:
     """The tables of one topic."""
 
     def __init__(self, split: SplitExport, asked: ExportRequest, max_rejects: int) -> None:
-        [self._name] = asked.by_data[-1].topics
+        self._name = _topic_of(asked)
         self._split = split
         self._asked = asked
         self._max_rejects = max_rejects
@@ -255,7 +256,8 @@ class _Once(Listener):
 
 def require_types(asked: ExportRequest) -> None:
     """Raise `UsageError` unless the data decides the types of values."""
-    if not any(one.source == "value" for one in asked.by_data):
+    by_data = [one for one in asked.by_data if one.source == "value"]
+    if not any(one.form != TypedForm.CONNECT for one in by_data):
         raise UsageError(
             "--split-by-type is about the types that the schemas of values have.",
             hint="Add --registry PLACE, and leave out --value-schema.",
@@ -273,9 +275,14 @@ def requests_of(asked: ExportRequest, listener: Listener) -> Iterator[ExportRequ
         yield replace(
             asked,
             request=replace(asked.request, bounds=of_topic, named=named),
-            by_data=tuple(replace(one, topics=(topic,)) for one in asked.by_data),
+            by_data=tuple(one.of_topic(topic) for one in asked.by_data),
             flat=False,  # they are columns in any case
         )
+
+
+def _topic_of(asked: ExportRequest) -> str:
+    [topic] = asked.request.bounds.topics or ()
+    return topic
 
 
 def place_of(to: str, topic: str, field: str, table_format: TableFormat) -> str:
@@ -308,7 +315,7 @@ def plan_anywhere(asked: ExportRequest, listener: Listener) -> Plan:
     for one in requests_of(replace(asked, append=False), listener):
         wanted = replace(one, of_type=NO_TYPE)
         _, plan = with_types(wanted, make_plan(wanted, listener), (), "")
-        [topic] = one.by_data[-1].topics
+        topic = _topic_of(one)
         plans.append(_plan_with_tables(plan, topic, _fields_of(plan, topic)))
     return _plan_of_all(plans)
 

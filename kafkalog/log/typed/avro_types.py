@@ -125,7 +125,7 @@ class Shapes:
                 return self._record(node, path)
             if node.kind in ("array", "map"):
                 return self._container(node, path)
-            return Shape(_scalar(node))
+            return Shape(scalar_type(node))
 
     def _container(self, node: Node, path: str) -> Shape:
         is_array = node.kind == "array"
@@ -194,7 +194,8 @@ def marked(column: Any, shape: Shape) -> Any:
     return column if bottom is None or bottom.names else lake_types.as_json_text(column)
 
 
-def _scalar(node: Node) -> Any:
+def scalar_type(node: Node) -> Any:
+    """Return the type of a column of what has no parts."""
     if node.logical == "decimal":
         return lake_types.decimal_type(node.precision, node.scale)
     family = node.logical.rpartition("-")[0]

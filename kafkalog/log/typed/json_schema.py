@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.json_types import Members, Shape
+    from kafkalog.log.typed.json_types import Decimals, Members, Shape
 
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 _ADDITIONAL: Final = "_additional"
 _DECIMAL_DIGITS: Final = 38
 # An exponent of a few bytes stands for any number of zeros.
 _PLACES_MAX: Final = 1000
-_CONTEXT: Final = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
+_NO_NUMBERS: Final = {one: float(one) for one in ("NaN", "Infinity", "-Infinity")}
 
 
-class JsonDecoder:
+class ShapeDecoder:
     """Decodes JSON: objects become structs of the properties in the schema; missing ones are null.
 
     `integer` becomes int64, `number` float64, `string` a string, a date, a timestamp or bytes by
@@ -54,27 +54,14 @@ class JsonDecoder:
     and malformed JSON do not decode. Required properties, patterns and ranges are ignored.
 
     Args:
-        references: the schemas that a `$ref` of it or of one of them can name.
+        shape: what the schema allows.
 
     Attributes:
         remarks: the parts that are JSON text, or that the column lacks.
         losses: how many numbers and times are not exactly as in their text, by what they lost.
-
-    Raises:
-        UsageError: the schema is not JSON.
     """
 
-    def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
-        from kafkalog.log.typed.json_types import Shape, shape_of
-
-        trees = {}
-        for name, text in (references or {}).items():
-            with suppress(RecursionError):  # what refers to it is JSON text
-                trees[name] = _schema(text)
-        try:
-            shape = shape_of(_schema(schema), trees)
-        except RecursionError:
-            shape = Shape(text="the schema is nested too deeply")
+    def __init__(self, shape: Shape) -> None:
         self.remarks: list[Remark] = []
         self.losses: Counter[str] = Counter()
         self._noted: list[str] = []
@@ -102,6 +89,30 @@ class JsonDecoder:
             with suppress(UnsupportedSchemaError):
                 return JsonColumns(self._column, self._noted, self.losses)
         return None
+
+
+class JsonDecoder(ShapeDecoder):
+    """Decodes JSON by a JSON Schema.
+
+    Args:
+        references: the schemas that a `$ref` of it or of one of them can name.
+
+    Raises:
+        UsageError: the schema is not JSON.
+    """
+
+    def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
+        from kafkalog.log.typed.json_types import Shape, shape_of
+
+        trees = {}
+        for name, text in (references or {}).items():
+            with suppress(RecursionError):  # what refers to it is JSON text
+                trees[name] = schema_tree(text)
+        try:
+            shape = shape_of(schema_tree(schema), trees)
+        except RecursionError:
+            shape = Shape(text="the schema is nested too deeply")
+        super().__init__(shape)
 
 
 class AnyJsonDecoder:
@@ -132,7 +143,13 @@ def decoder_of_texts(texts: Sequence[str]) -> JsonDecoder:
     return JsonDecoder(texts[-1].encode(), dict(zip(texts[:-1:2], texts[1::2], strict=True)))
 
 
-def _schema(text: str | bytes) -> Any:
+def schema_tree(text: str | bytes) -> Any:
+    """Parse a schema.
+
+    Raises:
+        UsageError: it is not JSON.
+        RecursionError: it is nested too deeply.
+    """
     try:
         # Of a schema, only the kinds of numbers count.
         return json.loads(text, parse_int=lambda digits: int(digits[:99]))
@@ -222,12 +239,30 @@ def _bytes(value: Any) -> bytes | None:
     return b64decode(value, validate=True)
 
 
+def _unscaled(raw: bytes) -> int:
+    if not raw:
+        raise ValueError("a decimal without bytes")
+    return int.from_bytes(raw, signed=True)
+
+
+def _scaled(value: Any) -> Any:
+    """Return the parts of a decimal that has its scale next to it."""
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise _unfit(value, "object")
+    scale, raw = _integer(value.get("scale")), _bytes(value.get("value"))
+    if scale is None or raw is None:
+        raise ValueError("a decimal without a scale or a value")
+    return {"scale": scale, "value": raw}
+
+
 _SCALARS: Final = {
     "integer": Column(INTEGER, _integer, "integer"),
     "boolean": Column(pa.bool_(), _boolean, "boolean"),
     "string": Column(TEXT, _text, "string"),
     "date": Column(pa.date32(), _date, "date"),
-    "base64": Column(pa.binary(), _bytes),
+    "base64": Column(pa.binary(), _bytes, "base64"),
 }
 
 
@@ -278,6 +313,8 @@ class _Columns:
         [kind] = kinds
         if kind == "array":
             return self._array(shape, path)
+        if shape.numbers == "scaled-decimal" and shape.members.named.keys() == {"scale", "value"}:
+            return self._logical(shape.numbers, _scaled)
         if kind == "object":
             return self._object(shape.members, path)
         if kind == "string" and shape.strings == "date-time":
@@ -285,18 +322,31 @@ class _Columns:
         return _SCALARS[shape.strings or kind if kind == "string" else kind]
 
     def _number(self, shape: Shape) -> Column:
-        from kafkalog.log.typed.json_types import FLOAT32, Decimals
+        from kafkalog.log.typed.json_types import FLOAT32, FLOAT64, Decimals
 
         if isinstance(shape.numbers, Decimals):
-            return self._decimal(shape.numbers.scale, is_packed=shape.numbers.is_packed)
+            return self._decimal(shape.numbers)
         if shape.kinds is None or "number" not in shape.kinds:
-            return _SCALARS["integer"]
+            if shape.numbers in (None, FLOAT32, FLOAT64):
+                return _SCALARS["integer"]
+            return self._logical(shape.numbers, _integer)
         if shape.numbers == FLOAT32:
             return Column(pa.float32(), self._float32, "float32")
-        return Column(pa.float64(), self._float, "number")
+        is_named = shape.numbers == FLOAT64
+        return Column(pa.float64(), self._named_float if is_named else self._float, "number")
+
+    def _logical(self, logical: str, plain: Any) -> Column:
+        from kafkalog.log.typed.connect_values import column_of_logical
+
+        return column_of_logical(logical, plain, self._noted)
+
+    def _named_float(self, value: Any) -> float | None:
+        if type(value) is str and value in _NO_NUMBERS:
+            return _NO_NUMBERS[value]
+        return self._float(value)
 
     def _float32(self, value: Any) -> float | None:
-        found = self._float(value)
+        found = self._named_float(value)
         try:
             return None if found is None else float(unpack("f", pack("f", found))[0])
         except OverflowError as error:
@@ -322,9 +372,11 @@ class _Columns:
             self._noted.append(LOST_DIGITS)
         return found
 
-    def _decimal(self, scale: int, *, is_packed: bool) -> Column:
-        kind = decimal_type(_DECIMAL_DIGITS, scale)
-        least = Decimal(1).scaleb(-scale) if scale <= _DECIMAL_DIGITS else None
+    def _decimal(self, numbers: Decimals) -> Column:
+        scale, is_packed = numbers.scale, numbers.is_packed
+        kind = decimal_type(numbers.precision, scale)
+        least = None if kind == TEXT else Decimal(1).scaleb(-scale)
+        context = Context(prec=numbers.precision, rounding=ROUND_HALF_EVEN) if least else None
 
         def decimal(value: Any) -> Any:
             if value is None:
@@ -334,7 +386,7 @@ class _Columns:
             elif type(value) in (int, float):
                 number = Decimal(repr(value))
             elif is_packed and type(value) is str:
-                unscaled = int.from_bytes(b64decode(value, validate=True), signed=True)
+                unscaled = _unscaled(b64decode(value, validate=True))
                 if abs(unscaled) >= 10**_DECIMAL_DIGITS and least is not None:
                     raise ValueError("out of range")
                 number = Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale))
@@ -345,14 +397,15 @@ class _Columns:
                     raise ValueError("out of range")
                 return f"{number:f}"
             try:
-                found = number.quantize(least, context=_CONTEXT)
+                found = number.quantize(least, context=context)
             except ArithmeticError as error:
                 raise ValueError("out of range") from error
             if found != number:
                 self._noted.append(LOST_DIGITS)
             return found
 
-        return Column(kind, decimal)
+        form = "packed-decimal" if is_packed else "decimal"
+        return Column(kind, decimal, "" if least is None else form)
 
     def _timestamp(self, value: Any) -> datetime | None:
         if value is None:
@@ -385,7 +438,7 @@ class _Columns:
 
     def _array(self, shape: Shape, path: str) -> Column:
         if shape.is_map and shape.items is not None:
-            found = self._map_of_pairs(shape.items.members, path)
+            found = self._map_of_pairs(shape.items, path)
             if found:
                 return found
         place = f"{path}[]"
@@ -405,16 +458,20 @@ class _Columns:
 
         return Column(pa.list_(item.type), array, "array", {"": item})
 
-    def _map_of_pairs(self, pair: Members, path: str) -> Column | None:
-        """Return the map that Kafka Connect writes as a list of keys and values."""
-        if set(pair.named) != {"key", "value"}:
+    def _map_of_pairs(self, pair: Shape, path: str) -> Column | None:
+        """Return the map that Kafka Connect writes as a list of keys and values.
+
+        Each two are an object, as its converter for JSON Schema has it, or a list.
+        """
+        named, are_lists = pair.members.named, pair.kinds == frozenset(("array",))
+        if set(named) != {"key", "value"}:
             return None
         mark = len(self._remarks)
-        key = self.of(pair.named["key"], f"{path}{{}}.key")
+        key = self.of(named["key"], f"{path}{{}}.key")
         if pa.types.is_nested(key.type):
             del self._remarks[mark:]
             return None
-        item = self.of(pair.named["value"], f"{path}{{}}")
+        item = self.of(named["value"], f"{path}{{}}")
         key_of, convert = key.convert, item.convert
 
         def pairs(value: Any) -> Any:
@@ -424,12 +481,16 @@ class _Columns:
                 raise _unfit(value, "array")
             found = {}
             for one in value:
-                if type(one) is not dict:
-                    raise _unfit(one, "object")
-                name = key_of(one.get("key"))
+                if are_lists and type(one) is list and len(one) == 2:
+                    given, item_value = one
+                elif type(one) is dict and not are_lists:
+                    given, item_value = one.get("key"), one.get("value")
+                else:
+                    raise _unfit(one, "pair" if are_lists else "object")
+                name = key_of(given)
                 if name is None:
                     raise ValueError("a key of a map is null")
-                found[name] = convert(one.get("value"))
+                found[name] = convert(item_value)
             return list(found.items())
 
         return Column(pa.map_(key.type, item.type), pairs)

@@ -13,24 +13,23 @@ from kafkalog.io.paths import file_system
 from kafkalog.log.columns.arrow import table_of_arrays
 from kafkalog.tables.model import TableName
 from kafkalog.tables.planning import plan_splits
-from kafkalog.tables.topic_types import nothing_decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.log.typed import TypedColumn
     from kafkalog.tables.datasets.model import Tables, TypedListener
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import ByData
 
 
 def with_data(
-    tables: Tables, given: Sequence[TypedColumn], by_data: Sequence[ColumnByData]
+    tables: Tables, given: Sequence[TypedColumn], by_data: Sequence[ByData]
 ) -> tuple[TypedColumn, ...]:
     """Return the typed columns of tables: those that are given, and those that data decides.
 
     Raises:
         UsageError: nothing decides what they are.
-        as `ColumnByData.decided` and `plan_splits`.
+        as `ByData.decided` and `plan_splits`.
     """
     if not by_data:
         return tuple(given)
@@ -41,7 +40,7 @@ def with_data(
     found = (one.decided(splits, of_each=False) for one in by_data)
     columns = (*given, *(one for one in found if one is not None))
     if not columns:
-        raise nothing_decodes(by_data)
+        raise by_data[-1].nothing()
     return columns
 
 

@@ -21,7 +21,6 @@ from kafkalog.change.lake.run import Export
 from kafkalog.change.lake.split import _Topic
 from kafkalog.model import Replicas
 from kafkalog.tables import Bounds, Request
-from kafkalog.tables.schema_registry import read_registry
 from kafkalog.tables.topic_types import columns_by_data
 from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG, Inline
 from tests.kafkalog.change.lake.test_stopped_appends import Killing, StoppedError
@@ -53,7 +52,7 @@ def run(disk: Path, to: Path, form: TableFormat, *, append: bool = True) -> list
     request = Request(bounds=Bounds(topics=("events",)), replicas=Replicas.BEST)
     asked = ExportRequest(
         (str(disk),), request, table_format=form, append=append, split_by_type=True,
-        by_data=columns_by_data(read_registry(str(disk)), ("events",)),
+        by_data=columns_by_data(str(disk), ("events",)),
     )  # fmt: skip
     done = []
     while True:
