@@ -31,7 +31,7 @@ from kafkalog.errors import Listener, UnreadableError
 from kafkalog.io.engine import failures_kept
 from kafkalog.log.batches.condition import Condition
 from kafkalog.log.typed import TypedColumn
-from kafkalog.log.typed.columns import typed_column
+from kafkalog.log.typed.columns import aligned, typed_pieces
 from kafkalog.model import Defect
 from kafkalog.tables import TableName, read_split
 from kafkalog.tables.listeners import COPIED, MISSING, Strict
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.change.lake.targets import Target
     from kafkalog.errors import Event
-    from kafkalog.log.typed.columns import Undecoded
+    from kafkalog.log.typed.columns import TypedArray, Undecoded
 
 DEFECTS_KEPT: Final = 1000
 _PATH_COLUMNS: Final = ("topic", "partition")
@@ -172,17 +172,30 @@ class Rows(Listener):
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         for split in self.part.splits:
             for batch in read_split(split, schema, self, where=self.where):
-                found = self._with_typed(batch, needed)
-                yield found if self.schema is None else conformed(found, self.schema)
+                for found in self._with_typed(batch, needed):
+                    yield found if self.schema is None else conformed(found, self.schema)
 
-    def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Any:
-        """Return the columns of the file, typed ones last, without the rejects."""
+    def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Iterator[Any]:
+        """Yield the columns of the file, of some rows each: typed ones last, without rejects."""
+        if not self.typed.decoders:
+            self._note(batch, needed)
+            yield batch.select(self.columns)
+            return
+        start = 0
+        for pieces in aligned([
+            typed_pieces(column, decoder, batch.column(column.source), batch.column("headers"))
+            for column, decoder in self.typed.decoders.items()
+        ]):  # fmt: skip
+            count = len(pieces[0].array)
+            yield self._with_pieces(batch.slice(start, count), pieces, needed)
+            start += count
+
+    def _with_pieces(
+        self, batch: Any, pieces: Sequence[TypedArray], needed: tuple[str, ...]
+    ) -> Any:
         found = batch.select(self.columns)
         rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
-        for column, decoder in self.typed.decoders.items():
-            array, failures, losses = typed_column(
-                column, decoder, batch.column(column.source), batch.column("headers")
-            )
+        for column, (array, failures, losses) in zip(self.typed.decoders, pieces, strict=True):
             self.undecoded[column.source] += len(failures)
             if losses:
                 self.losses.setdefault(column.name, Counter()).update(losses)
