@@ -154,11 +154,10 @@ class AvroDecoder:
     def _placed(self, writer: _Writer, shape: Shape) -> _Writer:
         """Return what reads values of a shape as the column has them."""
         found = Placing(marked(pa.field("", shape.type), shape), self._field, kept)
-        read, place = writer.read, found.value
         columns = writer.columns
         if columns is not None and found.array is not None:
-            columns = PlacedColumns(columns, found.array, self.type, self.losses)
-        return _Writer(read if place is None else lambda cursor: place(read(cursor)), columns)
+            columns = PlacedColumns(columns, found, self.type, self.losses)
+        return _Writer(_placed(writer.read, found), columns)
 
     def _writer_of(self, resolution: Resolution, node: Node) -> _Writer:
         columns = None
@@ -166,6 +165,19 @@ class AvroDecoder:
             with suppress(UnsupportedSchemaError):
                 columns = AvroColumns(resolution, node, self.losses)
         return _Writer(resolution.of(node), columns)
+
+
+def _placed(read: Reader, placing: Placing) -> Reader:
+    place = placing.value
+    if place is None and placing.cells is None:
+        return read
+
+    def placed(cursor: Cursor) -> Any:
+        value = read(cursor)
+        placing.require_room(value)
+        return value if place is None else place(value)
+
+    return placed
 
 
 class _Writer(NamedTuple):

@@ -15,6 +15,7 @@ from kafkalog.log.typed.avro_values import (
     read_blocks,
     read_text,
 )
+from kafkalog.log.typed.cells import COUNTER, cells_of_items, cells_of_text
 from kafkalog.log.typed.lake_types import PRESENT, json_text
 from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import LOST_DIGITS
@@ -159,7 +160,7 @@ class Resolution:
                 found = symbols[number]
                 if found is None:
                     raise ValueError(f"{writer.symbols[number]!r:.40} is no symbol of the column")
-                return found
+                return COUNTER.add_text(found)
 
             return symbol
         if writer.kind == "fixed":
@@ -215,8 +216,11 @@ class Resolution:
         # JSON has the fields in the order of the schema.
         order = dict.fromkeys(names) if shape is None else {}
         kinds = {name: part.type for name, part in zip(names, parts, strict=True) if part}
+        width = sum(1 + cells_of_text(len(name)) for name in order)
 
         def record(cursor: Cursor) -> dict[str, Any]:
+            if width:
+                COUNTER.add(1, width)
             found: dict[str, Any] = order.copy()
             name = ""
             try:
@@ -245,10 +249,11 @@ class Resolution:
 
     def _array(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         item = self.read(writer.parts[0], reader.parts[0], shape and shape.parts[0])
+        width = cells_of_items(shape.type) if shape else 1
 
         def array(cursor: Cursor) -> list[Any]:
             found: list[Any] = []
-            read_blocks(cursor, item, found.append)
+            read_blocks(cursor, item, found.append, width)
             return found
 
         return array
@@ -256,13 +261,14 @@ class Resolution:
     def _map(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         value = self.read(writer.parts[0], reader.parts[0], shape and shape.parts[0])
         is_json = shape is None
+        width = cells_of_items(shape.type) if shape else 2
 
         def entry(cursor: Cursor) -> tuple[str, Any]:
             return read_text(cursor), value(cursor)
 
         def entries(cursor: Cursor) -> Any:
             pairs: list[tuple[str, Any]] = []
-            read_blocks(cursor, entry, pairs.append)
+            read_blocks(cursor, entry, pairs.append, width)
             found = dict(pairs)  # the last one of equal keys
             return found if is_json else list(found.items())
 
@@ -286,7 +292,10 @@ class Resolution:
         read = self.read(writer, part, below)
         if not is_struct(reader):
             return read
-        name = shape.names[place] if shape else branch_names(reader)[place]
+        if shape is None:
+            branch = branch_names(reader)[place]
+            return lambda cursor: {COUNTER.add_text(branch): read(cursor)}
+        name = shape.names[place]
         return lambda cursor: {name: read(cursor)}
 
     # Which types fit, as in `org.apache.avro.Resolver` ------------------------------------------
@@ -407,7 +416,13 @@ class Resolution:
         except ValueError as error:
             return _refusal(f"the default of {field.name!r:.40} is wrong: {error}")
         read = self.plain.read(field.type, field.type, shape)
-        return lambda _: read(Cursor(data))
+        cells = cells_of_text(len(data))
+
+        def default(_: Cursor) -> Any:
+            COUNTER.add(1, cells)
+            return read(Cursor(data))
+
+        return default
 
 
 def _named(node: Node) -> str:

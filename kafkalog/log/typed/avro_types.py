@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kafkalog.log.typed import lake_types
 from kafkalog.log.typed.avro_values import Cursor, read_bytes, read_int
+from kafkalog.log.typed.cells import COUNTER
 from kafkalog.log.typed.remarks import LOST_DIGITS, Remark
 from kafkalog.log.typed.schema_size import SchemaSize
 
@@ -334,7 +335,7 @@ def _shown(number: Decimal) -> str:
     """Return all digits, with zeros up to the decimal point unless they would be endless."""
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)  # a finite number
-    return f"{number:f}" if abs(exponent) <= _DIGITS_MAX else str(number)
+    return COUNTER.add_text(f"{number:f}" if abs(exponent) <= _DIGITS_MAX else str(number))
 
 
 def _decimal(writer: Node, reader: Node, *, is_json: bool) -> Conversion:

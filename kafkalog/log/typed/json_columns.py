@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kafkalog.log.columns.arrow import binary
 from kafkalog.log.typed import json_kernels, json_scalar_kernels
 from kafkalog.log.typed.avro_types import DAYS, MICROS, NANOSECONDS
+from kafkalog.log.typed.cells import cells_of_items
 from kafkalog.log.typed.column_steps import (
     PARTS_MAX,
     UnsupportedSchemaError,
@@ -156,9 +157,11 @@ class _Steps:
         assert part is not None
         read = self.of(part)
         is_map = column.form == "map"
+        width = cells_of_items(column.type)
+        places = 4 if is_map else 2
 
         def items(values: Values, rows: Ints, starts: Ints, sizes: Ints) -> Any:
-            found = np.zeros((4, 0), np.int64)
+            found = np.zeros((places, 0), np.int64)
             counts = np.zeros(len(rows), np.int64)
             offsets = counts
             for has_places in (False, True):
@@ -166,9 +169,11 @@ class _Steps:
                     values.data, starts, sizes, rows, values.odd, is_map, has_places, counts, found
                 )
                 if not has_places:
+                    values.spend(rows, counts * width)
                     counts[values.odd[rows]] = 0
                     offsets = offsets_of(counts)
-                    counts, found = offsets[:-1].copy(), np.zeros((4, int(offsets[-1])), np.int64)
+                    found = np.zeros((places, int(offsets[-1])), np.int64)
+                    counts = offsets[:-1].copy()
             owners = np.repeat(rows, np.diff(offsets))
             array = read(values, owners, found[0], found[1])
             ends = pa.array(offsets, pa.int32())

@@ -393,7 +393,7 @@ def read_items(data, starts, sizes, rows, odd, is_object, has_places, counts, it
         counts: zeros before; in the first pass filled with the number of items of each. In the
             second the place of the next item of each.
         items: in the second pass filled with where items begin and their sizes, -1 for `null`;
-            and with the same of the names in objects.
+            of objects, also with the same of their names.
     """
     opening, closing = (_OBJECT, _OBJECT_END) if is_object else (_ARRAY, _ARRAY_END)
     for i in range(len(starts)):

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kafkalog.errors import UsageError
 from kafkalog.io.jit.fast_path import kernels_work
+from kafkalog.log.typed.cells import COUNTER, cells_of
 from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.json_columns import AnyJsonColumns, Column, JsonColumns
 from kafkalog.log.typed.json_text import Digits, exact_text, parsed, unicode
@@ -395,7 +396,7 @@ class _Columns:
             if least is None:
                 if abs(number.adjusted()) > _PLACES_MAX:
                     raise ValueError("out of range")
-                return f"{number:f}"
+                return COUNTER.add_text(f"{number:f}")
             try:
                 found = number.quantize(least, context=context)
             except ArithmeticError as error:
@@ -447,10 +448,11 @@ class _Columns:
             item = self._as_json(place, reason)
         else:
             item = self.of(shape.items, place)
-        convert = item.convert
+        convert, width = item.convert, cells_of(item.type)
 
         def array(value: Any) -> Any:
             if type(value) is list:
+                COUNTER.add(len(value), width)
                 return [convert(one) for one in value]
             if value is None:
                 return None
@@ -473,12 +475,14 @@ class _Columns:
             return None
         item = self.of(named["value"], f"{path}{{}}")
         key_of, convert = key.convert, item.convert
+        width = cells_of(key.type) + cells_of(item.type)
 
         def pairs(value: Any) -> Any:
             if value is None:
                 return None
             if type(value) is not list:
                 raise _unfit(value, "array")
+            COUNTER.add(len(value), width)
             found = {}
             for one in value:
                 if are_lists and type(one) is list and len(one) == 2:
@@ -554,10 +558,11 @@ class _Columns:
 
     def _map(self, shape: Shape, named: frozenset[str], path: str) -> Column:
         item = self.of(shape, path)
-        convert = item.convert
+        convert, width = item.convert, cells_of(TEXT) + cells_of(item.type)
 
         def members(value: Any) -> Any:
             if type(value) is dict:
+                COUNTER.add(len(value), width)
                 return [
                     (unicode(key), convert(one)) for key, one in value.items() if key not in named
                 ]

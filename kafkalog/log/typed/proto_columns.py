@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from kafkalog.log.typed.cells import COUNTER, cells_of, cells_of_items, cells_of_text
 from kafkalog.log.typed.lake_types import (
     JSON,
     NAME_KEY,
@@ -210,12 +211,13 @@ class MessageColumns:
     def _new_tree(self, descriptor: Any) -> Convert:
         seen = self.seen
         getters: list[tuple[str, Convert]] | None = None
+        width = 0
 
         def column_of(one: Any, _path: str, _holder: Any) -> tuple[Any, Convert]:
             return JSON, self._tree(one)
 
         def tree(found: Any) -> Any:
-            nonlocal getters
+            nonlocal getters, width
             if getters is None:  # not before it is needed: messages can contain themselves
                 getters = [
                     (
@@ -224,6 +226,8 @@ class MessageColumns:
                     )
                     for name, field in self.named(descriptor)
                 ]
+                width = 1 + sum(1 + cells_of_text(len(name)) for name, _ in getters)
+            COUNTER.add(1, width)
             if len(UnknownFieldSet(found)):
                 seen.has_unknown = True
             values = ((name, get(found)) for name, get in getters)
@@ -297,23 +301,29 @@ class MessageColumns:
             key, key_convert = single(keys, f"{path}{{}}")
             value, convert = single(values, f"{path}{{}}")
             one = convert or _same
+            entries = pa.map_(key, value)
+            width = cells_of_items(entries)
 
             # Protobuf leaves the order open: sorted, the same message gives the same bytes.
             def pairs(found: Any) -> Any:
+                COUNTER.add(len(found), width)
                 names = sorted(map(key_convert, found) if key_convert else found)
                 return [(name, one(found[name])) for name in names]
 
             def tree(found: Any) -> Any:
                 return {_key_text(name): value for name, value in pairs(found)}
 
-            return pa.map_(key, value), tree if is_json else pairs
+            return entries, tree if is_json else pairs
         kind, convert = single(field, f"{path}[]" if field.is_repeated else path)
         if not field.is_repeated:
             return kind, convert
-        one = convert or _same
-        return pa.list_(kind), list if convert is None else lambda found: [
-            one(each) for each in found
-        ]
+        width = cells_of(kind)
+
+        def items(found: Any) -> Any:
+            COUNTER.add(len(found), width)
+            return list(found) if convert is None else [convert(each) for each in found]
+
+        return pa.list_(kind), items
 
     def _scalar(self, field: Any, is_json: bool) -> Convert | None:
         """Return what converts a value that is no message; None for the value itself."""
@@ -349,7 +359,7 @@ def symbols(enum: Any) -> dict[int, str]:
 
 def _symbols(enum: Any) -> Convert:
     names = symbols(enum)
-    return lambda number: names.get(number) or str(number)
+    return lambda number: COUNTER.add_text(names.get(number) or str(number))
 
 
 def _same(value: Any) -> Any:
