@@ -70,7 +70,7 @@ class Payload:
         return self.typed is None and self.form == BytesFormat.AUTO
 
     def columns(self, topics: Sequence[str] = ()) -> tuple[TypedColumn, ...]:
-        """Return the typed column, if it is one.
+        """Return the typed column; none for plain bytes.
 
         Args:
             topics: the topics that are read.
