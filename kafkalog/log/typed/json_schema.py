@@ -456,7 +456,7 @@ class _Columns:
 
         Each two are an object, as its converter for JSON Schema has it, or a list.
         """
-        named, are_lists = pair.members.named, pair.kinds == {"array"}
+        named, are_lists = pair.members.named, pair.kinds == frozenset(("array",))
         if set(named) != {"key", "value"}:
             return None
         mark = len(self._remarks)
