@@ -315,6 +315,8 @@ class ConnectColumns:
             is_right[rows] = is_own
         if not parts:
             return pa.nulls(len(starts), self._column.type), is_right
+        if len(there[0]) == len(starts):
+            return parts[0], is_right
         places = np.concatenate(there)
         return pa.concat_arrays(parts).take(spread(places, len(starts))), is_right
 
