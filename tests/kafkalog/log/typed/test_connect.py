@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -14,6 +16,7 @@ from kafkalog.log.typed import TypedColumn, TypedForm, connect
 from kafkalog.log.typed.columns import typed_column
 from kafkalog.log.typed.connect import EachConnectDecoder, Schemas
 from kafkalog.log.typed.remarks import LOST_DIGITS, UNKNOWN_FIELDS
+from tests.checkout import ROOT
 from tests.kafkalog.log.typed.both_ways import both
 from tests.kafkalog.log.typed.connect_messages import WRITTEN, column_of, compare, messages
 from tests.sampling import drawn_for, examples
@@ -273,6 +276,19 @@ def test_deep_schemas_are_refused(inner: str) -> None:
     data = message(schema, "[]")
     assert "more than 64 levels deep" in str(EachConnectDecoder().decode(data)[1])
     assert "more than 64 levels deep" in decoded([INT], message(INT, "1"), data)[1][1]
+
+
+def test_no_package_for_other_schemas_is_needed() -> None:
+    """The schemas in messages refer to nothing."""
+    script = """
+import sys
+sys.modules["referencing"] = sys.modules["grpc_tools"] = None
+from kafkalog.log.typed.connect import EachConnectDecoder
+print(EachConnectDecoder().decode(sys.argv[1].encode())[0].to_pylist())
+"""
+    words = [sys.executable, "-c", script, message(struct(a="int8"), '{"a":7}').decode()]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("[{'a': 7}]\n", "")
 
 
 def test_a_column_without_schemas_is_refused() -> None:
