@@ -9,6 +9,7 @@ import numpy as np
 
 from kafkalog.errors import Deaf, UsageError
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
+from kafkalog.log.typed.framing import VALUE_SIZE_MAX
 from kafkalog.tables.model import TableName
 from kafkalog.tables.reading import read_split
 from kafkalog.tables.schemas import table_schema
@@ -110,6 +111,7 @@ def _schemas(data: Any, schemas: Schemas) -> Iterator[tuple[str, int]]:
         return
     bounds = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1]
     bounds = bounds.astype(np.int64)
+    rows = rows[np.diff(bounds)[rows] <= VALUE_SIZE_MAX]
     is_left = np.ones(len(rows), bool)
     content = np.frombuffer(raw, np.uint8)
     for group in groups(content, bounds[:-1][rows], bounds[1:][rows]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from kafkalog.log.typed.column_steps import UNFIT, spread
 from kafkalog.log.typed.connect_schema import connect_decoder
 from kafkalog.log.typed.evolution import EvolvedDecoder
 from kafkalog.log.typed.framing import VALUE_SIZE_MAX
-from kafkalog.log.typed.schema_size import MALFORMED, NODES_MAX, brief
+from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,21 +31,23 @@ if TYPE_CHECKING:
     from kafkalog.log.typed.column_steps import Ints
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.json_schema import ShapeDecoder
+    from kafkalog.log.typed.model import Decoder
     from kafkalog.log.typed.remarks import Remark
 
-SCHEMAS_MAX: Final = 200
+SCHEMAS_MAX: Final = 100
 """How many schemas a column is made of: those of further messages do not decode."""
 _TEXTS_SIZE_MAX: Final = 4 << 20
 """And how many characters they have together: they go to each task, and to the manifest."""
+_TEXT_SIZE_MAX: Final = 2 << 20
+# How many fields all have, times how many schemas: the work of merging them.
+_WORK_MAX: Final = 400_000
 # How often what many values begin with is looked for before each is looked at by itself.
 _ROUNDS_MAX: Final = 16
 _NO_ENVELOPE: Final = "it is not `schema` and `payload`, as Kafka Connect writes it"
-_BLANKS: Final = r"[ \t\n\r]*"
-_NAME: Final = rf'{_BLANKS}"(schema|payload)"{_BLANKS}:{_BLANKS}'
-_FIRST: Final = re.compile(rf"\ufeff?{_BLANKS}\{{{_NAME}")
-_SECOND: Final = re.compile(rf"{_BLANKS},{_NAME}")
-_END: Final = re.compile(rf"{_BLANKS}\}}{_BLANKS}\Z")
-_END_OF_BYTES: Final = re.compile(_END.pattern.encode())
+_BLANKS: Final = " \t\n\r"
+_NAME: Final = rf'[{_BLANKS}]*"(schema|payload)"[{_BLANKS}]*:[{_BLANKS}]*'
+_FIRST: Final = re.compile(rf"\ufeff?[{_BLANKS}]*\{{{_NAME}")
+_SECOND: Final = re.compile(rf"[{_BLANKS}]*,{_NAME}")
 
 
 def _refuse(text: str) -> Any:
@@ -60,8 +63,8 @@ class Envelope(NamedTuple):
 
     Attributes:
         schema: the text of its schema.
-        payload: its data, which may be no JSON.
-        before: what stands before the data if that is last; else empty.
+        payload: what stands in the place of its data, which may be anything.
+        before: what stands before that if it is last; else empty.
     """
 
     schema: str
@@ -73,29 +76,61 @@ def opened(data: bytes) -> Envelope:
     """Return the parts of a message.
 
     Raises:
-        ValueError: it has not a schema and a payload alone.
+        ValueError: it has not a schema and a payload.
     """
     text = data.decode("utf-8")
-    found: dict[str, tuple[int, int]] = {}
-    at = 0
+    first = _FIRST.match(text)
+    if first is None:
+        raise ValueError(_NO_ENVELOPE)
     try:
-        for expected in (_FIRST, _SECOND):
-            name = expected.match(text, at)
-            if name is None or name[1] in found:
-                raise ValueError(_NO_ENVELOPE)
-            _, at = _PASS(text, name.end())
-            found[name[1]] = name.end(), at
+        _, end = _PASS(text, first.end())
     except RecursionError as error:
         raise ValueError("too deep") from error
-    if not _END.match(text, at):
+    second = _SECOND.match(text, end)
+    if second is None or second[1] == first[1]:
         raise ValueError(_NO_ENVELOPE)
-    start, end = found["payload"]
-    is_last = end == at
-    return Envelope(
-        text[slice(*found["schema"])],
-        text[start:end].encode(),
-        text[:start].encode() if is_last else b"",
-    )
+    head = text[first.end() : end].encode()
+    before = text[: second.end()].encode()
+    tail = _until_end(data, len(before))
+    if first[1] == "schema":
+        return Envelope(head.decode(), tail, before)
+    return Envelope(tail.decode().rstrip(_BLANKS), head, b"")
+
+
+def _until_end(data: bytes, start: int) -> bytes:
+    """Return what stands before the brace that is last."""
+    whole = data[start:].rstrip(_BLANKS.encode())
+    if not whole.endswith(b"}"):
+        raise ValueError(_NO_ENVELOPE)
+    return whole[:-1]
+
+
+class _Opener:
+    """Opens messages one by one; knows what the last ones began with."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+
+    def parts(self, data: bytes) -> tuple[str, bytes]:
+        """Return the text of the schema and the payload. Raises as `opened`."""
+        for before, schema in self._known.items():
+            if data.startswith(before):
+                return schema, _until_end(data, len(before))
+        one = opened(data)
+        if one.before:
+            if len(self._known) == _ROUNDS_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[one.before] = one.schema
+        return one.schema, one.payload
+
+
+def _value(decoder: Decoder, payload: bytes, schema_id: SchemaId | None = None) -> Any:
+    try:
+        return decoder.decode(payload, schema_id)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":  # members after the payload, or more after the message
+            raise ValueError(_NO_ENVELOPE) from error
+        raise
 
 
 class Group(NamedTuple):
@@ -165,14 +200,20 @@ class Schemas:
         """
         if text in self.decoders:
             return True
+        if len(text) > _TEXT_SIZE_MAX:
+            return False
         try:
             made = connect_decoder([text])
         except (*MALFORMED, UsageError):
             return False
         paths = self._paths.union(_paths(pa.field("", made.type)))
-        is_one_more = len(self.decoders) < SCHEMAS_MAX and self._size + len(text) <= _TEXTS_SIZE_MAX
-        if not is_one_more or len(paths) > NODES_MAX:
-            self.is_full = True
+        count = len(self.decoders) + 1
+        self.is_full = (
+            count > SCHEMAS_MAX
+            or self._size + len(text) > _TEXTS_SIZE_MAX
+            or count * len(paths) > _WORK_MAX
+        )
+        if self.is_full:
             return False
         self.decoders[text] = made
         self._paths = paths
@@ -208,7 +249,7 @@ class ConnectDecoder:
     ) -> None:
         self._numbers = {text: number for number, (text,) in writers}
         self._column = EvolvedDecoder(connect_decoder, dict(writers), versions)
-        self._known: dict[bytes, str] = {}
+        self._opener = _Opener()
         self.type = self._column.type
 
     @property
@@ -220,32 +261,22 @@ class ConnectDecoder:
         return self._column.losses
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # it has the schema itself
-        for before, schema in self._known.items():
-            if data.startswith(before) and (end := _END_OF_BYTES.search(data)):
-                try:
-                    return self._payload(schema, data[len(before) : end.start()])
-                except json.JSONDecodeError:
-                    break
-        one = opened(data)
-        if one.before:
-            if len(self._known) == _ROUNDS_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[one.before] = one.schema
-        return self._payload(one.schema, one.payload)
-
-    def _payload(self, schema: str, payload: bytes) -> Any:
+        schema, payload = self._opener.parts(data)
         number = self._numbers.get(schema)
         if number is None:
             raise ValueError(_why_not(schema))
-        return self._column.decode(payload, number)
+        return _value(self._column, payload, number)
 
     def by_columns(self, schema_id: SchemaId | None) -> ConnectColumns | None:  # noqa: ARG002 # as above
         """Return what decodes many values at once; None if that is impossible."""
         return ConnectColumns(self._column, self._numbers) if kernels_work() else None
 
 
+@lru_cache(_ROUNDS_MAX)
 def _why_not(schema: str) -> str:
     """Return why messages with a schema do not decode, which the column has not."""
+    if len(schema) > _TEXT_SIZE_MAX:
+        return f"its schema is longer than {_TEXT_SIZE_MAX} characters"
     try:
         connect_decoder([schema])
     except (*MALFORMED, UsageError) as error:
@@ -284,6 +315,8 @@ class ConnectColumns:
             is_right[rows] = is_own
         if not parts:
             return pa.nulls(len(starts), self._column.type), is_right
+        if len(there[0]) == len(starts):
+            return parts[0], is_right
         places = np.concatenate(there)
         return pa.concat_arrays(parts).take(spread(places, len(starts))), is_right
 
@@ -296,6 +329,7 @@ class EachConnectDecoder:
     """
 
     def __init__(self) -> None:
+        self._opener = _Opener()
         self._schemas = Schemas()
         self._lost: Counter[str] = Counter()
 
@@ -314,18 +348,18 @@ class EachConnectDecoder:
         if len(data) > VALUE_SIZE_MAX:
             return None, f"larger than {VALUE_SIZE_MAX} bytes"
         try:
-            one = opened(data)
-            if not self._schemas.add(one.schema):
-                if not self._schemas.is_full:
-                    return None, _why_not(one.schema)
-                self._forget()
-                if not self._schemas.add(one.schema):
-                    return None, "its schema describes too much"
-            made = self._schemas.decoders[one.schema]
-            return pa.array([made.decode(one.payload)], made.type), None
+            schema, payload = self._opener.parts(data)
+            made = self._decoder(schema)
+            return pa.array([_value(made, payload)], made.type), None
         except UNFIT as error:
             return None, brief(error)
 
-    def _forget(self) -> None:
-        self._lost = self.losses
-        self._schemas = Schemas()
+    def _decoder(self, schema: str) -> ShapeDecoder:
+        if not self._schemas.add(schema):
+            if not self._schemas.is_full:
+                raise ValueError(_why_not(schema))
+            self._lost = self.losses
+            self._schemas = Schemas()
+            if not self._schemas.add(schema):
+                raise ValueError("its schema describes too much")
+        return self._schemas.decoders[schema]

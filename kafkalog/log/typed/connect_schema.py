@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.log.typed.connect_names import logical_of
 from kafkalog.log.typed.json_schema import ShapeDecoder, schema_tree
-from kafkalog.log.typed.json_types import FLOAT32, FLOAT64, Decimals, Members, Shape
+from kafkalog.log.typed.json_shapes import FLOAT32, FLOAT64, Decimals, Members, Shape
 from kafkalog.log.typed.schema_size import SchemaSize
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from kafkalog.io.jit.fast_path import kernels_work
 from kafkalog.log.typed.cells import COUNTER, cells_of
 from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.json_columns import AnyJsonColumns, Column, JsonColumns
+from kafkalog.log.typed.json_shapes import FLOAT32, FLOAT64, Decimals, Shape
 from kafkalog.log.typed.json_text import Digits, exact_text, parsed, unicode
 from kafkalog.log.typed.lake_types import (
     INTEGER,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.json_types import Decimals, Members, Shape
+    from kafkalog.log.typed.json_shapes import Members
 
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 _ADDITIONAL: Final = "_additional"
@@ -103,7 +104,7 @@ class JsonDecoder(ShapeDecoder):
     """
 
     def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
-        from kafkalog.log.typed.json_types import Shape, shape_of
+        from kafkalog.log.typed.json_types import shape_of
 
         trees = {}
         for name, text in (references or {}).items():
@@ -323,8 +324,6 @@ class _Columns:
         return _SCALARS[shape.strings or kind if kind == "string" else kind]
 
     def _number(self, shape: Shape) -> Column:
-        from kafkalog.log.typed.json_types import FLOAT32, FLOAT64, Decimals
-
         if isinstance(shape.numbers, Decimals):
             return self._decimal(shape.numbers)
         if shape.kinds is None or "number" not in shape.kinds:

@@ -9,8 +9,8 @@ are alternatives, of which any may hold.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from referencing import Registry, Resource, Specification
 from referencing.exceptions import NoSuchResource, Unresolvable
@@ -23,90 +23,22 @@ from referencing.jsonschema import (
     specification_with,
 )
 
-from kafkalog.log.typed.connect_names import logical_of, whole_number
+from kafkalog.log.typed.connect_names import logical_of
+from kafkalog.log.typed.json_shapes import FLOAT32, FLOAT64, Decimals, Members, Shape
 from kafkalog.log.typed.schema_size import DEPTH_MAX, MALFORMED, NODES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-FLOAT32: Final = "float32"
-FLOAT64: Final = "float64"
-"""The forms of numbers that Kafka Connect wrote: what is no number, or infinite, is a text."""
 
 _KINDS: Final = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _NUMBERS: Final = frozenset(("integer", "number"))
 # Drafts in which what stands next to a `$ref` does not count.
 _REFERENCES_ALONE: Final = (DRAFT4.name, DRAFT6.name, DRAFT7.name)
 _DECIMALS_OF_NET: Final = 9
-_DECIMAL_DIGITS: Final = 38
 # How many parts may lead to one: each property, item, reference and alternative on the way.
 _TRAIL_MAX: Final = 256
 # How often names of fields are compared: alternatives of alternatives multiply.
 _WORK_MAX: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Decimals:
-    """Numbers with decimals of a fixed count.
-
-    Attributes:
-        is_packed: they may be base64 of the unscaled number, as Kafka Connect writes them.
-        precision: how many digits they have at most.
-    """
-
-    scale: int
-    is_packed: bool = False
-    precision: int = _DECIMAL_DIGITS
-
-    @classmethod
-    def of(cls, parameters: Any) -> Self | None:
-        """Return those of Kafka Connect, by the parameters of their type; None without a scale."""
-        scale = whole_number(_dict(parameters).get("scale"))
-        precision = whole_number(_dict(parameters).get("connect.decimal.precision"))
-        return None if scale is None else cls(scale, True, precision or _DECIMAL_DIGITS)
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """What is known of the members of objects.
-
-    Attributes:
-        named: those with a name.
-        rest: the others; None if nothing is known of them.
-        is_closed: there are no others.
-    """
-
-    named: Mapping[str, Shape] = field(default_factory=dict)
-    rest: Shape | None = None
-    is_closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What values a schema allows.
-
-    Attributes:
-        kinds: the names of types in JSON Schema, `number` mostly with `integer`; None for any.
-        is_implied: the kinds are only guessed, from properties or items.
-        text: why it has to be JSON text; empty if it need not.
-        strings: the format of strings that are more than text: `date`, `date-time` or `base64`.
-        numbers: what numbers are, if not float64: `FLOAT32`, `FLOAT64`, `Decimals`, or what
-            `logical_of` returns; that also of objects.
-        items: those of arrays; None if nothing is known of them.
-        is_tuple: each place of arrays has items of its own.
-        is_map: arrays are maps, of objects with `key` and `value`, or of lists of these two.
-        members: those of objects.
-    """
-
-    kinds: frozenset[str] | None = None
-    is_implied: bool = False
-    text: str = ""
-    strings: str | None = None
-    numbers: str | Decimals | None = None
-    items: Shape | None = None
-    is_tuple: bool = False
-    is_map: bool = False
-    members: Members = Members()
 
 
 _ANY: Final = Shape()
