@@ -315,6 +315,34 @@ def test_types_of_topics_by_transactions_keys_columns_and_conditions(
     assert "C" not in tables_in(tmp_path / "lake", kind)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_that_are_gone_are_in_no_table(
+    kafkalog: Kafkalog, tmp_path: Path, kind: str
+) -> None:
+    """Nothing is committed without agreement; then each table goes on after them."""
+    case, place = CASES["record"], tmp_path / "lake"
+    disk = as_topic(tmp_path / "disk", case["versions"])
+    order, payment = values_of(case, "AVRO")[:2]
+    write(disk, [order, TOMBSTONE])
+    assert split(kafkalog, disk, place, kind, "--append").status == 0
+    (disk / "events-0" / f"{0:020}.log").unlink()
+    write(disk, [payment, order, TOMBSTONE], 5)
+    refused = split(kafkalog, disk, place, kind, "--append")
+    assert (refused.status, "Records are gone" in refused.stderr) == (4, True)
+    assert {name: len(rows) for name, rows in tables_in(place, kind).items()} == {
+        "Order": 1, "null": 1,
+    }  # fmt: skip
+    result = split(kafkalog, disk, place, kind, "--append", "--accept", "gaps")
+    assert result.status == 0, result.stderr
+    [gap] = [one for one in map(json.loads, result.stdout.splitlines()) if "reason" in one]
+    assert (gap["first_offset"], gap["last_offset"]) == (2, 4)
+    assert shown(tables_in(place, kind)) == {
+        "Order": [(0, {"id": 7, "total": 0.5}), (6, {"id": 7, "total": 0.5})],
+        "Payment": [(5, rows_of(case, "AVRO")[1]["value"])],
+        "null": [(1, {}), (7, {})],
+    }
+
+
 def test_the_library_splits(tmp_path: Path) -> None:
     case = CASES["record"]
     disk = as_topic(tmp_path / "disk", case["versions"])
