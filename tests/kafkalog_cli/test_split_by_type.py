@@ -23,6 +23,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 import kafkalog as kafkalog_library
 from kafkalog.tables import Bounds, Request
 from tests.builders import batch, record, write_log
+from tests.http_servers import registry
 from tests.kafkalog.log.typed.test_serialized import as_topic
 from tests.kafkalog_cli.test_record_types import (
     ABORT,
@@ -360,6 +361,21 @@ def test_the_library_splits(tmp_path: Path) -> None:
         str(one.relative_to(tmp_path / "lake")) for one in (tmp_path / "lake").rglob("*.parquet")
     }
     assert shown(tables_in(tmp_path / "lake", "files")) == wanted_of([*rows_of(case), None])
+
+
+def test_a_registry_by_url(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    """It is asked for the schemas that occur, also in the run in which a type is new."""
+    case, disk, lake = CASES["record"], tmp_path / "disk", tmp_path / "lake"
+    words = ("--to", lake, "--split-by-type", "--append", "--as", "delta")
+    with registry(case["versions"]) as url:
+        every: list[Any] = []
+        for rows in (rows_of(case, "AVRO")[:1], rows_of(case)):
+            write(disk, [(b64decode(one["data"]), []) for one in rows], len(every))
+            every += rows
+            done = kafkalog("export", disk, "-r", url, *words)
+            assert done.status == 0, done.stderr
+            found = shown(tables_in(lake, "delta"))
+            assert found == wanted_of(every)
 
 
 def test_titles_are_escaped_in_paths(kafkalog: Kafkalog, tmp_path: Path) -> None:
