@@ -148,7 +148,7 @@ def export(
     kafkalog export /var/lib/kafka --to lake --append --as delta
     kafkalog export orders-0 --to c.db.t --append --as iceberg --set warehouse=w
     kafkalog export orders-0 --to lake --value-format json --where 'value.cents > 900'
-    kafkalog export /var/lib/kafka -t events -r /var/lib/kafka --to lake --split-by-type
+    kafkalog export events-0 --to lake --registry /srv/registry --split-by-type
     """
     form = shown.format
     payloads = decode.payloads

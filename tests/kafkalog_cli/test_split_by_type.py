@@ -23,6 +23,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 import kafkalog as kafkalog_library
 from kafkalog.tables import Bounds, Request
 from tests.builders import batch, record, write_log
+from tests.http_servers import registry
 from tests.kafkalog.log.typed.test_serialized import as_topic
 from tests.kafkalog_cli.test_record_types import (
     ABORT,
@@ -315,6 +316,34 @@ def test_types_of_topics_by_transactions_keys_columns_and_conditions(
     assert "C" not in tables_in(tmp_path / "lake", kind)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_that_are_gone_are_in_no_table(
+    kafkalog: Kafkalog, tmp_path: Path, kind: str
+) -> None:
+    """Nothing is committed without agreement; then each table goes on after them."""
+    case, place = CASES["record"], tmp_path / "lake"
+    disk = as_topic(tmp_path / "disk", case["versions"])
+    order, payment = values_of(case, "AVRO")[:2]
+    write(disk, [order, TOMBSTONE])
+    assert split(kafkalog, disk, place, kind, "--append").status == 0
+    (disk / "events-0" / f"{0:020}.log").unlink()
+    write(disk, [payment, order, TOMBSTONE], 5)
+    refused = split(kafkalog, disk, place, kind, "--append")
+    assert (refused.status, "Records are gone" in refused.stderr) == (4, True)
+    assert {name: len(rows) for name, rows in tables_in(place, kind).items()} == {
+        "Order": 1, "null": 1,
+    }  # fmt: skip
+    result = split(kafkalog, disk, place, kind, "--append", "--accept", "gaps")
+    assert result.status == 0, result.stderr
+    [gap] = [one for one in map(json.loads, result.stdout.splitlines()) if "reason" in one]
+    assert (gap["first_offset"], gap["last_offset"]) == (2, 4)
+    assert shown(tables_in(place, kind)) == {
+        "Order": [(0, {"id": 7, "total": 0.5}), (6, {"id": 7, "total": 0.5})],
+        "Payment": [(5, rows_of(case, "AVRO")[1]["value"])],
+        "null": [(1, {}), (7, {})],
+    }
+
+
 def test_the_library_splits(tmp_path: Path) -> None:
     case = CASES["record"]
     disk = as_topic(tmp_path / "disk", case["versions"])
@@ -332,6 +361,21 @@ def test_the_library_splits(tmp_path: Path) -> None:
         str(one.relative_to(tmp_path / "lake")) for one in (tmp_path / "lake").rglob("*.parquet")
     }
     assert shown(tables_in(tmp_path / "lake", "files")) == wanted_of([*rows_of(case), None])
+
+
+def test_a_registry_by_url(kafkalog: Kafkalog, tmp_path: Path) -> None:
+    """It is asked for the schemas that occur, also in the run in which a type is new."""
+    case, disk, lake = CASES["record"], tmp_path / "disk", tmp_path / "lake"
+    words = ("--to", lake, "--split-by-type", "--append", "--as", "delta")
+    with registry(case["versions"]) as url:
+        every: list[Any] = []
+        for rows in (rows_of(case, "AVRO")[:1], rows_of(case)):
+            write(disk, [(b64decode(one["data"]), []) for one in rows], len(every))
+            every += rows
+            done = kafkalog("export", disk, "-r", url, *words)
+            assert done.status == 0, done.stderr
+            found = shown(tables_in(lake, "delta"))
+            assert found == wanted_of(every)
 
 
 def test_titles_are_escaped_in_paths(kafkalog: Kafkalog, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class SplitExport:
         listener: Listener | None = None,
     ) -> None:  # fmt: skip
         require_types(asked)
-        self.listener = listener or Listener()
+        listener = _Once(listener or Listener())
         self._asked = asked
         self._to = to
         self.destination = to
@@ -101,11 +101,13 @@ class SplitExport:
         if asked.append:
             self._opened = partial(
                 appending, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-                catalog=catalog, max_rejects=max_rejects,
+                catalog=catalog, max_rejects=max_rejects, listener=listener,
             )  # fmt: skip
         else:
-            self._opened = partial(Export, fail_fast=fail_fast, max_rejects=max_rejects)
-        self._topics = [_Topic(self, one, max_rejects) for one in requests_of(asked, self.listener)]
+            self._opened = partial(
+                Export, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener
+            )
+        self._topics = [_Topic(self, one, max_rejects) for one in requests_of(asked, listener)]
 
     def __enter__(self) -> Self:
         with ExitStack() as held:
@@ -141,21 +143,17 @@ class SplitExport:
         tables = [table for one in self._topics for table in one.tables()]
         return _together(self.destination, tables, self._asked.table_format)
 
-    def table(
-        self, asked: ExportRequest, topic: str, field: str, listener: Listener,
-        turn: Turn | None = None,
-    ) -> Run:  # fmt: skip
+    def table(self, asked: ExportRequest, topic: str, field: str, turn: Turn | None = None) -> Run:
         """Return the run of the table of a type.
 
         Args:
             asked: the request for the topic.
             field: that of the type among all types; empty for the records without one.
-            listener: as for `Export`.
             turn: what it has in common with the others; None for the records without a type.
         """
         place = place_of(self._to, topic, field, asked.table_format)
         asked = replace(asked, of_type=field)
-        return self._opened(asked, place, listener=listener, turn=turn)
+        return self._opened(asked, place, turn=turn)
 
 
 class _Topic:
@@ -166,11 +164,10 @@ class _Topic:
         self._split = split
         self._asked = asked
         self._max_rejects = max_rejects
-        self._listener = _Once(split.listener)
         self._done: list[tuple[str, ExportSummary]] = []
 
     def __enter__(self) -> Self:
-        self.null = self._split.table(self._asked, self._name, NO_TYPE, self._listener)
+        self.null = self._split.table(self._asked, self._name, NO_TYPE)
         with ExitStack() as held:
             held.enter_context(self.null)
             self._fields = _fields_of(self.null.plan, self._name)
@@ -181,7 +178,7 @@ class _Topic:
         self._held.__exit__(*raised)
 
     def planned(self) -> Plan:
-        plan = self._split.table(self._asked, self._name, NO_TYPE, self._listener).planned()
+        plan = self._split.table(self._asked, self._name, NO_TYPE).planned()
         return _plan_with_tables(plan, self._name, _fields_of(plan, self._name))
 
     def run(self, engine: Engine | None) -> None:
@@ -190,22 +187,21 @@ class _Topic:
             return
         turn = Turn(self.null.plan, self.null.last)
         asked = replace(self._asked, typed=stored_columns(self.null.plan.options), by_data=())
+        runs: dict[str, Run] = {}
         with ExitStack() as held:
-            runs = [
-                (field, self._begun(held, asked, field, turn, engine)) for field in self._fields
-            ]
-            runs.append((NO_TYPE, self.null))
             try:
-                for _, one in runs:
+                for field in self._fields:
+                    runs[field] = self._begun(held, asked, field, turn, engine)
+                runs[NO_TYPE] = self.null  # the last one
+                for one in runs.values():
                     one.write(engine)
-                require_few(
-                    [part for _, one in runs for part in one.summary().parts], self._max_rejects
-                )
-                for field, one in runs:
+                parts = [part for one in runs.values() for part in one.summary().parts]
+                require_few(parts, self._max_rejects)
+                for field, one in runs.items():
                     one.finish()
                     self._done.append((field, one.summary()))
             except RefusedError:
-                for _, one in runs:
+                for one in (*runs.values(), self.null):
                     one.discard()
                 raise
 
@@ -214,7 +210,7 @@ class _Topic:
     ) -> Run:
         """Return the entered run of a table that ends where the run of `null` does."""
         while True:
-            run = self._split.table(asked, self._name, field, self._listener, turn)
+            run = self._split.table(asked, self._name, field, turn)
             with ExitStack() as entered:
                 entered.enter_context(run)
                 now, wanted = run.plan.increment, turn.plan.increment
@@ -265,10 +261,12 @@ def require_types(asked: ExportRequest) -> None:
 
 
 def requests_of(asked: ExportRequest, listener: Listener) -> Iterator[ExportRequest]:
-    """Yield the request for each topic. Raises as `find_targets`."""
+    """Yield the request for each topic. Raises `UsageError` without one, and as `find_targets`."""
     bounds = asked.request.bounds
     paths = [absolute(path) for path in asked.paths]
     logs = find_targets(paths, asked.request, listener)
+    if not logs:
+        raise UsageError("There is no topic here whose types could be split.")
     for topic in sorted({one.listed.topic for one in logs}):
         of_topic = replace(bounds, topics=(topic,))
         named = None if asked.request.named is None else of_topic

@@ -307,6 +307,7 @@ class Merger:
             if self.renames and path in self.old and self._is_free(one, path, (*here, *found)):
                 self.renamed[path] = self.old.pop(path)
                 one = one.with_name(self.renamed[path])
+                bases.setdefault(one.name, one)  # of what else its new name is that of
             found.append(one)
         new = [
             (source, base, self._new(base, source.field, prefix))
