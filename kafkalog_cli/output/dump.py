@@ -391,7 +391,7 @@ class Dump:
             self._count(rows)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
-        from kafkalog_cli.output.bulk_cells import PlainRows
+        from kafkalog.log.text.plain_rows import PlainRows
 
         writer = self._open(name, self._labelled(view))
         labels = self._label[: len(self.style.titles)]

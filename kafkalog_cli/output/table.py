@@ -23,7 +23,7 @@ from kafkalog_cli.output.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_cli.output.bulk_cells import PlainRows
+    from kafkalog.log.text.plain_rows import PlainRows
     from kafkalog_cli.output.objects import Column
 
 _CHUNK: Final = 500

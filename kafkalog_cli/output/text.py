@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from kafkalog.io.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 from kafkalog_cli.session import session
@@ -268,12 +268,23 @@ def record_time_column(timestamp_ms: int, style: Style) -> str:
 
 def odd_mark(timestamp_ms: int) -> str:
     """Return what marks a record's timestamp if hardly any clock shows such a time."""
-    return " odd" if is_odd_time(timestamp_ms) else ""
+    return "" if timestamp_ms in PLAIN_TIMES else " odd"
 
 
-def is_odd_time(timestamp_ms: Any) -> Any:
-    """Return whether `odd_mark` marks a time, or each of an array of times."""
-    return (timestamp_ms < _ODD_BEFORE) | (timestamp_ms >= _ODD_FROM)
+def clocks_ahead(zone: tzinfo, length_s: int, number: int) -> int | None:
+    """Return what the clocks of a zone are ahead of UTC in a stretch of time, in seconds.
+
+    Args:
+        length_s: of the stretch: the clocks are set at none but the beginning of one.
+        number: the stretches since 1970 before it.
+
+    Returns:
+        None if they show its times twice.
+    """
+    if second_cell(length_s * number, zone)[1]:
+        return None
+    ahead = datetime.fromtimestamp(length_s * number, zone).utcoffset()
+    return None if ahead is None else int(ahead.total_seconds())
 
 
 def trim_times(cells: Sequence[str]) -> Sequence[str]:
@@ -289,8 +300,8 @@ def zone_name(zone: tzinfo) -> str:
     return "UTC" if zone is UTC else str(zone)
 
 
-_ODD_BEFORE: Final = 946_684_800_000  # 2000
-_ODD_FROM: Final = 4_133_980_800_000  # 2101
+PLAIN_TIMES: Final = range(946_684_800_000, 4_133_980_800_000)
+"""From 2000 to 2100, in ms."""
 
 
 @lru_cache(maxsize=64)

@@ -17,8 +17,8 @@ from kafkalog_cli.output.text import csv_line, csv_pieces, json_pieces, tone_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.log.text.plain_rows import PlainRows
     from kafkalog.model import Defect
-    from kafkalog_cli.output.bulk_cells import PlainRows
 
 __all__ = ["Block", "Format", "Writer", "limited", "print_lines", "row_pieces", "write_all"]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kafkalog.io.jit import fast_path
 from kafkalog.log.columns import pipeline
-from kafkalog.log.text import kafka_text, objects
+from kafkalog.log.text import kafka_text, objects, plain_rows
 from kafkalog_cli.main import run
-from kafkalog_cli.output import bulk, bulk_cells, table
+from kafkalog_cli.output import bulk, table
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.records import BATCH, RECORD
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.objects import ObjectType
     from tests.conftest import State
 
-FORMS = (kafka_text.KafkaText, objects.RecordLines, pipeline.Restored, bulk_cells.PlainCells)
+FORMS = (kafka_text.KafkaText, objects.RecordLines, pipeline.Restored, plain_rows.PlainCells)
 FORMATS = ("ndjson", "json", "csv", "kafka", "table")
 BYTES = ("auto", "text", "hex", "base64")
 SELECTIONS: tuple[tuple[object, ...], ...] = (

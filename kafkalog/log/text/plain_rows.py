@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,46 +14,59 @@ from kafkalog.log.columns import kernels as k
 from kafkalog.log.columns.pipeline import Restored
 from kafkalog.log.columns.scan_steps import Part
 from kafkalog.log.text import table_kernels as t
-from kafkalog_cli.output.text import (
-    BytesFormat,
-    bytes_cell,
-    is_odd_time,
-    record_time_column,
-    second_cell,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from kafkalog.log.columns.chunks import Chunk, Rows
-    from kafkalog_cli.output.objects import Style
 
-    Ints = NDArray[np.int64]
+    Ints: TypeAlias = NDArray[np.int64]
 
+QUARTER_S: Final = 900
+"""Clocks of time zones are set at the beginning of a quarter of an hour."""
 _ROW_SIZE: Final = 8 * (t.PLAIN_ROWS + 1)
 _RUN_MIN: Final = 16
 """Shorter runs of plain records, on average, are not worth their arrays."""
 _TENS: Final = 10 ** np.arange(1, 19)
-_SIZE_OF: Final = {-1: len("null"), 0: len('""')}
+_NULL_SIZE, _EMPTY_SIZE = len("null"), len('""')
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The form of cells.
+
+    Attributes:
+        of: returns the cells of an offset, a timestamp, a key and a value.
+        times: the timestamps whose cells are `2026-11-27 18:00:00.123`, by the clocks of a zone.
+        ahead: returns what those clocks are ahead of UTC in a quarter of an hour, given its number
+            since 1970, in seconds; None if they show its times twice. Without it they show UTC.
+    """
+
+    of: Callable[[int, int, bytes | None, bytes | None], tuple[str, ...]]
+    times: range
+    ahead: Callable[[int], int | None] | None
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
-    """Rows under `PLAIN_TITLES` of data records without headers, all of them printable ASCII.
+    """Data records as rows of a table: offset, time, key, value, and no headers.
+
+    All of them are printable ASCII.
 
     Attributes:
         table: int64, a row for each number of `table_kernels`, a column for each record.
         data: the bytes of keys and values.
-        shifts: what the clocks of the time zone are ahead of UTC, in seconds, for each record.
-        style: of times.
+        shifts: what the clocks are ahead of UTC, in seconds, for each record.
+        form: of cells.
     """
 
     table: Ints
     data: NDArray[np.uint8]
     shifts: Ints
-    style: Style
+    form: Cells
     TIME: ClassVar = 1
     """Number of the column of times."""
 
@@ -67,11 +78,11 @@ class PlainRows:
         return replace(self, table=self.table[:, first:last], shifts=self.shifts[first:last])
 
     def joined(self, after: PlainRows) -> PlainRows:
-        """Return these rows and those after them, of the same style."""
+        """Return these rows and those after them, of the same form."""
         table = np.concatenate([self.table, after.table], axis=1)
         table[[t.KEY_AT, t.VALUE_AT], len(self) :] += len(self.data)
         data = np.concatenate([self.data, after.data])
-        return PlainRows(table, data, np.concatenate([self.shifts, after.shifts]), self.style)
+        return PlainRows(table, data, np.concatenate([self.shifts, after.shifts]), self.form)
 
     @property
     def has_ms(self) -> bool:
@@ -115,13 +126,8 @@ class PlainRows:
         """Yield the cells of each row."""
         data = self.data.data
         for offset, time, key, key_size, value, value_size in self.table.T.tolist():
-            yield (
-                str(offset),
-                record_time_column(time, self.style),
-                bytes_cell(_bytes(data, key, key_size), BytesFormat.AUTO),
-                bytes_cell(_bytes(data, value, value_size), BytesFormat.AUTO),
-                "",
-            )
+            contents = _bytes(data, key, key_size), _bytes(data, value, value_size)
+            yield self.form.of(offset, time, *contents)
 
     def text(self, label: bytes, widths: Sequence[int], *, with_ms: bool) -> memoryview:
         """Return the lines of the rows, with a label before each."""
@@ -136,7 +142,7 @@ class PlainRows:
 
 
 def _cell_sizes(sizes: Ints) -> Ints:
-    return np.where(sizes > 0, sizes, np.where(sizes < 0, _SIZE_OF[-1], _SIZE_OF[0]))
+    return np.where(sizes > 0, sizes, np.where(sizes < 0, _NULL_SIZE, _EMPTY_SIZE))
 
 
 def _bytes(data: memoryview, at: int, size: int) -> bytes | None:
@@ -148,8 +154,8 @@ class PlainCells(Restored):
 
     rows_max = 32768
 
-    def __init__(self, style: Style) -> None:
-        self._style = style
+    def __init__(self, form: Cells) -> None:
+        self._form = form
 
     def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """See `scan_steps.RecordFormat`."""
@@ -168,18 +174,17 @@ class PlainCells(Restored):
 
     def _odd(self, rows: Rows, chunk: Chunk, shifts: Ints) -> NDArray[np.uint8]:
         """Return 1 for the rows that are left to `Record`s, and fill the shifts of the others."""
-        table, style = rows.table, self._style
-        if style.exact or style.value_form != BytesFormat.AUTO:
-            return np.ones(table.shape[1], np.uint8)
+        table, times = rows.table, self._form.times
         is_control = chunk.headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
         is_odd = is_control[table[k.ORDINAL]] | (table[k.HEADERS_COUNT] > 0)
-        is_odd |= is_odd_time(table[k.TIMESTAMP]) | (table[k.OFFSET] < 0)
-        if style.zone is not UTC:
-            times = np.where(is_odd, 0, table[k.TIMESTAMP])
-            quarters, of_rows = np.unique(times // (1000 * _QUARTER_S), return_inverse=True)
-            of_quarters = [_shift(one, style.zone) for one in quarters.tolist()]
-            is_odd |= np.array([one is None for one in of_quarters])[of_rows]
-            shifts[:] = np.array([one or 0 for one in of_quarters])[of_rows]
+        is_odd |= (table[k.TIMESTAMP] < times.start) | (table[k.TIMESTAMP] >= times.stop)
+        is_odd |= table[k.OFFSET] < 0
+        if self._form.ahead is not None:
+            known = np.where(is_odd, times.start, table[k.TIMESTAMP])
+            quarters, of_rows = np.unique(known // (1000 * QUARTER_S), return_inverse=True)
+            ahead = [self._form.ahead(one) for one in quarters.tolist()]
+            is_odd |= np.array([one is None for one in ahead])[of_rows]
+            shifts[:] = np.array([one or 0 for one in ahead])[of_rows]
         marks: NDArray[np.uint8] = is_odd.astype(np.uint8)
         for at, size in ((k.KEY_POSITION, k.KEY_SIZE), (k.VALUE_POSITION, k.VALUE_SIZE)):
             t.mark_odd_text(rows.arena, table[at], table[size], marks)
@@ -193,7 +198,7 @@ class PlainCells(Restored):
         low = int(places[sizes > 0].min(initial=len(rows.arena)))
         high = int((places + sizes)[sizes > 0].max(initial=low))
         table[[t.KEY_AT, t.VALUE_AT]] -= low
-        plain = PlainRows(table, rows.arena[low:high].copy(), shifts, self._style)
+        plain = PlainRows(table, rows.arena[low:high].copy(), shifts, self._form)
         return Part(plain, len(plain), high - low + _ROW_SIZE * len(plain))
 
     def cut(self, content: Any, first: int, last: int) -> Any:
@@ -201,20 +206,3 @@ class PlainCells(Restored):
         if isinstance(content, PlainRows):
             return content.cut(first, last)
         return super().cut(content, first, last)
-
-
-_QUARTER_S: Final = 900
-"""Clocks of time zones are set at the beginning of a quarter of an hour."""
-
-
-@lru_cache(maxsize=4096)
-def _shift(quarter: int, zone: tzinfo) -> int | None:
-    """Return what the clocks of a zone are ahead of UTC in a quarter of an hour since 1970.
-
-    None if they show its times twice.
-    """
-    second = _QUARTER_S * quarter
-    if second_cell(second, zone)[1]:
-        return None
-    ahead = datetime.fromtimestamp(second, zone).utcoffset()
-    return None if ahead is None else int(ahead.total_seconds())
