@@ -23,6 +23,7 @@ from kafkalog.log.typed.lake_types import (
     json_text,
     struct_type,
 )
+from kafkalog.log.typed.proto_cells import MessageCells
 from kafkalog.log.typed.proto_known import (
     CONFLUENT_DECIMAL,
     SCALARS,
@@ -82,11 +83,13 @@ class MessageColumns:
     Attributes:
         remarks: the parts that are JSON.
         seen: what the messages had since it was reset.
+        cells: counts those of messages before they are parsed.
     """
 
     def __init__(self, pool: Any, names: dict[tuple[str, int], tuple[str, str]]) -> None:
         self.remarks: list[Remark] = []
         self.seen = Seen()
+        self.cells = MessageCells(pool)
         self._pool = pool
         self._names = names
         self._count = self._any_depth = 0
@@ -245,6 +248,7 @@ class MessageColumns:
             return as_bytes
         try:
             descriptor = self._pool.FindMessageTypeByName(url.rpartition("/")[2])
+            self.cells.require_few(descriptor, found.value)
             inside = message_factory.GetMessageClass(descriptor).FromString(found.value)
         except (KeyError, message.DecodeError, RecursionError):
             return as_bytes

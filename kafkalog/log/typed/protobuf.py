@@ -105,6 +105,7 @@ class ProtobufDecoder:
         seen = self._seen
         seen.has_unknown = seen.has_lost_digits = False
         try:
+            self._columns.cells.require_few(self._descriptor, data)
             found = self._parse(data)
             # Google's library for Python leaves this to its caller.
             if self._has_required and not is_complete(found):
