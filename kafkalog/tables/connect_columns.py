@@ -59,7 +59,7 @@ class ConnectByData:
             UnsupportedError: a package is missing.
             KafkaLogError: as `read_split` with a listener.
         """
-        from kafkalog.log.typed.connect import Schemas
+        from kafkalog.log.typed.connect import NO_SCHEMA, Schemas
 
         schemas = Schemas()
         firsts: dict[str, tuple[int, int]] = {}  # when each came first, and after how many others
@@ -76,6 +76,8 @@ class ConnectByData:
             return None
         if not firsts:
             raise self.nothing()
+        if len(firsts) > 1:
+            firsts.pop(NO_SCHEMA, None)  # it would make JSON text of all others
         ordered = sorted(firsts, key=firsts.__getitem__)
         writers = tuple((number, (text,)) for number, text in enumerate(ordered, 1))
         versions = tuple(number for number, _ in reversed(writers))

@@ -100,7 +100,6 @@ def export(
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
     registry: str | os.PathLike[str] | None = None,
-    split_by_type: bool = False,
     connect: Sequence[str] = (),
     on_event: OnEvent | None = None,
     **options: Any,
@@ -123,10 +122,8 @@ def export(
             rejects; if there are more, nothing is exported.
         registry: where the schemas of the one topic of `request` are, which give keys and values
             types; and `connect`: which of both have a schema in each message; as for `dataset`.
-            Types that are split may be of several topics.
         on_event: is passed what is left out; without it the first failure is raised.
-        split_by_type: whether each type of the values of each topic has a table of its own.
-        options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
+        options: other attributes of `ExportRequest`: `request`, `append`, `split_by_type` ….
 
     Returns:
         The plan; `apply` returns the result, with `append` that of the last commit.
@@ -143,10 +140,9 @@ def export(
     from kafkalog.log.events import Reporter
     from kafkalog.tables.topic_types import columns_by_data
 
-    given = tuple(os.fspath(path) for path in paths)
-    asked = ExportRequest(given, split_by_type=split_by_type, **options)
+    asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
     topics = asked.request.bounds.topics or ()
-    by_data = columns_by_data(registry, topics, connect, are_split=split_by_type)
+    by_data = columns_by_data(registry, topics, connect, are_split=asked.split_by_type)
     asked = replace(asked, by_data=(*asked.by_data, *by_data))
     place, reporter = os.fspath(to), Reporter(on_event or raised)
 
@@ -162,7 +158,7 @@ def export(
                 if not run.is_continued:
                     return run.summary()
 
-    if split_by_type:
+    if asked.split_by_type:
         from kafkalog.change.lake.split import plan_anywhere
 
         parts = plan_anywhere(asked, reporter).parts

@@ -39,6 +39,8 @@ SCHEMAS_MAX: Final = 100
 _TEXTS_SIZE_MAX: Final = 4 << 20
 """And how many characters they have together: they go to each task, and to the manifest."""
 _TEXT_SIZE_MAX: Final = 2 << 20
+NO_SCHEMA: Final = "null"
+"""The text in the place of the schema of data that has none, and of nulls."""
 # How many fields all have, times how many schemas: the work of merging them.
 _WORK_MAX: Final = 400_000
 # How often what many values begin with is looked for before each is looked at by itself.
@@ -264,6 +266,8 @@ class ConnectDecoder:
         schema, payload = self._opener.parts(data)
         number = self._numbers.get(schema)
         if number is None:
+            if schema == NO_SCHEMA and payload.strip() == NO_SCHEMA.encode():
+                return None
             raise ValueError(_why_not(schema))
         return _value(self._column, payload, number)
 
@@ -275,6 +279,8 @@ class ConnectDecoder:
 @lru_cache(_ROUNDS_MAX)
 def _why_not(schema: str) -> str:
     """Return why messages with a schema do not decode, which the column has not."""
+    if schema == NO_SCHEMA:
+        return "it has no schema, and others have"
     if len(schema) > _TEXT_SIZE_MAX:
         return f"its schema is longer than {_TEXT_SIZE_MAX} characters"
     try:

@@ -305,9 +305,14 @@ def _numbers(
 def _floats(
     values: Values, rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
 ) -> Any:
-    found = _numbers(values, rows, starts, sizes, states).cast(pa.float32())
+    doubles = _numbers(values, rows, starts, sizes, states)
+    found = doubles.cast(pa.float32())
     is_large = pc.fill_null(pc.is_inf(found), False)
     states[is_large.to_numpy(zero_copy_only=False)] = json_scalar_kernels.LEFT
+    # As of a double: by the shortest text of the number.
+    shown = pc.cast(pc.cast(found, pa.string()), pa.float64())
+    is_lost = pc.fill_null(pc.not_equal(shown, doubles), False).to_numpy(zero_copy_only=False)
+    values.lost[LOST_DIGITS][rows[is_lost]] = True
     return found
 
 

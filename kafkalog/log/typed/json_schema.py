@@ -9,9 +9,9 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
-from struct import pack, unpack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
@@ -347,10 +347,16 @@ class _Columns:
 
     def _float32(self, value: Any) -> float | None:
         found = self._named_float(value)
-        try:
-            return None if found is None else float(unpack("f", pack("f", found))[0])
-        except OverflowError as error:
-            raise ValueError("out of range") from error
+        if found is None:
+            return None
+        with np.errstate(over="ignore"):
+            single = np.float32(found)
+        if np.isinf(single) and not np.isinf(found):
+            raise ValueError("out of range")
+        # The shortest text of the number is the one that there is, unless digits are lost.
+        if float(str(single)) != found and not np.isnan(found):
+            self._noted.append(LOST_DIGITS)
+        return float(single)
 
     def _float(self, value: Any) -> float | None:
         if type(value) is float or value is None:

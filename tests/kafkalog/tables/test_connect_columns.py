@@ -51,6 +51,17 @@ def test_the_schema_that_came_last_is_the_newest(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_message_without_a_schema_decides_no_type(tmp_path: Path) -> None:
+    """Connect has written deletions so; what has data but no schema has no place."""
+    good = [message({"a": i}, a="int32") for i in range(3)]
+    nothing = b'{"schema": null, "payload": null}'
+    found = column(log_of(tmp_path / "1", *good, nothing))
+    assert found.to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}, None]
+    log = log_of(tmp_path / "2", *good, b'{"schema":null,"payload":{"a":9}}', nothing)
+    with pytest.raises(CorruptDataError, match="it has no schema, and others have"):
+        column(log)
+
+
 def test_many_schemas_at_once(tmp_path: Path) -> None:
     """More than are looked for among many values at once, in any order."""
     values = [message({f"f{i % 50}": i, "all": i}, **{f"f{i % 50}": "int64", "all": "int64"})

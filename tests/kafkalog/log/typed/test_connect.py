@@ -202,6 +202,27 @@ def test_what_is_lost_is_counted() -> None:
     assert found.losses == Counter({LOST_DIGITS: 2, UNKNOWN_FIELDS: 1})
 
 
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [("0.1", False), ("16777216", False), ("16777217", True), ("0.12345678", False),
+     ("0.123456789", True), ("1e-50", True), ("3.4028235e38", False), ('"NaN"', False)],
+)  # fmt: skip
+def test_digits_that_a_float_has_not_are_counted(text: str, is_lost: bool) -> None:
+    """It has 24 bits: any eight digits at most."""
+    column = column_of(struct(f="float"))
+    data = pa.array([message(struct(f="float"), f'{{"f":{text}}}')] * 2)
+    found, wanted, _ = both(column, data)
+    assert found == wanted
+    assert found.losses == (Counter({LOST_DIGITS: 2}) if is_lost else Counter())
+
+
+def test_numbers_beyond_floats_are_rejects() -> None:
+    data = [message(struct(f="float"), f'{{"f":{text}}}') for text in ("1e39", "-1e39", "3.5e38")]
+    values, reasons = decoded([struct(f="float")], *data)
+    assert values == [None] * 3
+    assert set(reasons.values()) == {"f: out of range"}
+
+
 def test_columns_say_what_single_values_say() -> None:
     """Payloads of all kinds that mostly fit no type, and many schemas, in a drawn order."""
     rng = drawn_for("payloads of Kafka Connect")
