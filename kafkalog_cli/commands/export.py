@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 
 import typer
 
-from formats.late_classes import dataclass
-from kafkalog.change.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
+from kafkalog.change.lake.model import (
+    Accepted,
+    BytesForm,
+    Codec,
+    FileFormat,
+    TableFormat,
+    local_catalog,
+)
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
         IcebergAppend,
         SplitExport,
     )
-    from kafkalog.change.lake.model import Gap, Writing
+    from kafkalog.change.lake.model import Writing
     from kafkalog.io.engine import Engine
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
@@ -55,22 +61,6 @@ _SETTINGS: Final = ("compression", "row-group-rows", "row-group-size", "split-si
 _OF_CATALOG: Final = "catalog."
 _ACCEPTED: Final = re.compile(r"(damage|gaps|rejects)(?:=([0-9]{1,18}))?")
 _REJECTS_MAX: Final = 10**18
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """What may be left out without being an incomplete export.
-
-    Attributes:
-        rejects: the most records that need not decode.
-    """
-
-    damage: bool = False
-    gaps: bool = False
-    rejects: int = 0
-
-    def has(self, gap: Gap) -> bool:
-        return self.damage if gap.is_damage else self.gaps
 
 
 def export(
@@ -227,8 +217,7 @@ def _run(
     with ExportWriter(form, Style(exact=session().exact)) as writer:
         watch = ExportMetrics(metrics)
         run = partial(
-            writing, asked, to, fail_fast=fail_fast, allow_gaps=accepted.gaps,
-            allow_damage=accepted.damage, catalog=catalog, max_rejects=accepted.rejects,
+            writing, asked, to, fail_fast=fail_fast, accepted=accepted, catalog=catalog,
             listener=outcome,
         )  # fmt: skip
         if asked.append:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.model import Decoder
     from kafkalog.log.typed.registered import SchemaRegistry
     from kafkalog.log.typed.remarks import Remark
     from kafkalog_cli.outcome import Outcome
@@ -159,12 +160,31 @@ class Decoded:
             outcome.lacks(self._is_asked)
 
 
-class _ByColumn:
+class _OfOneForm:
+    """What a decoder of values of one form says of them."""
+
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+    def __init__(self, decoder: Decoder | EachConnectDecoder) -> None:
+        self._of_form = decoder
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        return self._of_form.remarks
+
+    @property
+    def losses(self) -> Counter[str]:
+        return self._of_form.losses
+
+
+class _ByColumn(_OfOneForm):
     """Decodes as a typed column does."""
 
     def __init__(self, column: TypedColumn) -> None:
         self._column = column
         self._decoder = column.decoder()
+        super().__init__(self._decoder)
 
     def decode(self, data: bytes, headers: Headers) -> tuple[Any, str | None]:
         return one_value(self._column, self._decoder, data, headers)
@@ -176,30 +196,13 @@ class _ByColumn:
         whole = self._column.with_prefix(data, headers)
         return one_type(self._column, names_of(self._column), whole)
 
-    @property
-    def remarks(self) -> Sequence[Remark]:
-        return self._decoder.remarks
 
-    @property
-    def losses(self) -> Counter[str]:
-        return self._decoder.losses
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return ()
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        return ()
-
-
-class _ByMessage:
+class _ByMessage(_OfOneForm):
     """Decodes what Kafka Connect wrote, each by its own schema."""
-
-    notes = warnings = ()
 
     def __init__(self) -> None:
         self._decoder = EachConnectDecoder()
+        super().__init__(self._decoder)
 
     def decode(self, data: bytes, headers: Headers) -> tuple[Any, str | None]:  # noqa: ARG002 # it has the schema itself
         return self._decoder.decode(data)
@@ -209,14 +212,6 @@ class _ByMessage:
 
     def type_name(self, data: bytes, headers: Headers) -> str | None:  # noqa: ARG002 # nor this
         return None
-
-    @property
-    def remarks(self) -> Sequence[Remark]:
-        return self._decoder.remarks
-
-    @property
-    def losses(self) -> Counter[str]:
-        return self._decoder.losses
 
 
 def decoded_by_column(column: TypedColumn) -> Decoded:

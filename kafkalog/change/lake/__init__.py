@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.change.lake.model import NOTHING_ACCEPTED
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.change.lake.append import Append as Append
     from kafkalog.change.lake.growing import appending as appending
     from kafkalog.change.lake.iceberg_append import IcebergAppend as IcebergAppend
+    from kafkalog.change.lake.model import Accepted as Accepted
     from kafkalog.change.lake.model import Codec as Codec
     from kafkalog.change.lake.model import ExportedPart as ExportedPart
     from kafkalog.change.lake.model import ExportRequest as ExportRequest
@@ -38,6 +42,7 @@ _MODULES = {
     "growing": ("appending",),
     "iceberg_append": ("IcebergAppend",),
     "model": (
+        "Accepted",
         "Codec",
         "ExportRequest",
         "ExportSummary",
@@ -60,10 +65,8 @@ def writing(
     to: str,
     *,
     fail_fast: bool = False,
-    allow_gaps: bool = False,
-    allow_damage: bool = False,
+    accepted: Accepted = NOTHING_ACCEPTED,
     catalog: Mapping[str, str] | None = None,
-    max_rejects: int = 0,
     listener: Listener | None = None,
 ) -> Export | Append | IcebergAppend | SplitExport:
     """Return the run of a request; use it as a context manager.
@@ -71,23 +74,20 @@ def writing(
     Arguments and errors are those of `Export`, with `append` of `appending`, and with
     `split_by_type` of `SplitExport`.
     """
+    opened: Callable[..., Export | Append | IcebergAppend | SplitExport]
     if asked.split_by_type:
         from kafkalog.change.lake.split import SplitExport
 
-        return SplitExport(
-            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-            catalog=catalog, max_rejects=max_rejects, listener=listener,
-        )  # fmt: skip
-    if asked.append:
+        opened = partial(SplitExport, catalog=catalog)
+    elif asked.append:
         from kafkalog.change.lake.growing import appending
 
-        return appending(
-            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-            catalog=catalog, max_rejects=max_rejects, listener=listener,
-        )  # fmt: skip
-    from kafkalog.change.lake.run import Export
+        opened = partial(appending, catalog=catalog)
+    else:
+        from kafkalog.change.lake.run import Export
 
-    return Export(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener)
+        opened = Export
+    return opened(asked, to, fail_fast=fail_fast, accepted=accepted, listener=listener)
 
 
 def export(
@@ -132,7 +132,7 @@ def export(
         as `Export`, or with `append` as `appending`; with `registry` as `read_registry`.
         UsageError: the registry does not decide what the columns are.
     """
-    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.model import Accepted, ExportRequest
     from kafkalog.change.lake.plan import Part, make_plan
     from kafkalog.change.plan import Plan as ChangePlan
     from kafkalog.errors import raised
@@ -144,14 +144,14 @@ def export(
     topics = asked.request.bounds.topics or ()
     by_data = columns_by_data(registry, topics, connect, are_split=asked.split_by_type)
     asked = replace(asked, by_data=(*asked.by_data, *by_data))
+    accepted = Accepted(allow_damage, allow_gaps, max_rejects)
     place, reporter = os.fspath(to), Reporter(on_event or raised)
 
     def apply(_: str | None) -> ExportSummary:
         # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
         while True:
             with writing(
-                asked, place, fail_fast=fail_fast, allow_gaps=allow_gaps,
-                allow_damage=allow_damage, catalog=catalog, max_rejects=max_rejects,
+                asked, place, fail_fast=fail_fast, accepted=accepted, catalog=catalog,
                 listener=reporter,
             ) as run:  # fmt: skip
                 run.run(engine or LocalEngine())

@@ -7,7 +7,7 @@ the file follows. A run that was killed is continued by the next one, or its fil
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.change.lake.delta_log import (
@@ -56,9 +56,7 @@ from kafkalog.tables.model import LossReason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog.change.lake.model import ExportedPart, ExportRequest, Gap
-    from kafkalog.change.lake.of_type import Turn
-    from kafkalog.errors import Listener
+    from kafkalog.change.lake.model import Accepted, ExportedPart, Gap
     from kafkalog.log.typed import TypedColumn
 
 _COMMIT = Fields(
@@ -76,9 +74,7 @@ class Append(Export):
     Args:
         to: as for `Export`.
         fail_fast: as for `Export`.
-        allow_gaps: whether to commit although offsets are missing; the commit names them.
-        allow_damage: likewise, although damage hides offsets.
-        max_rejects: as for `Export`; for each commit.
+        accepted: what each commit may lack; it names that.
         listener: as for `Export`; the next commit continues a partition that cannot be read.
         turn: as for `Export`.
 
@@ -93,16 +89,6 @@ class Append(Export):
     On disk after a crash: the last commit with its files, the plan of the next one and some of its
     files, each whole or not at all.
     """
-
-    def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        allow_damage: bool = False, max_rejects: int = 0, listener: Listener | None = None,
-        turn: Turn | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            asked, to, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener, turn=turn
-        )
-        self._agreed = Agreed(gaps=allow_gaps, damage=allow_damage)
 
     def __enter__(self) -> Self:
         self._look_back()
@@ -200,7 +186,7 @@ class Append(Export):
             self._is_complete = self._was_complete = True
             self._mark_complete()
             return
-        self._agreed.require(now.increment, (), self._target.shown)
+        require_accepted(self._accepted, now.increment, (), self._target.shown)
         # A job that waits for `_SUCCESS` must not take files of an open run for rows of the table.
         self._target.remove(SUCCESS)
         self._begin(now)
@@ -279,7 +265,7 @@ class Append(Export):
         # Once Delta's log names the files, readers may have them: they are not taken back.
         if self._can_discard():
             try:
-                self._agreed.require(increment, parts, self._target.shown)
+                require_accepted(self._accepted, increment, parts, self._target.shown)
             except RefusedError:
                 self._discard(self.plan)
                 raise
@@ -295,31 +281,21 @@ class Append(Export):
         self._conclude(commit_name(increment.number), more)
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    """What a table may lack.
+def require_accepted(
+    accepted: Accepted, increment: Increment, parts: Iterable[ExportedPart], place: str
+) -> None:
+    """Check that a table lacks nothing else with an increment, and the parts read so far.
 
-    Attributes:
-        gaps: offsets that are gone.
-        damage: offsets that damage hides.
+    Raises:
+        RefusedError: it does.
     """
-
-    gaps: bool
-    damage: bool
-
-    def require(self, increment: Increment, parts: Iterable[ExportedPart], place: str) -> None:
-        """Check that the table lacks nothing else with an increment, and the parts read so far.
-
-        Raises:
-            RefusedError: it does.
-        """
-        if not self.gaps:
-            _refuse_gaps([one for one in increment.gaps if not one.is_damage], place)
-            for defect in (one for part in parts for one in part.defects):
-                if defect.reference == DELETED:  # between the plan and the reading
-                    raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW.format("gaps"))
-        if not self.damage:
-            _refuse_damage([one for one in increment.gaps if one.is_damage], place)
+    if not accepted.gaps:
+        _refuse_gaps([one for one in increment.gaps if not one.is_damage], place)
+        for defect in (one for part in parts for one in part.defects):
+            if defect.reference == DELETED:  # between the plan and the reading
+                raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW.format("gaps"))
+    if not accepted.damage:
+        _refuse_damage([one for one in increment.gaps if one.is_damage], place)
 
 
 def _refuse_gaps(gaps: Sequence[Gap], place: str) -> None:

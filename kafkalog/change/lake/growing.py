@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.change.lake.append import Append
-from kafkalog.change.lake.model import TableFormat
+from kafkalog.change.lake.model import NOTHING_ACCEPTED, TableFormat
 from kafkalog.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.change.lake.iceberg_append import IcebergAppend
-    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.model import Accepted, ExportRequest
     from kafkalog.change.lake.of_type import Turn
     from kafkalog.errors import Listener
 
@@ -22,18 +22,15 @@ def appending(
     to: str,
     *,
     fail_fast: bool = False,
-    allow_gaps: bool = False,
-    allow_damage: bool = False,
+    accepted: Accepted = NOTHING_ACCEPTED,
     catalog: Mapping[str, str] | None = None,
-    max_rejects: int = 0,
     listener: Listener | None = None,
     turn: Turn | None = None,
 ) -> Append | IcebergAppend:
     """Return a run that adds to a table; use it as a context manager.
 
     Args:
-        asked, to, fail_fast, allow_gaps, allow_damage, max_rejects, listener, turn: as for
-            `Append`.
+        asked, to, fail_fast, accepted, listener, turn: as for `Append`.
         catalog: properties of the catalog of an Iceberg table.
 
     Raises:
@@ -42,9 +39,8 @@ def appending(
     """
     if asked.table_format != TableFormat.ICEBERG:
         return Append(
-            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-            max_rejects=max_rejects, listener=listener, turn=turn,
-        )  # fmt: skip
+            asked, to, fail_fast=fail_fast, accepted=accepted, listener=listener, turn=turn
+        )
     try:
         from kafkalog.change.lake.iceberg_append import IcebergAppend
     except ImportError as error:
@@ -53,6 +49,6 @@ def appending(
             hint="pip install 'kafkalog[lake]'",
         ) from error
     return IcebergAppend(
-        asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-        catalog=catalog, max_rejects=max_rejects, listener=listener, turn=turn,
+        asked, to, fail_fast=fail_fast, accepted=accepted, catalog=catalog, listener=listener,
+        turn=turn,
     )  # fmt: skip

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from kafkalog.change.lake.append import Agreed
+from kafkalog.change.lake.append import require_accepted
 from kafkalog.change.lake.iceberg import IcebergTable
 from kafkalog.change.lake.iceberg_columns import iceberg_schema
 from kafkalog.change.lake.iceberg_commits import notes_of_values
 from kafkalog.change.lake.iceberg_files import write_data_files
 from kafkalog.change.lake.iceberg_rejects import RejectsTable, have_rejects
 from kafkalog.change.lake.increments import with_damage
-from kafkalog.change.lake.model import ColumnChanges, ExportedPart, ExportSummary
+from kafkalog.change.lake.model import NOTHING_ACCEPTED, ColumnChanges, ExportedPart, ExportSummary
 from kafkalog.change.lake.of_type import columns_of, planned_in
 from kafkalog.change.lake.part import rows_schema, with_path_columns
 from kafkalog.change.lake.plan import tasks_of
@@ -29,7 +29,7 @@ from kafkalog.io.storage import require_outside
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.model import Accepted, ExportRequest
     from kafkalog.change.lake.of_type import Turn
     from kafkalog.change.lake.plan import Plan
     from kafkalog.io.engine import Engine
@@ -63,14 +63,13 @@ class IcebergAppend:
     is_continued = False
 
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        allow_damage: bool = False, catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False,
+        accepted: Accepted = NOTHING_ACCEPTED, catalog: Mapping[str, str] | None = None,
         listener: Listener | None = None, turn: Turn | None = None,
     ) -> None:  # fmt: skip
         self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
         self._fail_fast = fail_fast
-        self._agreed = Agreed(gaps=allow_gaps, damage=allow_damage)
-        self._max_rejects = max_rejects
+        self._accepted = accepted
         self._listener = listener or Listener()
         self._turn = turn
         self._table = IcebergTable(to, catalog or {})
@@ -106,7 +105,7 @@ class IcebergAppend:
         if self.last is not None and now.end == self.last.end and not now.gaps:
             self._was_complete = True
         else:
-            self._agreed.require(now, (), self._table.shown)
+            require_accepted(self._accepted, now, (), self._table.shown)
         return self
 
     def planned(self) -> Plan:
@@ -151,8 +150,8 @@ class IcebergAppend:
         self._run = f"commit{increment.number:08d}-{uuid4().hex[:8]}"
         self._write(engine)
         increment = with_damage(increment, self._parts, self.plan.parts)
-        self._agreed.require(increment, self._parts, self._table.shown)
-        require_few(self._parts, self._max_rejects)
+        require_accepted(self._accepted, increment, self._parts, self._table.shown)
+        require_few(self._parts, self._accepted.rejects)
         self.plan = replace(self.plan, increment=increment)
 
     def finish(self) -> None:
@@ -188,14 +187,14 @@ class IcebergAppend:
             **self._table.of_tasks(),
             "name": self._run,
             "rejects": {**self._rejects.of_tasks(), "name": self._run}
-            if self._rejects is not None and self._max_rejects
+            if self._rejects is not None and self._accepted.rejects
             else None,
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
             "of_type": self._asked.of_type,
             "writing": json.loads(json.dumps(self.plan.options["writing"])),
             "fail_fast": self._fail_fast,
-            "max_rejects": self._max_rejects,
+            "max_rejects": self._accepted.rejects,
         }
         typed = json.loads(json.dumps(common["typed"]))
         split_bytes = self._asked.request.split_bytes

@@ -203,6 +203,28 @@ class ExportRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a table may lack.
+
+    Attributes:
+        damage: offsets that damage hides.
+        gaps: offsets that are gone.
+        rejects: the most records that need not decode; they go to the table of rejects.
+    """
+
+    damage: bool = False
+    gaps: bool = False
+    rejects: int = 0
+
+    def has(self, gap: Gap) -> bool:
+        """Return whether the table may lack these offsets."""
+        return self.damage if gap.is_damage else self.gaps
+
+
+NOTHING_ACCEPTED: Final = Accepted()
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """Offsets of a partition that a table never gets, or has although the log cut them off.
 

@@ -11,6 +11,7 @@ from kafkalog.change.lake.delta_log import commit_delta, delta_schema
 from kafkalog.change.lake.evolution import schema_text
 from kafkalog.change.lake.model import (
     MANIFEST,
+    NOTHING_ACCEPTED,
     OWN,
     PARTS,
     PLAN,
@@ -53,7 +54,7 @@ from kafkalog.log.defects import corrupt_data
 from kafkalog.tables.listeners import COPIED, MISSING
 
 if TYPE_CHECKING:
-    from kafkalog.change.lake.model import ExportRequest, Increment
+    from kafkalog.change.lake.model import Accepted, ExportRequest, Increment
     from kafkalog.change.lake.of_type import Turn
     from kafkalog.change.lake.plan import Part
     from kafkalog.io.engine import Engine
@@ -71,7 +72,7 @@ class Export:
     Args:
         to: a local directory, or a URI of an object store.
         fail_fast: whether damage ends the export; otherwise it is skipped and reported.
-        max_rejects: how many records that do not decode may go to the table of rejects.
+        accepted: what the table may lack.
         listener: hears of views that differ from files, of offsets that are missing between
             segments, and of partitions that cannot be read: the export is written without these,
             and is not complete.
@@ -100,14 +101,15 @@ class Export:
     is_continued = False
 
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, max_rejects: int = 0,
-        listener: Listener | None = None, turn: Turn | None = None,
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False,
+        accepted: Accepted = NOTHING_ACCEPTED, listener: Listener | None = None,
+        turn: Turn | None = None,
     ) -> None:  # fmt: skip
         sources = [absolute(path) for path in asked.paths]
         self._asked = replace(asked, paths=tuple(sources))
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
-        self._max_rejects = max_rejects
+        self._accepted = accepted
         self._listener = listener or Listener()
         self._turn = turn
         self._target = open_target(to)
@@ -216,7 +218,7 @@ class Export:
                 )
                 raise error
         if self._can_discard():
-            require_few(self._found.values(), self._max_rejects)
+            require_few(self._found.values(), self._accepted.rejects)
 
     def summary(self) -> ExportSummary:
         parts = tuple(self._found[number] for number in sorted(self._found))
@@ -408,7 +410,7 @@ class Export:
             "writing": self.plan.options["writing"],
             "schema": schema_text(self._file_schema(self.plan)),
             "fail_fast": self._fail_fast,
-            "max_rejects": self._max_rejects,
+            "max_rejects": self._accepted.rejects,
         }
         return tasks_of(self.missing, self._asked.request.split_bytes, common)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 from kafkalog.change.lake.growing import appending
 from kafkalog.change.lake.model import (
     MANIFEST,
+    NOTHING_ACCEPTED,
     PLAN,
     ColumnChanges,
     ExportSummary,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.lake.append import Append
     from kafkalog.change.lake.iceberg_append import IcebergAppend
-    from kafkalog.change.lake.model import ExportedPart, ExportRequest
+    from kafkalog.change.lake.model import Accepted, ExportedPart, ExportRequest
     from kafkalog.change.lake.plan import Part, Plan
     from kafkalog.errors import Event
     from kafkalog.io.engine import Engine
@@ -63,8 +64,8 @@ class SplitExport:
     Args:
         asked: the request, with a column of values whose types the data decides.
         to: the directory around the tables, or `CATALOG.NAMESPACE`.
-        fail_fast, max_rejects, listener: as for `Export`; rejects count together.
-        allow_gaps, allow_damage, catalog: as for `appending`.
+        fail_fast, accepted, listener: as for `Export`; rejects count together.
+        catalog: as for `appending`.
 
     Raises:
         UsageError: the values have no schemas, or two types would have the same table.
@@ -79,8 +80,8 @@ class SplitExport:
     """Only the tables know."""
 
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        allow_damage: bool = False, catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False,
+        accepted: Accepted = NOTHING_ACCEPTED, catalog: Mapping[str, str] | None = None,
         listener: Listener | None = None,
     ) -> None:  # fmt: skip
         require_types(asked)
@@ -98,16 +99,9 @@ class SplitExport:
                     hint="Choose another directory for the tables of each type.",
                 )
         self._opened: Callable[..., Run]
-        if asked.append:
-            self._opened = partial(
-                appending, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-                catalog=catalog, max_rejects=max_rejects, listener=listener,
-            )  # fmt: skip
-        else:
-            self._opened = partial(
-                Export, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener
-            )
-        self._topics = [_Topic(self, one, max_rejects) for one in requests_of(asked, listener)]
+        opened = partial(appending, catalog=catalog) if asked.append else Export
+        self._opened = partial(opened, fail_fast=fail_fast, accepted=accepted, listener=listener)
+        self._topics = [_Topic(self, one, accepted.rejects) for one in requests_of(asked, listener)]
 
     def __enter__(self) -> Self:
         with ExitStack() as held:

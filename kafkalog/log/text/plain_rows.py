@@ -108,7 +108,7 @@ class PlainRows:
         ]
 
     def pieces(self, rows: int, size: int, label: int) -> Iterator[tuple[PlainRows, bool]]:
-        """Split the rows into pieces of so many rows, or fewer of more than `size` characters.
+        """Split the rows into pieces of `rows` rows, or fewer of more than `size` characters.
 
         Yields:
             A piece, and whether it is full; only the last one may not be.

@@ -143,7 +143,7 @@ def index(cursor: Cursor, count: int) -> int:
 def read_blocks(
     cursor: Cursor, read: Callable[[Cursor], Any], add: Callable[[Any], Any], width: int
 ) -> None:
-    """Read the items of an array or a map, of so many cells each."""
+    """Read the items of an array or a map, of `width` cells each."""
     while count := read_long(cursor):
         if count < 0:
             count = -count

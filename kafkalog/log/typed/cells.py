@@ -35,7 +35,7 @@ class _Counter(threading.local):
     cells = 0
 
     def add(self, items: int, width: int) -> None:
-        """Count some items of so many cells each; raise `ValueError` if a value has too many."""
+        """Count items of `width` cells each; raise `ValueError` if a value has too many."""
         self.cells += items * width
         if self.cells > CELLS_MAX:
             raise ValueError(f"{items} items of {width} cells each: more than {CELLS_MAX} cells")

@@ -249,7 +249,7 @@ def _days(values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArra
 
 
 def _moments(nanoseconds: int, kind: Any) -> Scalars:
-    """Return what reads moments since 1970 in units of so many nanoseconds."""
+    """Return what reads moments since 1970 in units of `nanoseconds`."""
     first, last = MICROS
     if nanoseconds >= 1000:
         first, last = -(-first * 1000 // nanoseconds), last * 1000 // nanoseconds

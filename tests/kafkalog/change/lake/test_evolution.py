@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 from pyiceberg.types import StringType
 
-from kafkalog.change.lake import ExportRequest, FileFormat, Writing
+from kafkalog.change.lake import Accepted, ExportRequest, FileFormat, Writing
 from kafkalog.change.lake.evolution import Evolution, conformed, schema_from, schema_text
 from kafkalog.errors import (
     ChangedSinceError,
@@ -127,7 +127,7 @@ def run(
         typed=() if schema is None else (typed,),
         table_format=form, append=True,
     )  # fmt: skip
-    return add(asked, to, max_rejects=rejects)[-1]
+    return add(asked, to, accepted=Accepted(rejects=rejects))[-1]
 
 
 def readers(to: Path, form: TableFormat) -> dict[str, Any]:

@@ -38,7 +38,7 @@ MANY = 1900
 LIMIT = 1 << 15
 """A lower bound, for values that are made in the time that a test has."""
 FITS = LIMIT // (FIELDS + 1)
-"""How many items of so many fields, and a place for each, a value may have then."""
+"""How many items of `FIELDS` fields, and a place for each, a value may have then."""
 NAMES = [f"f{number}" for number in range(MANY)]
 
 
@@ -104,7 +104,7 @@ COLUMNS = {
 
 
 def value_of(form: str, items: int, entries: int = 0) -> bytes:
-    """Return a value with so many items and entries of a byte or two."""
+    """Return a value with items and entries of a byte or two."""
     if form == "json":
         pairs = ",".join(f'"{number}":{{}}' for number in range(entries))
         return f'{{"l":[{",".join(["{}"] * items)}],"m":{{{pairs}}},"n":7}}'.encode()
