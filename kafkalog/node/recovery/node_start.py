@@ -236,6 +236,11 @@ class NodeStart:
             return StartedMetadata()
         return start_metadata(directory, self.home.image)
 
+    @property
+    def metadata_detail(self) -> str | None:
+        """What the start does to leave the node with other metadata than its log has; or None."""
+        return self._metadata.detail
+
     @cached_property
     def hosting(self) -> Hosting | None:
         """The partitions assigned to the node once it has started; None if that is unknown.
