@@ -15,12 +15,13 @@ from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
 from kafkalog.change.resurrection import manifest_object as resurrected_object
+from kafkalog.node.quorum.quorum import QuorumRecord
 from kafkalog.node.state.model import Member
 from kafkalog.node.state.transactions import OpenData
 from kafkalog.node.unified_log import OpenTransaction
 from kafkalog.wire.producing.model import TranslatedOffset
 from kafkalog_cli.main import run
-from kafkalog_cli.output import groups, replayed
+from kafkalog_cli.output import groups, quorums, replayed
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.schemas import object_types, schema_of
 
@@ -66,6 +67,7 @@ COMMANDS = (
     f"metadata {LOG_DIR} --topic orders",
     f"metadata {LOG_DIR} --match orders",
     f"metadata {LOG_DIR} --since 0@44",
+    f"quorum {LOG_DIR}",
     f"transactions {LOG_DIR}",
     f"find {LOG_DIR} --key order-7",
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
@@ -218,6 +220,15 @@ def _open_transaction() -> dict[str, Any]:
     return row
 
 
+def _quorum_record() -> dict[str, Any]:
+    """Return a record that is not proven to be committed, which no example has."""
+    record = QuorumRecord(490, 1795683843122, 1, "TOPIC_RECORD", "name=orders")
+    row = quorums.RECORD.row(record)
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row
+
+
 def mistakes(row: dict[str, Any]) -> list[str]:
     """List how a printed row differs from its documentation."""
     names = list(row)
@@ -270,6 +281,7 @@ def object_sections() -> str:
     samples["failed_partition"] = _failed_partition()
     samples["report"] = _report_row()
     samples["group_member"] = _group_member()
+    samples["quorum_record"] = _quorum_record()
     samples["translated_offset"] = _translated_offset()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}

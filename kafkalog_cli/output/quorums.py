@@ -185,7 +185,7 @@ def _election(found: Quorum) -> str:
     here = f"{len(found.present)} of {counted(count, 'voter')} here"
     if found.candidates:
         winners = ", ".join(map(str, _ids(found.candidates)))
-        return f"{here}: {winners} could be elected; no rescue is needed, start them"
+        return f"{here}: {winners} can be elected, no rescue is needed"
     if len(found.present) >= found.majority:
-        return f"{here}: none of them starts, or they have nothing in common"
+        return f"{here}: nobody can be elected, for none of them starts"
     return f"{here}: nobody can be elected, which takes {found.majority}"

@@ -139,10 +139,8 @@ class _Reading:
     def _wrong(self, batch: Batch, kind: int) -> tuple[str, str] | None:
         """Return the kind of defect that a batch is, and its words; None if it is sound."""
         first, end, limit = batch.base_offset, batch.next_offset, self.limit
-        if not batch.crc_valid:
-            return "batch-crc-mismatch", f"The batch at offset {first} does not match its checksum."
-        if batch.magic != 2:
-            return "magic-unknown", f"Magic {batch.magic}: a metadata log has batches of magic 2."
+        if (damage := _damaged(batch)) is not None:
+            return damage
         follows = first >= self.lowest if self.next_offset is None else first == self.next_offset
         if not follows or end <= first or (limit is not None and end > limit):
             wanted = "a later offset" if self.next_offset is None else str(self.next_offset)
@@ -188,6 +186,16 @@ class _Reading:
         """Note damage: where the next batch begins is not known."""
         self.defects.append(defect)
         self.next_offset, self._last = None, None
+
+
+def _damaged(batch: Batch) -> tuple[str, str] | None:
+    """Return the kind of defect that a batch by itself is, and its words; None if it is sound."""
+    if not batch.crc_valid:
+        words = f"The batch at offset {batch.base_offset} does not match its checksum."
+        return "batch-crc-mismatch", words
+    if batch.magic != 2:
+        return "magic-unknown", f"Magic {batch.magic}: metadata have batches of magic 2."
+    return None
 
 
 def _defect(batch: Batch, kind: str, words: str) -> Defect:
@@ -277,13 +285,12 @@ def read_snapshot(entry: FileEntry, progress: Callable[[int], None] | None = Non
                     continue
                 kinds = [*kinds[:1], *found.markers[h.MARKER_TYPE].tolist()]
                 kinds = [kinds[0], kinds[-1]]
-                for at in (~found.crc_valid | (found.markers[h.MARKER_TYPE] >= 0)).nonzero()[0]:
+                wrong = ~found.crc_valid | (found.headers[h.MAGIC] != 2)
+                for at in (wrong | (found.markers[h.MARKER_TYPE] >= 0)).nonzero()[0]:
                     batch = h.batch_at(found.headers, at, entry.path, bool(found.crc_valid[at]))
-                    if batch.crc_valid:
-                        controls += controls_of(source, batch)
-                        continue
-                    words = f"The batch at offset {batch.base_offset} does not match its checksum."
-                    defects.append(_defect(batch, "batch-crc-mismatch", words))
+                    damage = _damaged(batch)
+                    defects += [] if damage is None else [_defect(batch, *damage)]
+                    controls += controls_of(source, batch) if damage is None else ()
     except DataError as error:
         defects.append(make_defect(kind_of(error), error.path or entry.path, error.message))
     if not kinds and not defects:

@@ -179,13 +179,19 @@ class Quorum:
         return 0 if self.chosen is None else self.chosen.reach.end
 
     def common_end(self, replica: Replica) -> int:
-        """Return up to where a copy has the same log as the one that counts."""
-        if self.chosen is None:
-            return 0
-        if replica.superseding is not None and replica.reach == self.chosen.reach:
-            return replica.reach.end
-        end = replica.lineage.whole_end
-        return min(choice.history(self.chosen).fork(replica.lineage), end)
+        """Return up to where a copy has the same log as the one that counts, without a gap."""
+        if replica.superseding is not None and not self._fork(replica)[1]:
+            return replica.superseding.position.end
+        return min(self._fork(replica)[0], replica.lineage.whole_end)
+
+    def _fork(self, replica: Replica) -> tuple[int, bool]:
+        """Return where a copy ends or parts from the one that counts, and whether it parts."""
+        if self.chosen is None or replica.reach == self.chosen.reach:
+            return self.end, False
+        fork = choice.history(self.chosen).fork(replica.lineage)
+        end = replica.lineage.end
+        # It ends later and in an earlier epoch: it has parted, wherever that was.
+        return fork, fork < min(end, self.end) or end > self.end
 
     @property
     def replicas(self) -> Rows[QuorumReplica]:
@@ -200,8 +206,7 @@ class Quorum:
 
     def _row(self, one: Replica) -> QuorumReplica:
         voter = next((voter for voter in self.voters.voters if one.is_of(voter)), None)
-        common, end = self.common_end(one), one.started.end
-        is_forked = not one.is_empty and common < min(one.reach.end, self.end)
+        common, (fork, is_forked) = self.common_end(one), self._fork(one)
         damaged = one.lineage.whole_end if one.log.defects else None
         return QuorumReplica(
             one.node_id,
@@ -215,8 +220,8 @@ class Quorum:
             None if one.newest is None else one.newest.name,
             min(self.proven, common),
             tuple(self._states(one, is_forked=is_forked)),
-            max(self.end - end, 0) if not is_forked else self.end - common,
-            common if is_forked and damaged is None else None,
+            max(self.end - common, 0),
+            fork if is_forked else None,
             damaged,
             tuple(snapshot.name for snapshot in one.foreign),
             () if voter is None else _listeners(voter),
@@ -228,7 +233,7 @@ class Quorum:
             yield "empty"
         elif one.log.defects or any(not snapshot.is_sound for snapshot in one.snapshots):
             yield "damaged"
-        elif is_forked:
+        if is_forked:
             yield "forked"
         if one.foreign:
             yield "foreign-snapshot"
@@ -239,7 +244,8 @@ class Quorum:
         if any(one.path in conflict.paths for conflict in self.conflicts):
             yield "split-brain"
         if not one.is_empty and not is_forked:
-            yield "newest" if one.started.end >= self.end else "behind"
+            is_newest = self.chosen is not None and one.started >= self.chosen.reach
+            yield "newest" if is_newest else "behind"
         if one.is_running:
             yield "running"
 

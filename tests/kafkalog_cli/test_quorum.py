@@ -1,0 +1,223 @@
+"""`quorum` on the command line: rows in each format, the lines below, statuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkalog as library
+from kafkalog_cli.app import all_commands
+from tests.builders import flip
+from tests.nodes import METADATA, uuid
+from tests.quorums import epoch_batches, write_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+NEWEST = f"{490:020}-{1:010}.checkpoint"
+
+
+@pytest.fixture(scope="module")
+def killed(corpus_dir: Path) -> Path:
+    return corpus_dir / "quorum" / "dynamic-4.4"
+
+
+def rows(done: Result) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in done.stdout.splitlines():
+        row = json.loads(line)
+        found.setdefault(row.pop("type"), []).append(row)
+    return found
+
+
+def test_the_screen_says_who_could_be_elected(kafkalog: Run, killed: Path) -> None:
+    done = kafkalog("quorum", killed / "n1", killed / "n11", "-n", "7")
+    assert done.status == 1
+    lines = done.stdout.decode().splitlines()
+    assert [line.split() for line in lines[:6]] == [
+        ["NODE", "ROLE", "DIRECTORY", "ID", "LOG", "EPOCH", "SNAPSHOT", "PROVEN", "STATE"],
+        ["1", "voter", "8MfQa2V0VT2XDGOctPsCQg", "0..519", "1", "490-1", "490", "newest"],
+        ["2", "lost", "W2ekg48JW9ysnf-fjd8IvA", *"-----"],
+        ["3", "lost", "OltszoYtUcW4JtB5jkumuw", *"-----"],
+        ["11", "observer", "YrWBnNAdlXcvhBSs-ZkXmQ", "0..519", "1", "490-1", "490", "newest"],
+        ["4", "nodes"],
+    ]
+    assert lines[6:9] == [
+        f"kraft.version 1, voters 1, 2, 3 by {NEWEST}",
+        "1 of 3 voters here: nobody can be elected, which takes 2",
+        "the log that counts ends at 519 in epoch 1; below 490 all is proven to be committed",
+    ]
+    assert lines[10].split() == ["OFFSET", "TIME", "(UTC)", "EPOCH", "TYPE", "KEY"]
+    assert lines[11].split()[:1] + lines[11].split()[4:6] == ["490", "TOPIC_RECORD", "name=c116"]
+    assert lines[14:] == ["3 records (-n 3)"]
+    done = kafkalog("quorum", *(killed / f"n{node}" for node in (1, 3, 12)))
+    assert done.status == 0
+    assert done.stdout.decode().splitlines()[-3:] == [
+        f"kraft.version 1, voters 1, 2, 3 by {NEWEST}",
+        "2 of 3 voters here: 1, 3 can be elected, no rescue is needed",
+        "the log that counts ends at 519 in epoch 1; all of it is proven to be committed",
+    ]
+
+
+def test_the_rows_are_those_of_the_library(kafkalog: Run, killed: Path) -> None:
+    paths = killed / "n3", killed / "n12"
+    found = library.quorum(*paths)
+    told = rows(kafkalog("quorum", *paths, "-o", "ndjson"))
+    assert told["quorum_replica"] == found.replicas.to_dicts()
+    assert told["quorum_record"] == found.records.to_dicts()
+    assert [one["offset"] for one in told["quorum_record"]] == [*range(490, 519)]
+    [quorum] = told["quorum"]
+    assert quorum["present_voters"] == [3]
+    assert (quorum["majority"], quorum["candidates"], quorum["next_epoch"]) == (2, [], 2)
+    assert quorum["voters"][0]["listeners"] == ["CONTROLLER://127.0.0.1:28101"]
+    whole = json.loads(kafkalog("quorum", *paths, "-o", "json").stdout)
+    assert [one["type"] for one in whole[:2]] == ["quorum", "quorum_replica"]
+    text = kafkalog("quorum", *paths, "-o", "csv").stdout.decode()
+    [first, *others] = csv.DictReader(io.StringIO(text))
+    assert (first["node_id"], first["role"], len(others)) == ("1", "lost", 3)
+    block = kafkalog("quorum", killed / "n3", "-x").stdout.decode()
+    assert "OltszoYtUcW4JtB5jkumuw" in block
+    lines = kafkalog("quorum", *paths, "-f", "{node_id} {role}\n").stdout.decode()
+    assert lines.split("\n")[:2] == ["1 lost", "2 lost"]
+
+
+def test_damage_is_the_answer(kafkalog: Run, killed: Path, tmp_path: Path) -> None:
+    """A batch, a snapshot: the status is 1, although there is a majority."""
+    paths = [shutil.copytree(killed / f"n{node}", tmp_path / f"n{node}") for node in (1, 2, 3)]
+    assert kafkalog("quorum", *paths).status == 0
+    log = paths[0] / METADATA / f"{344:020}.log"
+    log.write_bytes(flip(log.read_bytes(), 8 * 5000))
+    done = kafkalog("quorum", *paths)
+    assert (done.status, "batch-crc-mismatch" in done.stderr) == (1, True)
+    told = rows(kafkalog("quorum", *paths, "-o", "ndjson"))
+    [defect] = told["defect"]
+    assert defect["path"] == str(log)
+    state = {row["node_id"]: row["states"] for row in told["quorum_replica"]}
+    assert state == {1: ["damaged", "behind"], 2: ["newest"], 3: ["newest"]}
+    assert told["quorum"][0]["mergeable_offset"] == 519
+    assert f"damaged at {defect['offset']}" in kafkalog("quorum", *paths).stdout.decode()
+    newest = paths[1] / METADATA / NEWEST
+    newest.write_bytes(flip(newest.read_bytes(), 8 * 5000))
+    told = rows(kafkalog("quorum", *paths, "-o", "ndjson"))
+    assert told["quorum"][0]["candidates"] == [3]  # 1 is behind, 2 does not start
+
+
+def test_what_cannot_be_read_is_left_out(kafkalog: Run, killed: Path, tmp_path: Path) -> None:
+    paths = [shutil.copytree(killed / f"n{node}", tmp_path / f"n{node}") for node in (1, 2, 3)]
+    log = paths[0] / METADATA / f"{344:020}.log"
+    log.unlink()
+    log.mkdir()
+    done = kafkalog("quorum", *paths)
+    assert (done.status, "file-unreadable" in done.stderr) == (8, True)
+    assert kafkalog("quorum", *paths[1:], tmp_path / "none").status == 8
+    assert kafkalog("quorum", tmp_path / "none").status == 2
+    (tmp_path / "empty").mkdir()
+    assert kafkalog("quorum", tmp_path / "empty").status == 3
+    (paths[1] / METADATA).rename(tmp_path / "moved")
+    assert kafkalog("quorum", paths[1]).status in (2, 3)
+
+
+def test_copies_of_two_clusters_are_a_usage_error(kafkalog: Run, tmp_path: Path) -> None:
+    first = write_copy(tmp_path, 1, epoch_batches([(1, 9)]), epoch=1)
+    second = write_copy(tmp_path, 2, epoch_batches([(1, 9)]), epoch=1, cluster=uuid(98))
+    done = kafkalog("quorum", first, second)
+    assert (done.status, done.stdout) == (2, b"")
+
+
+def test_the_voters_of_a_static_quorum_may_come_from_properties(
+    kafkalog: Run, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """They count before what the log says; with records of voters they do not, as for Kafka."""
+    static = corpus_dir / "quorum" / "static-4.3"
+    file = tmp_path / "server.properties"
+    file.write_text("controller.quorum.voters=1@h:1,2@h:2,3@h:3,4@h:4,5@h:5\n")
+    paths = static / "n1", static / "n2"
+    assert kafkalog("quorum", *paths).status == 0
+    done = kafkalog("quorum", *paths, "--properties", file, "-o", "ndjson")
+    [quorum] = rows(done)["quorum"]
+    assert (done.status, quorum["majority"], quorum["voters_source"]) == (1, 3, file.name)
+    assert [one["node_id"] for one in quorum["voters"]] == [1, 2, 3, 4, 5]
+    dynamic = corpus_dir / "quorum" / "dynamic-4.4" / "n1"
+    [quorum] = rows(kafkalog("quorum", dynamic, "--properties", file, "-o", "ndjson"))["quorum"]
+    assert [one["node_id"] for one in quorum["voters"]] == [1, 2, 3]
+    file.write_text("controller.quorum.voters=here:1\n")
+    assert kafkalog("quorum", *paths, "--properties", file).status == 2
+    file.write_text("node.id=1\n")
+    assert kafkalog("quorum", *paths, "--properties", file).status == 2
+
+
+@contextmanager
+def running(log_dir: Path) -> Iterator[None]:
+    """Hold the lock of a log directory as a broker does: in another process."""
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(log_dir / ".lock")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def test_a_running_broker_is_told(kafkalog: Run, killed: Path, tmp_path: Path) -> None:
+    path = shutil.copytree(killed / "n1", tmp_path / "n1")
+    with running(path):
+        done = kafkalog("quorum", path, "-o", "ndjson")
+    assert "a broker is running on" in done.stderr
+    assert rows(done)["quorum_replica"][0]["states"] == ["newest", "running"]
+
+
+def test_partition_directories_and_links_are_read_like_log_directories(
+    kafkalog: Run, killed: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(killed / "n2")
+    wanted = rows(kafkalog("quorum", killed / "n1", killed / "n2", "-o", "ndjson"))
+    done = kafkalog("quorum", killed / "n1" / METADATA, tmp_path / "link", "-o", "ndjson")
+    told = rows(done)
+    assert done.status == 0
+    assert told["quorum"] == wanted["quorum"]
+    for row, like in zip(told["quorum_replica"], wanted["quorum_replica"], strict=True):
+        assert row | {"path": None} == like | {"path": None}
+
+
+def test_the_examples_of_the_help_run(
+    kafkalog: Run, killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, node in (("controller1", 1), ("controller2", 2), ("broker11", 11)):
+        shutil.copytree(killed / f"n{node}", tmp_path / name)
+    (tmp_path / "server.properties").write_text("controller.quorum.voters=1@h:1\n")
+    monkeypatch.chdir(tmp_path)
+    text = all_commands()["quorum"].help
+    examples = [line.split()[1:] for line in text.splitlines() if line.startswith("kafkalog ")]
+    assert len(examples) == 3
+    found = {}
+    for words in examples:
+        words = ["controller1" if word == "/var/lib/kafka" else word for word in words]
+        found[" ".join(words)] = kafkalog(*words).status
+    assert [*found.values()] == [1, 0, 1], found
+
+
+def test_without_any_voter_nobody_is_said_to_be_missing(kafkalog: Run, tmp_path: Path) -> None:
+    log_dir = write_copy(tmp_path, 11, [], epoch=0, voters=None)
+    done = kafkalog("quorum", log_dir)
+    assert done.status == 1
+    assert "nothing here says who the voters are" in done.stdout.decode()
