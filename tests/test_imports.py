@@ -21,8 +21,8 @@ OPENERS = {
         kafkalog.answers.verification kafkalog.change.audit.run kafkalog.change.rescue
         kafkalog.change.resurrection.home kafkalog.change.resurrection.sources
         kafkalog.change.retention.simulation kafkalog.check.comparison.run kafkalog.check.verify
-        kafkalog.node.reader kafkalog.node.state.groups kafkalog.node.state.metadata
-        kafkalog.node.state.transactions kafkalog.node.targets
+        kafkalog.node.quorum.quorum kafkalog.node.reader kafkalog.node.state.groups
+        kafkalog.node.state.metadata kafkalog.node.state.transactions kafkalog.node.targets
         kafkalog.tables.datasets.state_tables kafkalog.tables.planning kafkalog.wire.producing
         kafkalog.wire.server.catalog""",
     "other places than the PATHs: tiers, a registry": """

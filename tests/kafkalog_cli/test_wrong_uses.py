@@ -202,6 +202,8 @@ OPTIONS = (
     Wrong("recover log --scan-rate fast", 2, "'fast' is not a size.", "512MiB"),
     Wrong("verify log --sample 150%", 2, "'150%' is not a share.", "5%"),
     Wrong("du log --disk-size 1G", 2, "--disk-size requires --forecast.", "Add --forecast."),
+    Wrong("quorum log --properties none", 2, MISSING),
+    Wrong("quorum log/orders-0", 2, "There is no metadata log here.", "each has __cluster_metad"),
     Wrong("ls log -p x", 2, "'x' is not a partition.", "Give N or A-B: -p 3, -p 0-7."),
     Wrong("ls log -p 5-2", 2, "'5-2' is not a partition.", "Give N or A-B"),
     Wrong("ls log --tz Mars/Base", 2, "'Mars/Base' is not a time zone.", "Europe/Berlin"),

@@ -358,7 +358,8 @@ def read_quorum(
     partitions = live_partitions(targets, CLUSTER_METADATA)
     if not partitions:
         path = targets[0].path if targets else None
-        raise NotFoundError("There is no metadata log here.", path=path)
+        hint = f"Give log directories of a KRaft cluster's nodes: each has {CLUSTER_METADATA}-0."
+        raise NotFoundError("There is no metadata log here.", path=path, hint=hint)
     replicas, conflicts = read_replicas(partitions, progress)
     ordered = tuple(sorted(replicas, key=lambda one: (one.node_id or 0, one.path)))
     return quorum_of(ordered, conflicts, log_dirs_of(targets), static)
