@@ -212,7 +212,16 @@ def _items(
     progress: Callable[[int], None] | None,
 ) -> Iterator[Record | Defect]:
     """Yield the records that can say something, and all defects on the way."""
-    plan = plan_files(target, replace(selection, value_regex=_WANTED))
+    return records_in(target, replace(selection, value_regex=_WANTED), progress)
+
+
+def records_in(
+    target: PartitionDir | FileEntry,
+    selection: Selection,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Record | Defect]:
+    """Yield the records that are selected, and all defects on the way, fast if there are many."""
+    plan = plan_files(target, selection)
     if not fast_path.is_worth_it(plan_size(plan)):
         yield from planned_records(plan, progress)
         return

@@ -15,14 +15,15 @@ from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.text_files import properties_of, read_clean_shutdown, read_properties
 from kafkalog.io.rows import Rows
-from kafkalog.log.batches.selection import Selection, plan_files, planned_records
+from kafkalog.log.batches.selection import Selection
 from kafkalog.log.events import reporting
 from kafkalog.model import Record, computed_once
-from kafkalog.node.choice import live_partitions
+from kafkalog.node.choice import metadata_logs, require_one_cluster
+from kafkalog.node.cluster_image.reader import records_in
 from kafkalog.node.quorum import choice
 from kafkalog.node.quorum.model import Replica, Role, Voter, VoterSet, static_voters
-from kafkalog.node.quorum.read import Conflict, read_replicas
-from kafkalog.node.targets import log_dirs_of, open_targets
+from kafkalog.node.quorum.read import read_replicas
+from kafkalog.node.targets import log_dirs_of, open_targets, unlisted_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import AnyPath, Target
     from kafkalog.model import Defect
     from kafkalog.node.quorum.choice import Merge, Part
+    from kafkalog.node.quorum.compare import Conflict
 
 _VOTERS: Final = "controller.quorum.voters"
 _REGISTER_BROKER: Final = "REGISTER_BROKER_RECORD"
@@ -288,7 +290,7 @@ def records_of(part: Part) -> Iterator[QuorumRecord]:
         Reads the part; memory for one batch.
     """
     wanted = Selection(from_offset=part.start, to_offset=part.end, sound=True)
-    for one in planned_records(plan_files(part.replica.partition, wanted)):
+    for one in records_in(part.replica.partition, wanted):
         if isinstance(one, Record):
             kind, key = _type_and_key(one)
             yield QuorumRecord(one.offset, one.timestamp, one.batch.leader_epoch, kind, key)
@@ -349,13 +351,17 @@ def read_quorum(
         progress: called with numbers of bytes as they are read.
 
     Raises:
-        NotFoundError: no metadata log is there.
+        NotFoundError, UnreadableError: no metadata log is there, or none can be listed.
         UsageError: they are of several clusters.
 
     Cost:
         Reads all metadata logs and snapshots, in chunks; memory for their epochs.
     """
-    partitions = live_partitions(targets, CLUSTER_METADATA)
+    partitions = metadata_logs(targets)
+    require_one_cluster(partitions)
+    unlisted = [error for one, error in unlisted_of(targets) if one.topic == CLUSTER_METADATA]
+    if not partitions and unlisted:
+        raise unlisted[0]
     if not partitions:
         path = targets[0].path if targets else None
         hint = f"Give log directories of a KRaft cluster's nodes: each has {CLUSTER_METADATA}-0."
