@@ -113,8 +113,6 @@ class Lineage:
 
     def standing(self, snapshot: Position) -> Standing:
         """Return what a snapshot is to the log."""
-        if not self.spans and snapshot.end == self.end:
-            return Standing.OWN
         if snapshot > self.position:
             return Standing.BEYOND
         if snapshot.end > self.end:

@@ -192,21 +192,14 @@ class Replica:
         """How far it goes once the node has started: a start cuts the log at the first damage."""
         if self.superseding is not None:
             return self.superseding.position
-        return self._position(self.lineage.up_to(self.lineage.whole_end))
+        return self.lineage.up_to(self.lineage.whole_end).position
 
     @computed_once
     def reach(self) -> Position:
         """How far sound batches and sound snapshots go, whatever damage is between them."""
-        found = self._position(self.lineage)
         beyond = (one for one in self.snapshots if one.standing == Standing.BEYOND)
-        return max([found, *(one.position for one in beyond if one.is_sound)])
-
-    def _position(self, log: Lineage) -> Position:
-        """Return how far a log goes; without batches it has the epoch of its snapshot."""
-        if log.spans:
-            return log.position
-        epochs = [one.position.epoch for one in self.snapshots if one.position.end == log.end]
-        return Position(max(epochs, default=0), log.end)
+        sound = (one.position for one in beyond if one.is_sound)
+        return max([self.lineage.position, *sound])
 
     @property
     def is_empty(self) -> bool:

@@ -139,6 +139,15 @@ def test_all_random_lineages_part_where_their_offsets_do() -> None:
             assert fork <= ends
 
 
+def test_logs_that_do_not_meet_part_where_epochs_would_fall() -> None:
+    """A later epoch cannot come before an earlier one."""
+    early = Lineage(0, (Span(2, 0, 5), Span(7, 5, 10)))
+    assert early.fork(Lineage(20, (Span(3, 20, 30),))) == 5
+    assert early.fork(Lineage(20, (Span(7, 20, 30),))) == 10
+    gap = Lineage(0, (Span(2, 0, 3), Span(3, 8, 9)))
+    assert gap.fork(Lineage(0, (Span(2, 0, 3), Span(7, 3, 8)))) == 3
+
+
 @pytest.mark.parametrize(("snapshot", "standing"), [
     ((1, 8), Standing.OWN), ((1, 10), Standing.OWN), ((3, 11), Standing.OWN),
     ((3, 20), Standing.OWN), ((3, 21), Standing.BEYOND), ((4, 12), Standing.BEYOND),
@@ -236,6 +245,42 @@ def test_pieces_of_several_copies_are_one_log(tmp_path: Path) -> None:
     assert lost.merged is not None
     assert (lost.merged.end, lost.merged.is_whole) == (22, False)
     assert lost.end == 40
+
+
+def test_a_gap_is_not_filled_from_a_history_that_was_given_up(tmp_path: Path) -> None:
+    """Node 2 has these offsets, too, but of the epoch that lost them."""
+    batches = epoch_batches([(1, 12), (2, 30)])
+    number = next(n for n, one in enumerate(batches) if one[:8] == (20).to_bytes(8, "big"))
+    hurt = batches[number][:-1] + bytes([batches[number][-1] ^ 1])
+    write_copy(tmp_path, 1, [*batches[:number], hurt, *batches[number + 1 :]], epoch=2)
+    write_copy(tmp_path, 2, epoch_batches([(1, 28)]), epoch=1)
+    merged = read(tmp_path / "n1", tmp_path / "n2").merged
+    assert merged is not None
+    assert (merged.end, merged.is_whole) == (20, False)
+    assert {part.replica.node_id for part in merged.parts} == {1}
+
+
+@pytest.mark.parametrize("offset", [0, 5, 8, 9, 12, 19])
+@pytest.mark.parametrize("bit", range(32))
+def test_each_bit_of_an_epoch_is_seen_alone(offset: int, bit: int, tmp_path: Path) -> None:
+    """An epoch begins with its leader's message, and epochs never fall.
+
+    Only the message of a leader may have any later epoch, if it is the last batch; and the first
+    batch any earlier one, which the second contradicts.
+    """
+    batches = epoch_batches([(1, 9), (2, 20)])
+    number = next(n for n, one in enumerate(batches) if one[:8] == offset.to_bytes(8, "big"))
+    one = bytearray(batches[number])
+    one[15 - bit // 8] ^= 1 << bit % 8
+    hurt = [*batches[:number], bytes(one), *batches[number + 1 :]]
+    log = read(write_copy(tmp_path, 1, hurt, epoch=2)).copies[0].log
+    epoch = struct.unpack_from(">i", one, 12)[0]
+    if (offset, epoch) == (0, 0):
+        offset = 3
+    assert log.lineage.whole_end == offset
+    assert [(one.reference, one.offset) for one in log.defects] == [
+        ("batch-leader-epoch-wrong", offset)
+    ]
 
 
 def test_a_snapshot_of_one_copy_goes_on_with_the_log_of_another(tmp_path: Path) -> None:
