@@ -182,11 +182,16 @@ def proven_end(
 
 
 def _earlier(chosen: Replica, proven: int) -> Iterator[VoterSet]:
-    """Yield the earlier sets of voters that may have to commit records from an offset on."""
+    """Yield the earlier sets of voters that may have to commit records from an offset on.
+
+    Of two sets that differ by one voter, each majority of one has a voter of each of the other.
+    """
     records = [one for one in chosen.log.controls if one.type_id == VOTERS]
     for record, later in pairwise(records):
-        if later.offset >= proven:
-            yield voters_in(record)
+        before, after = voters_in(record), voters_in(later)
+        names = {one.name for one in before.voters} ^ {one.name for one in after.voters}
+        if later.offset >= proven and len(names) > 1:
+            yield before
 
 
 def _held(replicas: Sequence[Replica], voters: Sequence[Voter], log: Lineage) -> int:

@@ -21,7 +21,8 @@ from kafkalog.model import Record, computed_once
 from kafkalog.node.choice import metadata_logs, require_one_cluster
 from kafkalog.node.cluster_image.reader import records_in
 from kafkalog.node.quorum import choice
-from kafkalog.node.quorum.model import Replica, Role, Voter, VoterSet, static_voters
+from kafkalog.node.quorum.log import LEADER_CHANGE
+from kafkalog.node.quorum.model import NOBODY, Replica, Role, Voter, VoterSet, static_voters
 from kafkalog.node.quorum.read import read_replicas
 from kafkalog.node.targets import log_dirs_of, open_targets, unlisted_of
 
@@ -169,6 +170,20 @@ class Quorum:
         }
         lacking = tuple(voter for voter, end in ends.items() if end < self.proven)
         return lacking if len(lacking) >= self.majority else ()
+
+    @property
+    def leader(self) -> tuple[int, int]:
+        """The leader of the latest epoch and that epoch, -1 if it is not known.
+
+        By the message with which that began, or by `quorum-state`.
+        """
+        if self.chosen is None:
+            return NOBODY, NOBODY
+        message, epoch = self.chosen.log.last(LEADER_CHANGE), self.chosen.reach.epoch
+        if message is not None and self.chosen.lineage.epoch_of(message.offset) == epoch:
+            return message.fields.get("leaderId", NOBODY), epoch
+        state = self.chosen.state
+        return (NOBODY, epoch) if state is None else (state.leader_id, state.leader_epoch)
 
     @property
     def next_epoch(self) -> int:

@@ -8,12 +8,10 @@ that the only voter of a quorum wrote.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.constants import NO_EPOCH
-from formats.file_names import QUORUM_STATE, FileKind
+from formats.file_names import FileKind
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError, NotFoundError, UnsupportedDataError, UsageError
 from kafkalog.files.log_dir import (
@@ -23,20 +21,19 @@ from kafkalog.files.log_dir import (
     open_path,
 )
 from kafkalog.files.payloads.control_records import control_record
-from kafkalog.files.text_files import read_quorum_state
 from kafkalog.log.batches.selection import Selection, plan_files, planned_batches, planned_records
 from kafkalog.log.events import reporting
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import Provenance
 from kafkalog.node.cluster_image.reader import ImageReader, last_batch, metadata_partition
 from kafkalog.node.state.image_tree import image_tree, leaves
-from kafkalog.node.state.metadata_model import Metadata, Quorum, Voter, changes_of
+from kafkalog.node.state.metadata_model import Metadata, changes_of
 from kafkalog.node.state.model import Moment, moment_of
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sized
+    from collections.abc import Callable, Sized
 
     from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import Target
@@ -47,7 +44,6 @@ if TYPE_CHECKING:
 # Of `ControlRecordType`.
 _SNAPSHOT_HEADER: Final = 3
 _LEADER_CHANGE: Final = 2
-_NO_LEADER: Final = -1
 
 
 def metadata(
@@ -118,18 +114,6 @@ def read_metadata(
         for defect in found.image.defects:
             defects(defect)
     return found
-
-
-def read_quorum(partition: PartitionDir) -> Quorum:
-    """Read who leads the quorum, who votes, and how far they had committed.
-
-    Raises:
-        NotFoundError: there is neither a log nor a snapshot.
-
-    Cost:
-        Reads the newest snapshot, and the log after it.
-    """
-    return _MetadataLog(show_now(partition).partition, None).quorum()
 
 
 def _partition(target: LogDirListing | PartitionDir) -> PartitionDir:
@@ -205,25 +189,6 @@ class _MetadataLog:
             found.changes = list(changes_of(before, found))
         return found
 
-    def quorum(self) -> Quorum:
-        """Return the quorum as of the end of the log."""
-        epochs = self._log.leader_epochs
-        epoch = epochs[-1].leader_epoch if epochs else NO_EPOCH
-        leader = self._leader_change.get("leaderId", _NO_LEADER)
-        if not self._leader_change:  # deleted, or never written
-            with suppress(DataError):
-                state = read_quorum_state(self._partition.place_of(QUORUM_STATE))
-                leader, epoch = state["leaderId"], state["leaderEpoch"]
-        reader = ImageReader(self._partition, self._progress)
-        reader.begin()
-        reader.advance()
-        voters = self._voters(reader)
-        found = [
-            Voter(one["voterId"], one.get("voterDirectoryId"), tuple(_listeners(one, reader)))
-            for one in voters
-        ]
-        return Quorum(leader, epoch, self._committed(self._end, voters), tuple(found))
-
     def _voters(self, reader: ImageReader) -> list[dict[str, Any]]:
         """Return the voters of the last record of them, or else of the last leader's message."""
         known = reader.image.voters
@@ -298,15 +263,6 @@ class _MetadataLog:
         first = epochs[-1].start_offset
         wanted = Selection(from_offset=first, to_offset=first + 1, control=True)
         return _control(self._partition, wanted).get(_LEADER_CHANGE, {})
-
-
-def _listeners(voter: dict[str, Any], reader: ImageReader) -> Iterator[tuple[str, str, int]]:
-    """Yield where a voter listens: static voters have that in properties, and register it."""
-    if "endpoints" in voter:
-        yield from ((at["name"], at["host"], at["port"]) for at in voter["endpoints"])
-    elif voter["voterId"] in reader.image.controllers:
-        endpoints = reader.image.controllers[voter["voterId"]].endpoints
-        yield from ((at.name, at.host, at.port) for at in endpoints.values())
 
 
 def _header(snapshot: FileEntry) -> dict[str, Any]:
