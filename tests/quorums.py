@@ -86,14 +86,18 @@ def epoch_batches(
 def snapshot(voters: Iterable[int] | None = (1, 2, 3)) -> bytes:
     """Build a snapshot, with voters that are not static."""
     level = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=30)
-    header, *rest = snapshot_batches([level], BASE_TIME)
-    if voters is None:
-        return b"".join([header, *rest])
-    records = [
-        control(0, 5, "KRaftVersionRecord", {"kRaftVersion": 1}),
-        control(1, 6, "VotersRecord", {"voters": listed(voters)}),
-    ]
-    return b"".join([header, batch(1, records, attributes=CONTROL_MASK), *rest])
+    batches = [*snapshot_batches([level], BASE_TIME)]
+    if voters is not None:
+        records = [
+            control(0, 5, "KRaftVersionRecord", {"kRaftVersion": 1}),
+            control(1, 6, "VotersRecord", {"voters": listed(voters)}),
+        ]
+        batches.insert(1, batch(0, records, attributes=CONTROL_MASK))
+    data, offset = b"", 0
+    for one in batches:
+        data += offset.to_bytes(8, "big") + one[8:]
+        offset += int.from_bytes(one[23:27], "big") + 1
+    return data
 
 
 def write_copy(

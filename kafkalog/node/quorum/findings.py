@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.io.wording import counted
 from kafkalog.log.defects import make_defect
+from kafkalog.node.quorum.lineage import foreign_snapshot
 from kafkalog.node.quorum.log import TORN
 from kafkalog.node.quorum.read import place_of_state
 
@@ -46,15 +47,7 @@ def findings_of_quorum(quorum: Quorum) -> Iterator[Defect]:
 def _of_snapshots(one: Replica) -> Iterator[Defect]:
     log = one.lineage
     for snapshot in one.foreign:
-        epoch, end = snapshot.position
-        words = f"The snapshot is of epoch {epoch} up to offset {end}; "
-        if end > log.end:
-            words += f"the log is of epoch {log.position.epoch} and ends at {log.end}."
-        else:
-            words += f"in the log that offset is of epoch {log.epoch_of(end - 1)}."
-        if snapshot is one.newest:
-            words += " A start loads it."
-        yield make_defect("foreign-snapshot", snapshot.entry.path, words, offset=end)
+        yield foreign_snapshot(snapshot.entry, log, is_loaded=snapshot is one.newest)
     if one.superseding is not None and log.spans:
         epoch, end = one.superseding.position
         words = f"The snapshot is of epoch {epoch} up to offset {end}, the log of epoch "

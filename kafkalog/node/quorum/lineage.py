@@ -11,11 +11,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.late_classes import dataclass
+from kafkalog.log.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog.model import EpochEntry
+    from kafkalog.files.log_dir import FileEntry
+    from kafkalog.model import Defect, EpochEntry
 
 
 class Span(NamedTuple):
@@ -31,6 +33,11 @@ class Position(NamedTuple):
 
     epoch: int
     end: int
+
+    @classmethod
+    def of(cls, snapshot: FileEntry) -> Position:
+        """Return how far a snapshot goes, by the name of its file."""
+        return cls(snapshot.name.epoch or 0, snapshot.name.offset or 0)
 
 
 class Standing(StrEnum):
@@ -123,3 +130,22 @@ class Lineage:
             return Standing.OWN if before[-1] == snapshot.epoch else Standing.FOREIGN
         lowest, highest = before[-1] if before else 0, after[0] if after else snapshot.epoch
         return Standing.OWN if lowest <= snapshot.epoch <= highest else Standing.FOREIGN
+
+
+def foreign_snapshot(snapshot: FileEntry, log: Lineage, *, is_loaded: bool) -> Defect:
+    """Return the defect of a snapshot of a history that the log beside it has given up.
+
+    Args:
+        snapshot: its file.
+        log: the lineage of the log.
+        is_loaded: whether a start loads it before any other.
+    """
+    epoch, end = Position.of(snapshot)
+    words = f"The snapshot is of epoch {epoch} up to offset {end}; "
+    if end > log.end:
+        words += f"the log is of epoch {log.position.epoch} and ends at {log.end}."
+    else:
+        words += f"in the log that offset is of epoch {log.epoch_of(end - 1)}."
+    if is_loaded:
+        words += " A start loads it."
+    return make_defect("foreign-snapshot", snapshot.path, words, offset=end)

@@ -113,7 +113,7 @@ class Snapshot:
     @property
     def position(self) -> Position:
         """The epoch of the last offset in it, and the offset after that."""
-        return Position(self.entry.name.epoch or 0, self.entry.name.offset or 0)
+        return Position.of(self.entry)
 
     @property
     def is_sound(self) -> bool:

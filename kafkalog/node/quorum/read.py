@@ -37,8 +37,7 @@ def read_replica(
     log = read_log(partition, misdated, progress)
     snapshots = []
     for entry in partition.live(FileKind.KRAFT_SNAPSHOT):
-        position = Position(entry.name.epoch or 0, entry.name.offset or 0)
-        standing = log.lineage.standing(position)
+        standing = log.lineage.standing(Position.of(entry))
         snapshots.append(Snapshot(entry, read_snapshot(entry, progress), standing))
     node, state, defects = properties_of(partition.log_dir), None, []
     path = partition.place_of(QUORUM_STATE)

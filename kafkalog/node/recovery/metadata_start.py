@@ -68,7 +68,7 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
         words = "there must be a snapshot at an offset larger than the current log start offset"
         words = f"Inconsistent snapshot state: {words} {start}"
         return StartedMetadata(refusal=("IllegalStateException", words, None))
-    newest = max(snapshots, key=_position_of, default=None)
+    newest = max(snapshots, key=Position.of, default=None)
     to_offset = None
     if newest is not None:
         try:
@@ -83,7 +83,7 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
             words = f"the newest snapshot is {newest.name.name}: {error.message}"
             return StartedMetadata(refusal=(error.error, words, finding))
     lineage = Lineage.of(start, log.leader_epochs, log.log_end_offset)
-    standing = None if newest is None else lineage.standing(_position_of(newest))
+    standing = None if newest is None else lineage.standing(Position.of(newest))
     is_emptied = standing == Standing.BEYOND
     is_whole = to_offset is None and not predicted.cuts and not is_emptied
     is_newest = best is not None and best.snapshot == (newest.name.name if newest else None)
@@ -144,10 +144,6 @@ def _left_of(directory: PartitionDir, log: LoadedLog) -> PartitionDir:
 
 def _end_of(snapshot: FileEntry) -> int:
     return snapshot.name.offset or 0
-
-
-def _position_of(snapshot: FileEntry) -> Position:
-    return Position(snapshot.name.epoch or 0, _end_of(snapshot))
 
 
 def _whole_part(snapshot: FileEntry) -> int | None:

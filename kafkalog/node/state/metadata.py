@@ -25,7 +25,12 @@ from kafkalog.log.batches.selection import Selection, plan_files, planned_batche
 from kafkalog.log.events import reporting
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import Provenance
-from kafkalog.node.cluster_image.reader import ImageReader, last_batch, metadata_partition
+from kafkalog.node.cluster_image.reader import (
+    ImageReader,
+    last_batch,
+    metadata_partition,
+    snapshots_of,
+)
 from kafkalog.node.state.image_tree import image_tree, leaves
 from kafkalog.node.state.metadata_model import Metadata, changes_of
 from kafkalog.node.state.model import Moment, moment_of
@@ -154,7 +159,7 @@ class _MetadataLog:
         self._partition = partition
         self._progress = progress
         self._log = UnifiedLog(partition)
-        self._snapshots = partition.live(FileKind.KRAFT_SNAPSHOT)
+        self._snapshots, _ = snapshots_of(partition)
         if not partition.segments and not self._snapshots:
             raise NotFoundError("There is neither a log nor a snapshot.", path=partition.path)
 

@@ -9,6 +9,7 @@ import pytest
 from kafkalog.check.verify import Verification
 from kafkalog.node.quorum.quorum import read_quorum
 from kafkalog.node.recovery import NextStart, NodeDir, nodes_of
+from kafkalog.node.state.metadata import metadata
 from kafkalog.node.targets import open_targets
 from tests.builders import frames
 from tests.nodes import METADATA
@@ -168,3 +169,19 @@ def test_a_torn_snapshot_is_told(tmp_path: Path) -> None:
     data = newest.read_bytes()
     newest.write_bytes(data[: frames(data)[-1][0]])
     assert found(log_dir) == [("kraft-snapshot-torn", newest.name)]
+
+
+def test_metadata_are_those_of_the_log_and_not_of_a_foreign_snapshot(tmp_path: Path) -> None:
+    """Kafka loads the snapshot; the cluster goes on with what the log says."""
+    log_dir = write_copy(tmp_path, 11, epoch_batches([(1, 30), (3, 40)]), [(20, 1)], epoch=3)
+    (log_dir / METADATA / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n3 30\n")
+    events: list[object] = []
+    before = metadata(log_dir, on_event=events.append)
+    assert (before.end_offset, before.committed, before.image.snapshot) == (40, 20, named(20, 1))
+    assert {"t33", "t39"} <= before.image.topics.keys()
+    (log_dir / METADATA / named(60, 1)).write_bytes(snapshot())
+    after = metadata(log_dir, on_event=events.append)
+    assert after.image.topics == before.image.topics
+    assert (after.end_offset, after.committed) == (40, 20)
+    assert [one.reference for one in after.image.defects] == ["foreign-snapshot"]
+    assert found(log_dir) == [("foreign-snapshot", named(60, 1))]
