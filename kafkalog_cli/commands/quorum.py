@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.completion import places
-from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.outcome import Outcome, show_note, show_warning
 from kafkalog_cli.output import quorums as view
 from kafkalog_cli.output.objects import DEFECT
 from kafkalog_cli.output.progress import byte_progress
@@ -20,6 +22,7 @@ from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
     from kafkalog.node.quorum.quorum import Quorum
+    from kafkalog.node.quorum.rescue import Rescue
     from kafkalog_cli.output.sections import Section
 
 
@@ -28,6 +31,10 @@ def quorum(
         metavar="PATH...", show_default=False, autocompletion=places,
         help="Log directories of controllers and brokers, or __cluster_metadata-0 in them.",
     )],
+    standalone: Annotated[str | None, typer.Option(
+        "--standalone", metavar="ID[@HOST:PORT]",
+        help="Plan how this controller leads again, alone.",
+    )] = None,
     properties: opt.PropertiesOption = None,
     *,
     show: opt.Show,
@@ -36,17 +43,20 @@ def quorum(
 
     Give the log directories of all controllers and brokers that are left: each has a copy of the
     cluster's metadata. Records that no disk proves to be committed have a line each. The status is
-    1 if no leader can be elected, or something is damaged.
+    1 if no leader can be elected, or something is damaged. --standalone plans how one controller
+    leads again when the others are lost; nothing is changed.
 
     \b
-    kafkalog quorum /var/lib/kafka
     kafkalog quorum controller1 controller2 broker11
     kafkalog quorum controller1 broker11 --properties server.properties
+    kafkalog quorum controller1 broker11 --standalone 1
     """
     from formats.topic_names import CLUSTER_METADATA
     from kafkalog.node.quorum.quorum import read_quorum, voters_in_properties
+    from kafkalog.node.quorum.rescue import plan_rescue
     from kafkalog.node.targets import unlisted_of
 
+    leader = None if standalone is None else _leader(standalone)
     static = None if properties is None else voters_in_properties(properties)
     outcome = Outcome()
     targets = outcome.open_all(paths, topics={CLUSTER_METADATA})
@@ -58,35 +68,53 @@ def quorum(
     with byte_progress(targets, enabled=not session().is_quiet) as progress:
         found = read_quorum(targets, static=static, progress=progress)
     outcome.answers()
+    plan = None if leader is None else plan_rescue(found, *leader)
     for defect in found.defects:
-        outcome.count(defect, opt.FailOn.WARNING.severities)
-    outcome.answers_no(not found.candidates)
-    _write(found, show, outcome)
+        outcome.count(defect, opt.FailOn.WARNING.severities if plan is None else ())
+    outcome.answers_no(plan is None and not found.candidates)
+    _write(found, plan, show, outcome)
     return outcome.status
 
 
-def _write(found: Quorum, show: opt.Show, outcome: Outcome) -> None:
+def _leader(text: str) -> tuple[int, tuple[str, int] | None]:
+    """Return the node id, and the host and port if they are given. Raises `UsageError`."""
+    found = re.fullmatch(r"(\d{1,9})(?:@(.+):(\d{1,5}))?", text)
+    if found is None:
+        raise UsageError(
+            f"{text!r} is not a controller.", hint="Give ID or ID@HOST:PORT: 1@controller1:9093."
+        )
+    return int(found[1]), None if found[2] is None else (found[2], int(found[3]))
+
+
+def _write(found: Quorum, plan: Rescue | None, show: opt.Show, outcome: Outcome) -> None:
+    """Write what is here, then what is not proven to be committed, or the plan."""
     style, form = show.style(), show.format
     nodes = view.replica_view(style), found.replicas, "node"
-    records = view.record_view(style), found.records, "record"
+    more: Section = view.record_view(style), found.records, "record"
+    if plan is not None:
+        more = view.step_view(style), plan.steps, "step"
+        for warning in plan.warnings:
+            show_warning(warning)
     for one in found.copies:
         if one.is_running:
             show_note(f"a broker is running on {one.path}: what it has changes")
     if form in (Format.NDJSON, Format.JSON):
         quorum = view.QUORUM.view(style), [found], "quorum"
         defects = DEFECT.view(style), found.defects, "finding"
-        write_sections([quorum, nodes, defects, records], form, show.limit)
+        rescue = view.RESCUE.view(style), [] if plan is None else [plan], "plan"
+        write_sections([quorum, nodes, defects, rescue, more], form, show.limit)
         return
     for defect in found.defects:
         outcome.defect(defect)
-    write_sections([nodes], form, show.limit)
+    is_plan = plan is not None
     if not form.is_screen:  # rows of one kind
+        write_sections([more if is_plan else nodes], form, show.limit)
         return
+    write_sections([nodes], form, show.limit)
     left = None if show.limit is None else max(show.limit - len(found.replicas), 0)
     print_lines(view.words(found))
-    rows = iter(found.records)
+    rows = iter(more[1])
     first = next(rows, None)
     if first is not None and left != 0:
         typer.echo()
-        above: Section = view.record_view(style), chain((first,), rows), records[2]
-        write_sections([above], form, left)
+        write_sections([(more[0], chain((first,), rows), more[2])], form, left)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.node.quorum.model import Voter
     from kafkalog.node.quorum.quorum import Quorum, QuorumRecord, QuorumReplica
+    from kafkalog.node.quorum.rescue import RescueStep
     from kafkalog_cli.output.objects import Style, View
 
 _BAD: Final = {"damaged", "foreign-snapshot", "split-brain", "empty"}
@@ -97,6 +98,31 @@ RECORD: Final = ObjectType[Any](
     Field("key", k.TEXT, "the fields that tell what it is about"),
 )
 
+RESCUE: Final = ObjectType[Any](
+    "quorum_rescue",
+    "`quorum --standalone`",
+    "How a controller leads a quorum again of which the others are lost.",
+    Field("node_id", k.INT, "the controller that leads first, alone"),
+    Field("listener", k.TEXT | None, "`NAME://HOST:PORT`; null of a static quorum",
+          lambda one: None if one.listener is None else "{}://{}:{}".format(*one.listener)),
+    Field("source", k.TEXT, "the copy that its log is taken from", "source.path"),
+    Field("end_offset", k.INT, "where that ends"),
+    Field("leader_epoch", k.INT, "the epoch that begins there"),
+    Field("lost_offsets", k.INT, "offsets that no copy has without damage"),
+    Field("not_proven_offsets", k.INT, "offsets that become committed, and may not have been"),
+)  # fmt: skip
+STEP: Final = ObjectType[Any](
+    "quorum_step",
+    "`quorum --standalone`",
+    "A step on the way to a quorum that leads again.",
+    Field("step", k.INT, "number: each has to be done before the next"),
+    Field("action", k.TEXT, "`move-away`, `erase`, `copy-snapshot`, `copy-log`, `append`, `write`, "
+          "`configure`, `start`, `format` or `add-controller`"),
+    Field("node_id", k.INT | None, "where; null for the directory of the leader, and for brokers"),
+    Field("path", k.TEXT | None, "what is moved or copied"),
+    Field("detail", k.TEXT, "what to do, in words or as a command of Kafka's"),
+)  # fmt: skip
+
 
 def replica_view(style: Style) -> View[QuorumReplica]:
     return REPLICA.view(
@@ -120,6 +146,17 @@ def record_view(style: Style) -> View[QuorumRecord]:
         Column("EPOCH", "leader_epoch", weight=4),
         Column("TYPE", "record_type", tone=lambda _: Tone.NAME),
         Column("KEY", "key", least=12),
+    )
+
+
+def step_view(style: Style) -> View[RescueStep]:
+    return STEP.view(
+        style,
+        Column("STEP", "step", weight=9),
+        Column("ACTION", "action", weight=9, tone=lambda _: Tone.NAME),
+        Column("NODE", "node_id", weight=9),
+        Column("PATH", "path", least=12, keeps_end=True, weight=4),
+        Column("WHAT", "detail", weight=9, below=True),
     )
 
 
