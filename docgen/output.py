@@ -9,13 +9,15 @@ import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
 from kafkalog.change.resurrection import manifest_object as resurrected_object
 from kafkalog.node.quorum.quorum import QuorumRecord
+from kafkalog.node.quorum.rescue import RescueStep
 from kafkalog.node.state.model import Member
 from kafkalog.node.state.transactions import OpenData
 from kafkalog.node.unified_log import OpenTransaction
@@ -24,6 +26,9 @@ from kafkalog_cli.main import run
 from kafkalog_cli.output import groups, quorums, replayed
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.schemas import object_types, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -220,13 +225,18 @@ def _open_transaction() -> dict[str, Any]:
     return row
 
 
-def _quorum_record() -> dict[str, Any]:
-    """Return a record that is not proven to be committed, which no example has."""
-    record = QuorumRecord(490, 1795683843122, 1, "TOPIC_RECORD", "name=orders")
-    row = quorums.RECORD.row(record)
-    if problems := mistakes(row):
-        raise AssertionError("; ".join(problems))
-    return row
+def _quorum_rows() -> Iterator[dict[str, Any]]:
+    """Yield rows of a quorum that has lost its majority, which no example has."""
+    source = SimpleNamespace(path="/mnt/controller1/__cluster_metadata-0")
+    listener = ("CONTROLLER", "controller1", 9093)
+    words = "append 176 bytes at offset 519: epoch 2 begins, led by 1, the only voter"
+    plan = SimpleNamespace(
+        node_id=1, listener=listener, source=source, end_offset=519, leader_epoch=2, lost_offsets=0,
+        not_proven_offsets=29,
+    )  # fmt: skip
+    yield quorums.RECORD.row(QuorumRecord(490, 1795683843122, 1, "TOPIC_RECORD", "name=orders"))
+    yield quorums.RESCUE.row(plan)
+    yield quorums.STEP.row(RescueStep(5, "append", None, None, words))
 
 
 def mistakes(row: dict[str, Any]) -> list[str]:
@@ -281,7 +291,7 @@ def object_sections() -> str:
     samples["failed_partition"] = _failed_partition()
     samples["report"] = _report_row()
     samples["group_member"] = _group_member()
-    samples["quorum_record"] = _quorum_record()
+    samples |= {row["type"]: row for row in _quorum_rows()}
     samples["translated_offset"] = _translated_offset()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
+import socket
+import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.releases import newest
+from kafkalog.node.quorum.model import Voter
 from kafkalog.node.quorum.quorum import read_quorum
+from kafkalog.node.quorum.rescue import first_batch, plan_rescue
 from kafkalog.node.targets import open_targets
-from tests.builders import flip, frames
+from tests.builders import BASE_TIME, flip, frames
+from tests.kafka import broker_data
 from tests.kafkalog.node.quorum.test_copies import ENDS
-from tests.nodes import METADATA
+from tests.nodes import METADATA, uuid
 from tests.sampling import new_seed, tries_everything
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +84,7 @@ def test_an_image_of_damaged_copies_is_that_of_the_sound_one(
         found = read_quorum(open_targets([str(root / f"n{node}") for node in NODES]))
         assert found.merged is not None
         merged = found.merged
-        if not (merged.is_whole and merged.has_start):
+        if not merged.is_whole:
             continue
         complete += 1
         put_together(merged, root / METADATA)
@@ -84,3 +93,86 @@ def test_an_image_of_damaged_copies_is_that_of_the_sound_one(
         shutil.rmtree(root)
     tell(f"{complete} of {ROUNDS} are whole, seed {seed}")
     assert complete > ROUNDS // 2
+
+
+PROPERTIES = """process.roles=controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{port}
+listeners=CONTROLLER://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+log.dirs={log_dir}
+"""
+OPTIONS = (
+    *(option for option in broker_data.JVM_OPTIONS if "defaultLogLevel" not in option),
+    "-Xms64m",
+    "-Xmx256m",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+)
+LEADS = re.compile(r"Completed transition to Leader\(localVoterNode=.*?, epoch=(\d+)")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("nodes", [(1,), (11, 12)], ids=["a survivor", "brokers alone"])
+def test_a_controller_leads_on_what_is_planned(
+    nodes: tuple[int, ...], metadata_trees: Ask, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Of three voters of 4.4 none other is there; and the cluster's metadata are what they were."""
+    killed, end, port = corpus_dir / "quorum" / "dynamic-4.4", ENDS["dynamic-4.4"], free_port()
+    found = read_quorum(open_targets([str(killed / f"n{node}") for node in nodes]))
+    plan = plan_rescue(found, 1, ("127.0.0.1", port))
+    log_dir, directory_id = tmp_path / "n1", uuid(99)
+    log_dir.mkdir()
+    assert found.merged is not None
+    assert plan.listener is not None
+    put_together(found.merged, log_dir / METADATA)
+    [log] = (log_dir / METADATA).glob("*.log")
+    voter = Voter(1, directory_id, (plan.listener,))
+    with log.open("ab") as file:
+        file.write(first_batch(plan.end_offset, plan.leader_epoch, 1, [voter], BASE_TIME))
+    shutil.copy(killed / "n11" / METADATA / "partition.metadata", log_dir / METADATA)
+    (log_dir / METADATA / "quorum-state").write_text(
+        f'{{"leaderId":1,"leaderEpoch":{plan.leader_epoch},"votedId":1,'
+        f'"votedDirectoryId":"{directory_id}","data_version":1}}'
+    )
+    lines = ["version=1", f"cluster.id={found.cluster_id}", "node.id=1"]
+    (log_dir / "meta.properties").write_text(
+        "\n".join([*lines, f"directory.id={directory_id}", ""])
+    )
+    before = read_quorum(open_targets([str(log_dir)]))
+    assert [one.node_id for one in before.candidates] == [1]
+    assert (before.defects, before.proven) == ((), end + 3)
+    properties, output = tmp_path / "server.properties", tmp_path / "out"
+    properties.write_text(PROPERTIES.format(port=port, log_dir=log_dir))
+    command = broker_data.java_command(
+        "kafka.Kafka", str(properties), options=OPTIONS, release=newest().name
+    )
+    with output.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        try:
+            deadline = time.monotonic() + HANG_S
+            while process.poll() is None and LEADS.search(output.read_text()) is None:
+                assert time.monotonic() < deadline, output.read_text()[-2000:]
+                time.sleep(0.2)
+        finally:
+            process.kill()
+            process.wait(HANG_S)
+    leads = LEADS.search(output.read_text())
+    assert leads is not None, output.read_text()[-2000:]
+    assert int(leads[1]) == plan.leader_epoch + 1
+    after = read_quorum(open_targets([str(log_dir)]))
+    assert after.chosen is not None
+    assert after.chosen.lineage.start == found.merged.start  # nothing was cut or dropped
+    assert after.chosen.lineage.epoch_of(plan.end_offset) == plan.leader_epoch
+    assert after.leader == (1, plan.leader_epoch + 1)
+    assert [one.name for one in after.voters.voters] == [f"1@{directory_id}"]
+    [image] = metadata_trees("at", log_dir / METADATA, end)
+    assert image == metadata_trees("at", killed / "n1" / METADATA, end)[0]

@@ -209,11 +209,38 @@ def test_the_examples_of_the_help_run(
     text = all_commands()["quorum"].help
     examples = [line.split()[1:] for line in text.splitlines() if line.startswith("kafkalog ")]
     assert len(examples) == 3
-    found = {}
-    for words in examples:
-        words = ["controller1" if word == "/var/lib/kafka" else word for word in words]
-        found[" ".join(words)] = kafkalog(*words).status
-    assert [*found.values()] == [1, 0, 1], found
+    found = {" ".join(words): kafkalog(*words).status for words in examples}
+    assert [*found.values()] == [0, 1, 0], found
+
+
+def test_a_plan_is_shown_and_nothing_is_changed(
+    kafkalog: Run, killed: Path, tmp_path: Path
+) -> None:
+    paths = [shutil.copytree(killed / f"n{node}", tmp_path / f"n{node}") for node in (1, 11)]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = kafkalog("quorum", *paths, "--standalone", "1@controller1:9093", "-o", "ndjson")
+    told = rows(done)
+    assert done.status == 0
+    assert "29 offsets that are not proven to be committed" in done.stderr
+    [plan] = told["quorum_rescue"]
+    assert (plan["listener"], plan["end_offset"]) == ("CONTROLLER://controller1:9093", 519)
+    assert plan["source"] == str(paths[0] / METADATA)
+    steps = told["quorum_step"]
+    assert [one["step"] for one in steps] == [*range(1, 17)]
+    assert "quorum_record" not in told
+    text = kafkalog("quorum", *paths, "--standalone", "1@controller1:9093").stdout.decode()
+    assert text.splitlines()[-1] == "16 steps"
+    lines = kafkalog("quorum", *paths, "--standalone", "1", "-o", "csv").stdout.decode()
+    assert len(lines.splitlines()) == 17
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_plan_that_is_not_needed_is_refused(kafkalog: Run, killed: Path) -> None:
+    done = kafkalog("quorum", killed / "n1", killed / "n2", "--standalone", "1")
+    assert (done.status, done.stdout) == (4, b"")
+    assert "can elect a leader: 1, 2" in done.stderr
+    for wrong in ("x", "1@host", "1@host:x", "-1"):
+        assert kafkalog("quorum", killed / "n1", f"--standalone={wrong}").status == 2
 
 
 def test_without_any_voter_nobody_is_said_to_be_missing(kafkalog: Run, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kafkalog.io.rows import columns_of
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.inventory import PartitionRow
 from kafkalog.node.quorum.quorum import QuorumRecord, QuorumReplica
+from kafkalog.node.quorum.rescue import RescueStep
 from kafkalog.node.state.model import Group, GroupOffset
 from kafkalog.node.state.transactions import TransactionalId
 from kafkalog.tables.profiles.model import Profile
@@ -56,7 +57,7 @@ LISTED: list[tuple[type, ObjectType]] = [
     (RecoveredPartition, repairs.RECOVERY), (IndexComparison, repairs.INDEX_COMPARISON),
     (TrimmedPartition, trims.RETENTION_APPLIED), (PartitionUndo, undone.UNDO),
     (Replayed, replayed.REPLAYED), (QuorumReplica, quorums.REPLICA),
-    (QuorumRecord, quorums.RECORD),
+    (QuorumRecord, quorums.RECORD), (RescueStep, quorums.STEP),
 ]  # fmt: skip
 
 

@@ -203,6 +203,8 @@ OPTIONS = (
     Wrong("verify log --sample 150%", 2, "'150%' is not a share.", "5%"),
     Wrong("du log --disk-size 1G", 2, "--disk-size requires --forecast.", "Add --forecast."),
     Wrong("quorum log --properties none", 2, MISSING),
+    Wrong("quorum log --standalone one", 2, "'one' is not a controller.", "1@controller1:9093"),
+    Wrong("quorum log --standalone 1", 4, "The voters here can elect a leader: 1.", "Start them."),
     Wrong("quorum log/orders-0", 2, "There is no metadata log here.", "each has __cluster_metad"),
     Wrong("ls log -p x", 2, "'x' is not a partition.", "Give N or A-B: -p 3, -p 0-7."),
     Wrong("ls log -p 5-2", 2, "'5-2' is not a partition.", "Give N or A-B"),

@@ -68,13 +68,8 @@ class Merge:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is lost, and the state of the cluster is known."""
+        """Whether nothing is lost."""
         return self.end >= self.reach.end
-
-    @property
-    def has_start(self) -> bool:
-        """Whether the state at its start is known: from a snapshot, or because it is offset 0."""
-        return self.snapshot is not None or self.start == 0
 
 
 def merge(chosen: Replica, replicas: Sequence[Replica]) -> Merge:

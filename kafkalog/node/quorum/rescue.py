@@ -175,8 +175,8 @@ def _required(quorum: Quorum, *, allow_loss: bool) -> Any:
         names = ", ".join(str(one.node_id) for one in quorum.candidates)
         words = f"The voters here can elect a leader: {names}."
         raise RefusedError(words, hint="Start them.")
-    if not merged.has_start:
-        words = f"The log begins at offset {merged.start}, and no sound snapshot is before that."
+    if not merged.end:
+        words = f"The log begins at offset {chosen.lineage.start}, and no sound snapshot is before."
         raise RefusedError(words, path=chosen.path, hint="Give more nodes; else `resurrect`.")
     if not (merged.is_whole or allow_loss):
         lost = merged.reach.end - merged.end
