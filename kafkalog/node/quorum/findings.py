@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.io.wording import counted
-from kafkalog.log.defects import make_defect
+from kafkalog.log.defects import UNREADABLE, make_defect
 from kafkalog.node.quorum.lineage import foreign_snapshot
 from kafkalog.node.quorum.log import TORN
 from kafkalog.node.quorum.read import place_of_state
@@ -34,7 +34,9 @@ def torn_snapshots(quorum: Quorum) -> Iterator[Defect]:
 def findings_of_quorum(quorum: Quorum) -> Iterator[Defect]:
     """Yield what is wrong with the files of copies as a whole, and with the quorum."""
     for one in quorum.copies:
-        yield from _of_snapshots(one)
+        # What could not be read of a log may be what a snapshot belongs to.
+        if all(defect.reference not in UNREADABLE for defect in one.log.defects):
+            yield from _of_snapshots(one)
         yield from _of_epoch(one)
     for conflict in quorum.conflicts:
         first, *others = conflict.paths

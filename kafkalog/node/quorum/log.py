@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, NotFoundError
 from kafkalog.files.payloads.control_records import control_record
 from kafkalog.io.paths.source import Source
 from kafkalog.log.batches.records import decode_records
@@ -260,11 +260,25 @@ def _read_segment(
                 if progress is not None:
                     progress(found.size_bytes or 0)
     except DataError as error:
+        following = segment.next_base_offset
+        if is_gone(error, segment.log) and following is not None and not reading.spans:
+            reading.start, reading.next_offset = following, None
+            return
         reading.spoil(make_defect(kind_of(error), error.path or segment.log.path, error.message))
 
 
-def read_snapshot(entry: FileEntry, progress: Callable[[int], None] | None = None) -> Contents:
+def is_gone(error: DataError, entry: FileEntry) -> bool:
+    """Return whether a broker has deleted a file since it was listed."""
+    return isinstance(error, NotFoundError) and entry.error is None
+
+
+def read_snapshot(
+    entry: FileEntry, progress: Callable[[int], None] | None = None
+) -> Contents | None:
     """Read a snapshot: all checksums, the header it begins with, the footer it ends with.
+
+    Returns:
+        What it holds; None if a broker has deleted it meanwhile.
 
     Cost:
         Reads all of it, in chunks.
@@ -292,6 +306,8 @@ def read_snapshot(entry: FileEntry, progress: Callable[[int], None] | None = Non
                     defects += [] if damage is None else [_defect(batch, *damage)]
                     controls += controls_of(source, batch) if damage is None else ()
     except DataError as error:
+        if is_gone(error, entry):
+            return None
         defects.append(make_defect(kind_of(error), error.path or entry.path, error.message))
     if not kinds and not defects:
         # It loads the schemas of records.

@@ -37,8 +37,10 @@ def read_replica(
     log = read_log(partition, misdated, progress)
     snapshots = []
     for entry in partition.live(FileKind.KRAFT_SNAPSHOT):
-        standing = log.lineage.standing(Position.of(entry))
-        snapshots.append(Snapshot(entry, read_snapshot(entry, progress), standing))
+        contents = read_snapshot(entry, progress)
+        if contents is not None:
+            standing = log.lineage.standing(Position.of(entry))
+            snapshots.append(Snapshot(entry, contents, standing))
     node, state, defects = properties_of(partition.log_dir), None, []
     path = partition.place_of(QUORUM_STATE)
     try:

@@ -11,7 +11,7 @@ from kafkalog.node.quorum.quorum import read_quorum
 from kafkalog.node.recovery import NextStart, NodeDir, nodes_of
 from kafkalog.node.state.metadata import metadata
 from kafkalog.node.targets import open_targets
-from tests.builders import frames
+from tests.builders import frames, write_log
 from tests.nodes import METADATA
 from tests.quorums import elected, epoch_batches, snapshot, write_copy, write_state
 
@@ -185,3 +185,25 @@ def test_metadata_are_those_of_the_log_and_not_of_a_foreign_snapshot(tmp_path: P
     assert (after.end_offset, after.committed) == (40, 20)
     assert [one.reference for one in after.image.defects] == ["foreign-snapshot"]
     assert found(log_dir) == [("foreign-snapshot", named(60, 1))]
+
+
+def test_what_a_broker_deletes_meanwhile_is_no_damage(tmp_path: Path) -> None:
+    """The oldest segment and an old snapshot go after they were listed; a later segment may not."""
+    batches = epoch_batches([(1, 40)])
+    log_dir = write_copy(tmp_path, 1, batches[:8], [(9, 1), (20, 1), (35, 1)], epoch=1)
+    for start, some in ((10, batches[8:18]), (20, batches[18:28]), (30, batches[28:])):
+        write_log(log_dir / METADATA, *some, name=f"{start:020}")
+    targets = open_targets([str(log_dir)])
+    assert read_quorum(targets).defects == ()
+    for name in (f"{0:020}.log", f"{10:020}.log", named(9, 1)):
+        (log_dir / METADATA / name).unlink()
+    quorum = read_quorum(targets)
+    assert quorum.defects == ()
+    assert (quorum.replicas[0].log_start_offset, quorum.end) == (20, 40)
+    assert [one.position.end for one in quorum.copies[0].snapshots] == [20, 35]
+    (log_dir / METADATA / f"{30:020}.log").unlink()
+    assert [one.reference for one in read_quorum(targets).defects] == ["file-unreadable"]
+    (log_dir / METADATA / f"{30:020}.log").symlink_to("nowhere")
+    (log_dir / METADATA / named(37, 1)).symlink_to("nowhere")
+    told = read_quorum(open_targets([str(log_dir)])).defects
+    assert [one.reference for one in told] == ["file-unreadable", "file-unreadable"]
