@@ -18,7 +18,8 @@ KERNEL_SUITES := tests/kafkalog/log/columns tests/kafkalog_cli/test_dump_both_wa
 	tests/kafkalog_cli/test_fast_kafka_dump.py tests/kafkalog/test_recovery_twins.py \
 	tests/kafkalog/change/compaction/test_edges.py tests/kafkalog/change/compaction/test_key_map.py \
 	tests/kafkalog/check/comparison/test_comparison.py tests/kafkalog/change/roll/test_replays.py \
-	tests/kafkalog/log/typed/test_avro_columns.py
+	tests/kafkalog/log/typed/test_avro_columns.py tests/kafkalog/log/typed/test_json_columns.py \
+	tests/kafkalog/log/typed/test_proto_wire.py tests/kafkalog/log/typed/test_version_columns.py
 
 .PHONY: demo setup test test-all durations soak lint docs kafka wheel bundle deb bench clean
 

@@ -99,10 +99,10 @@ def decoding_rows() -> list[Row]:
     ]  # fmt: skip
     for name, data, form in (("JSON", JSON, "json"), ("Protobuf", PROTOBUF, "protobuf")):
         ours = ("sh", "-c", decode.replace("FORM", form))
-        for theirs, beside, factor in (
+        for theirs, against, factor in (
             (export, "", 0.4), (script.replace("FORM", form), ", against a script", 1.5)
         ):  # fmt: skip
-            title = f"{name} of 10 fields, 0.3 M records{beside}"
+            title = f"{name} of 10 fields, 0.3 M records{against}"
             wanted = (Wanted(other, at_least=factor),)
             rows.append(Row("Decoding", title, data, ours, ("sh", "-c", theirs), wanted=wanted))
     return rows

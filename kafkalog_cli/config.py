@@ -151,7 +151,7 @@ def forget_unused_registry(context: Any) -> None:
         return
     given = (context.params.get(name, "") for name in ("key_format", "value_format"))
     formats = (one.partition("@")[0] for one in given)
-    if not {*formats} & {*TypedForm}:
+    if not {*formats} & {one for one in TypedForm if one.has_registry}:
         context.params["registry"] = None
 
 

@@ -152,7 +152,7 @@ KeyFormatOption = Annotated[str, option(
 )]  # fmt: skip
 ValueFormatOption = Annotated[str, option(
     DECODE, "--value-format", metavar="F[@FRAMING]",
-    help="auto, text, hex, base64, json, avro, protobuf; "
+    help="auto, text, hex, base64, json, avro, protobuf, connect; "
     "FRAMING: confluent[:ID], apicurio, apicurio4, glue.",
     autocompletion=payload_formats,
 )]  # fmt: skip

@@ -10,12 +10,13 @@ from formats.late_classes import dataclass
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.log.typed.registered import SchemaRegistry
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import ByData
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
 FORMS: Final = (*BytesFormat, *TypedForm)
@@ -69,7 +70,7 @@ class Payload:
         return self.typed is None and self.form == BytesFormat.AUTO
 
     def columns(self, topics: Sequence[str] = ()) -> tuple[TypedColumn, ...]:
-        """Return the typed column, if it is one.
+        """Return the typed column; none for plain bytes.
 
         Args:
             topics: the topics that are read.
@@ -81,7 +82,8 @@ class Payload:
             return ()
         kind, schema_id = self._framing()
         is_by_id = self.registry is not None and kind != Framing.NONE
-        if self.schema is None and not is_by_id and self.typed != TypedForm.JSON:
+        needs_schema = self.typed not in (TypedForm.JSON, TypedForm.CONNECT)
+        if self.schema is None and not is_by_id and needs_schema:
             raise UsageError(
                 f"--{self.source}-format {self.typed} needs a schema.",
                 hint=f"--{self.source}-schema FILE, or --registry PLACE",
@@ -94,15 +96,20 @@ class Payload:
 
         return (column_by_id(given, self.schemas, topics),)
 
-    def by_data(self, topics: Sequence[str]) -> ColumnByData | None:
+    def by_data(self, topics: Sequence[str], *, are_split: bool = False) -> ByData | None:
         """Return the column of a table whose types the data decides; None if options decide it.
 
         Args:
             topics: the topics that are read.
+            are_split: whether each of them will have its own.
 
         Raises:
             UsageError: there are several topics.
         """
+        if self.typed == TypedForm.CONNECT:
+            from kafkalog.tables.connect_columns import ConnectByData
+
+            return ConnectByData(self.source)
         is_decided = self.schema is not None or self.message is not None
         if self.registry is None or is_decided or self.form != BytesFormat.AUTO:
             return None
@@ -112,9 +119,9 @@ class Payload:
         kind, schema_id = self._framing()
         if kind == Framing.NONE or schema_id is not None:
             return None
-        if self.typed is None:
+        if self.typed is None and not are_split:
             require_one(topics)
-        else:
+        elif self.typed is not None and not are_split:
             form = self.typed.upper()
             subjects = {one.subject for one in self.schemas.of_form(form)}
             # Files, of which all are versions of one schema.
@@ -132,7 +139,7 @@ class Payload:
         name, colon, number = text.partition(":")
         is_known = name in tuple(Framing)
         # An id, if and only if there is a colon.
-        if not is_known or bool(colon) != number.isdigit() or (colon and name == "none"):
+        if not is_known or bool(colon) != is_number(number) or (colon and name == "none"):
             raise UsageError(
                 f"{text!r} is not a framing.",
                 hint="confluent, confluent:ID, apicurio, apicurio4, glue or none",
@@ -150,13 +157,19 @@ def payloads(
     """
     place = None if registry is None else Place(registry)
     keys, values = _payload("key", *key, place), _payload("value", *value, place)
-    if registry is not None and not any(one.typed or one.is_auto for one in (keys, values)):
+    if registry is not None and not any(
+        _takes_registry(one) or one.is_auto for one in (keys, values)
+    ):
         raise UsageError("--registry is about data with schemas.", hint="--value-format auto")
-    if values.typed and not keys.typed:  # one that is named leaves the other plain
+    if _takes_registry(values) and not keys.typed:  # one that is named leaves the other plain
         keys = replace(keys, registry=None)
-    if keys.typed and not values.typed:
+    if _takes_registry(keys) and not values.typed:
         values = replace(values, registry=None)
     return keys, values
+
+
+def _takes_registry(one: Payload) -> bool:
+    return one.typed is not None and one.typed.has_registry
 
 
 def _payload(source: str, form: str, schema: str | None, registry: Place | None) -> Payload:
@@ -172,6 +185,13 @@ def _payload(source: str, form: str, schema: str | None, registry: Place | None)
             )
         return Payload(source, BytesFormat(name), registry=registry)
     typed = TypedForm(name)
+    if typed == TypedForm.CONNECT:
+        if at or schema is not None:
+            raise UsageError(
+                f"--{source}-format {name} takes the schema that each {source} has next to its "
+                "data.", hint=f"Leave out {'@' + framing if at else f'--{source}-schema'}.",
+            )  # fmt: skip
+        return Payload(source, BytesFormat.AUTO, typed)
     path, _, message = schema or "", "", ""
     if typed == TypedForm.PROTOBUF:
         path, _, message = path.partition("#")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import FileEntry, PartitionDir
     from kafkalog.log.typed import TypedColumn
     from kafkalog.model import Record
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import ByData
     from kafkalog_cli.output.decoded import Decoded
     from kafkalog_cli.payloads import Payload
 
@@ -74,6 +74,11 @@ def value_decoder(value: Payload, logs: Iterable[PartitionDir | FileEntry]) -> D
 
     if value.typed is None:
         return SchemaIdDecoder(value.source, value.schemas).decode
+    if value.typed == TypedForm.CONNECT:
+        from kafkalog.log.typed.connect import EachConnectDecoder
+
+        each = EachConnectDecoder()
+        return lambda data, _headers: each.decode(data)
     [column] = value.columns(topics_in(logs))
     return partial(one_value, column, column.decoder())
 
@@ -145,14 +150,19 @@ def _partitions(logs: Iterable[PartitionDir | FileEntry]) -> list[PartitionDir]:
 
 
 def typed_columns(
-    payloads: Iterable[Payload], topics: Sequence[str], paths: Sequence[str]
-) -> tuple[tuple[TypedColumn, ...], tuple[ColumnByData, ...]]:
+    payloads: Iterable[Payload],
+    topics: Sequence[str],
+    paths: Sequence[str],
+    *,
+    are_split: bool = False,
+) -> tuple[tuple[TypedColumn, ...], tuple[ByData, ...]]:
     """Return the typed columns of a table of some topics, and those that its data decides.
 
     Args:
         payloads: how keys and values are read.
         topics: the topics; none for all in the paths.
         paths: log directories, or partitions.
+        are_split: whether each topic has its own.
 
     Raises:
         UsageError: as `Payload.columns` and `Payload.by_data`.
@@ -163,9 +173,9 @@ def typed_columns(
             sorted({one.topic for one in names if one is not None}) if None not in names else []
         )
     columns: list[TypedColumn] = []
-    by_data: list[ColumnByData] = []
+    by_data: list[ByData] = []
     for one in payloads:
-        found = one.by_data(topics)
+        found = one.by_data(topics, are_split=are_split)
         if found is None:
             columns += [_with_message(column, topics, paths) for column in one.columns(topics)]
         else:

@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.decoded import Decoded
 
 _SHARE = pattern(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
+_NUMBER = pattern(r"[0-9]{1,18}")
 _SIZE = pattern(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number that `int` reads: digits, and not any number of them."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def parse_size(text: str) -> int:

@@ -25,7 +25,7 @@ from xdist.scheduler import LoadScopeScheduling
 from kafkalog.io.jit import library
 from kafkalog.io.paths import retry, tier_keys
 from kafkalog_cli.main import run
-from tests import durations
+from tests import durations, passes
 from tests.checkout import ROOT
 from tests.sampling import sample_of, soaks
 
@@ -94,7 +94,7 @@ _QUICK_JVM = (
 )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C reach what tests start, and keep their files in memory where there is room.
 
     A shell that runs a job in the background lets it ignore SIGINT, and its children inherit that.
@@ -103,12 +103,17 @@ def pytest_configure() -> None:
     The JVMs that tests start live for seconds. The optimizing compiler costs more than it gains in
     that time, and so does verifying the classes of Kafka and Spark, which takes a sixth of Spark's
     start.
+
+    Of the processes of a run the one that hears of all tests notes what passes.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("JAVA_TOOL_OPTIONS", _QUICK_JVM)
     os.environ["KAFKALOG_PAGER"] = "cat"  # on the terminal of a test nobody leaves a pager
     if _MEMORY.is_dir() and min(shutil.disk_usage(_MEMORY).free, _free_memory()) > _ROOM_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    path = os.environ.get(passes.VARIABLE)
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(passes.Passes(Path(path)))
 
 
 def _free_memory() -> int:
@@ -146,10 +151,11 @@ def pytest_collection() -> Generator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect some cases of long proofs."""
-    items[:], left_out = sample_of(items)
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
+    """Deselect some cases of long proofs, and what passed before a run was stopped."""
+    for choose in (sample_of, passes.missing):
+        items[:], left_out = choose(items)
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,6 +2,7 @@
 
 `python -m tests.groups [GROUP ...]` runs the groups named, or all that have not passed on these
 sources yet. It ends with status 1 if one fails. What each did is in `build/test-all/summary.txt`.
+A group that was stopped goes on with the tests that have not passed on these sources.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
+import pytest
+
 from formats.releases import releases
+from tests import passes
 from tests.checkout import ROOT
 from tests.sampling import TIER_VARIABLE
 
@@ -84,10 +88,10 @@ class Outcome:
     Attributes:
         of: the sources that it ran on.
         status: of pytest, or of the command.
-        passed: how many tests passed.
+        passed: how many tests passed, also before the group was stopped.
         failed: how many failed.
         skipped: how many were skipped.
-        seconds: how long all took.
+        seconds: how long the last run took.
         ended: when, ISO 8601 in UTC.
     """
 
@@ -117,21 +121,24 @@ def sources() -> str:
 
 
 def run(name: str) -> Outcome:
-    """Run a group, with its output in a file beside its results."""
-    group = GROUPS[name]
+    """Run a group, or what has not passed of it, with its output in a file next to its results."""
+    group, kept = GROUPS[name], PLACE / f"{name}.passes"
     words = group.command or [*PYTEST, *(group.paths or plain_arguments())]
     log, began, of = PLACE / f"{name}.log", time.monotonic(), sources()
     with log.open("wb") as out:
         done = subprocess.run(
             words, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False,
-            env=os.environ | {TIER_VARIABLE: "all"} | group.environ,
+            env=os.environ | {TIER_VARIABLE: "all"} | group.environ | passes.begin(kept, of),
         )  # fmt: skip
     last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
     counts = Counter({what: int(n) for n, what in re.findall(r"(\d+) (\w+)", "".join(last))})
     failed = counts["failed"] + counts["error"] + counts["errors"]
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     took = round(time.monotonic() - began, 1)
-    return Outcome(of, done.returncode, counts["passed"], failed, counts["skipped"], took, ended)
+    # A run that was stopped after its last test leaves nothing to the next one.
+    nothing_left = done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED and passes.count(kept)
+    status, passed = 0 if nothing_left else done.returncode, passes.count(kept) or counts["passed"]
+    return Outcome(of, status, passed, failed, counts["skipped"], took, ended)
 
 
 def earlier() -> dict[str, Outcome]:

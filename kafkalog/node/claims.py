@@ -122,6 +122,11 @@ class Claim:
             _within(now, first, end) == _within(self.lineage, first, end)
         )
 
+    @property
+    def is_to_end_of_log(self) -> bool:
+        """Whether the part ended where the log did."""
+        return self.path is not None and self._is_last(self.path) and self.end == self.size_bytes
+
     def listed_again(self, directory: str) -> PartitionDir:
         """List the partition, or a copy of it, wherever it is now. Raises as `listed_again`."""
         name = partition_of(directory)
@@ -176,14 +181,17 @@ class Claim:
         size = _size_of(self.path)
         if size is None:
             return f"{name} is missing"
-        grows = self.last_log is not None and name == self.last_log[0]
-        if size < self.size_bytes or (size > self.size_bytes and not grows):
+        if size < self.size_bytes or (size > self.size_bytes and not self._is_last(name)):
             return f"{name} has {size} bytes instead of {self.size_bytes}"
         with Source(self.path) as source:
             found = _samples(source, self.start, self.end)
         pairs = zip((self.first, self.last), found, strict=True)
         same = all(seen < 0 or now in (seen, _UNREADABLE) for seen, now in pairs)
         return None if same else f"{name} has other records"
+
+    def _is_last(self, log: str) -> bool:
+        """Return whether it is the log that a broker appends to."""
+        return self.last_log is not None and os.path.basename(log) == self.last_log[0]
 
     def _was_changed_since(self) -> bool:
         """Return whether these are the claimed files, as a broker has left them since.

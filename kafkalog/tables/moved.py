@@ -28,6 +28,8 @@ from kafkalog.tables.model import OF_LOGS, Bounds, Request
 from kafkalog.tables.planning import plan_logs, plan_splits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.tables.model import Split
 
 _LISTINGS_MAX: Final = 3
@@ -49,6 +51,22 @@ def current_splits(split: Split) -> list[Split]:
         except NotFoundError:
             continue  # it disappeared between two listings
     raise _changed(split, "Its files keep changing while they are read.")
+
+
+def require_end(split: Split, end_of: Callable[[Split], int | None]) -> None:
+    """Check that a split up to the end of a log still ends with the batch that it was planned with.
+
+    The bytes that a claim compares are the same in a longer batch with the same first records.
+
+    Raises:
+        ChangedSinceError: its last offsets are in a batch that ends behind it.
+    """
+    planned, seen = split.next_offset, split.seen
+    if planned is None or seen is None or not seen.is_to_end_of_log:
+        return
+    end = end_of(split)
+    if end is not None and end < planned and seen.require():
+        raise _changed(split, f"Its offsets from {end} are in a longer batch now.")
 
 
 class Losses:

@@ -33,7 +33,7 @@ from kafkalog.node.view import show, state_of
 from kafkalog.tables.listeners import Strict
 from kafkalog.tables.merging import segment_of, sound_parts
 from kafkalog.tables.model import OF_LOGS, TableName
-from kafkalog.tables.moved import Losses, current_splits, splits_now
+from kafkalog.tables.moved import Losses, current_splits, require_end, splits_now
 from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def read_split(
     listener = listener or Strict()
     if split.table == TableName.DEFECTS:
         yield from _defects(split, schema, threads, Losses(split, listener))
-        _tell_gap(split, listener)
+        _check_end(split, listener)
         return
     wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
     wanted += DATA if _DECODED in schema.names else ()
@@ -102,7 +102,7 @@ def read_split(
         lost = Losses(part, listener)
         for batch in _scan(part, of_scan, threads, listener.hear, lost, where):
             yield _converted(batch, part, schema)
-    _tell_gap(split, listener)
+    _check_end(split, listener)
 
 
 def count_split(
@@ -120,10 +120,12 @@ def count_split(
             defects=listener.hear,
             turnstile=_TURNSTILE,
         )
-    _tell_gap(split, listener)
+    _check_end(split, listener)
 
 
-def _tell_gap(split: Split, listener: Listener) -> None:
+def _check_end(split: Split, listener: Listener) -> None:
+    """Look whether a split has what its plan said at its end, and tell the gap after it."""
+    require_end(split, _end_of)
     if (offset := gap_after(split)) is not None:
         from kafkalog.check.segments import missing_from
 
@@ -141,14 +143,20 @@ def gap_after(split: Split) -> int | None:
     following = split.next_offset
     if not split.looks_for_gap or following is None:
         return None
+    end = _end_of(split)
+    is_wanted = end is not None and (split.to_offset is None or end < split.to_offset)
+    return end if end is not None and is_wanted and end < following else None
+
+
+def _end_of(split: Split) -> int | None:
+    """Return the offset after the last batch of a split; None if that is unknown."""
     end = None
     with suppress(DataError), Source(split.path, split.end) as source:
         end = offset_at_end(source)
     if end is None:
         with suppress(DataError), OpenSegment(_with_index(split)) as opened:
             end = opened.next_offset()
-    is_wanted = end is not None and (split.to_offset is None or end < split.to_offset)
-    return end if end is not None and is_wanted and end < following else None
+    return end
 
 
 def _with_index(split: Split) -> Segment:

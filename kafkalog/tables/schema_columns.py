@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Header
 
 _FRAMINGS: Final = (Framing.CONFLUENT, Framing.APICURIO, Framing.GLUE)
-FORMS: Final = frozenset(form.upper() for form in TypedForm)
+FORMS: Final = frozenset(form.upper() for form in TypedForm if form.has_registry)
 """What a registry calls the forms that are decoded."""
 
 
@@ -153,6 +153,7 @@ class SchemaIdDecoder:
                 for one in _FRAMINGS
             ]
             for form in TypedForm
+            if form.has_registry
         }
         self._decoders: dict[
             tuple[Framing, SchemaId, str | None], tuple[TypedColumn, Decoder] | UsageError

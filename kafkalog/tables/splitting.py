@@ -166,9 +166,10 @@ class _LogSplits:
         for segment in segments:
             if self._skips(segment):
                 continue
+            # Before its size: what is appended between the two is not promised.
+            following = self._offset_after(segment)
             if (size := self._size_if_whole(segment)) is not None:
-                ends = [self._offset_after(segment)]
-                yield from self._cut(segment, [0, size], [segment.base_offset], ends, size)
+                yield from self._cut(segment, [0, size], [segment.base_offset], [following], size)
                 continue
             with OpenSegment(segment) as opened:
                 start = start_position(opened, self._selection)
@@ -179,7 +180,7 @@ class _LogSplits:
                     opened.base_offset_at(position) if position else segment.base_offset
                     for position in bounds[:-1]
                 ]
-                ends = [*offsets[1:], self._offset_after(segment)]
+                ends = [*offsets[1:], following]
                 size = opened.source.size_bytes
                 for split in self._cut(segment, bounds, offsets, ends, size):
                     seen = self._seen(opened.source, split.start, split.end)

@@ -7,9 +7,10 @@ are registered by record, a topic can have several types, and only the ids in it
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.prefixes import typed_rows
 from kafkalog.log.typed.several_types import NULL, field_names
 from kafkalog.log.typed.type_names import TypeName, TypeNames, Written
+from kafkalog.tables.connect_columns import ConnectByData
 from kafkalog.tables.model import TableName
 from kafkalog.tables.reading import read_split
 from kafkalog.tables.schema_columns import (
@@ -27,6 +29,7 @@ from kafkalog.tables.schema_columns import (
     require_one,
     writers_of,
 )
+from kafkalog.tables.schema_registry import read_registry
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -39,6 +42,41 @@ if TYPE_CHECKING:
 _NO_TYPE: Final = TypeName(TypedForm.AVRO, "")
 
 
+class ByData(Protocol):
+    """A typed column whose types the data decides."""
+
+    @property
+    def source(self) -> str:
+        """Of what: `key` or `value`."""
+
+    @property
+    def form(self) -> TypedForm | None:
+        """The form of the data; None for any."""
+
+    @property
+    def framing(self) -> Framing:
+        """What precedes the data."""
+
+    def decided(
+        self, splits: Sequence[Split], *, of_each: bool, takes_each: bool = False
+    ) -> TypedColumn | None:
+        """Return the column, given the splits of the table; None if nothing decides it.
+
+        Args:
+            of_each: whether to look at the first records of each split, not only each partition.
+            takes_each: whether the column has `types` in any case: each is to have its own table.
+
+        Raises:
+            UsageError, UnsupportedError, KafkaLogError: it cannot be decided.
+        """
+
+    def of_topic(self, topic: str) -> ByData:
+        """Return the column of a table of one topic."""
+
+    def nothing(self) -> UsageError:
+        """Return the error of a table without typed columns."""
+
+
 @dataclass(frozen=True)
 class ColumnByData:
     """A typed column whose types are those that the data has.
@@ -49,7 +87,7 @@ class ColumnByData:
     Attributes:
         source: `key` or `value`.
         registry: the schemas.
-        topics: those that are read: one.
+        topics: those that are read: one, or more that will be split.
         form: the form of the schemas; None for any.
         framing: what precedes the data.
     """
@@ -65,7 +103,9 @@ class ColumnByData:
         """The column's name."""
         return f"{self.source}_decoded"
 
-    def decided(self, splits: Sequence[Split], *, of_each: bool) -> TypedColumn | None:
+    def decided(
+        self, splits: Sequence[Split], *, of_each: bool, takes_each: bool = False
+    ) -> TypedColumn | None:
         """Return the column; None if no value has the id of a known schema.
 
         Keys have a column only if all of them have such an id: those of other serializers can begin
@@ -74,6 +114,7 @@ class ColumnByData:
         Args:
             splits: of the table of records.
             of_each: whether to look at the first records of each split, not only each partition.
+            takes_each: whether the column has `types` in any case: each is to have its own table.
 
         Raises:
             UsageError: the registry does not decide what the column is.
@@ -82,7 +123,7 @@ class ColumnByData:
         """
         names = TypeNames(self._written, self.framing)
         by_subject = None
-        if self.form is None:
+        if self.form is None and not takes_each:
             by_subject = column_of_topic(self.registry, self.topics, self.source)
         if by_subject is not None:
             firsts = self._seen(_first_batches(splits, self.source, of_each=of_each), names)
@@ -98,7 +139,21 @@ class ColumnByData:
         types = [one for one in seen if one[1] is not _NO_TYPE]
         if self._are_others(seen):
             return None
-        return self._of_types(types, names) if types else by_subject
+        if not types:
+            return by_subject
+        return self._of_types(types, names, takes_each=takes_each)
+
+    def of_topic(self, topic: str) -> ColumnByData:
+        """See `ByData`."""
+        return replace(self, topics=(topic,))
+
+    def nothing(self) -> UsageError:
+        """Return the error of a registry that has no schema for a table."""
+        return UsageError(
+            f"{self.registry.place} has no subject {self.topics[0]}-{self.source}, and no "
+            f"{self.source} of the topic has the id of one of its schemas.",
+            hint="--value-format avro --value-schema FILE",
+        )
 
     def _are_others(self, seen: set[tuple[SchemaId | None, TypeName]]) -> bool:
         """Return whether there are keys of other serializers, which can begin like an id."""
@@ -126,8 +181,9 @@ class ColumnByData:
         return found
 
     def _of_types(
-        self, seen: Iterable[tuple[SchemaId | None, TypeName]], names: TypeNames
-    ) -> TypedColumn:
+        self, seen: Iterable[tuple[SchemaId | None, TypeName]], names: TypeNames, *,
+        takes_each: bool,
+    ) -> TypedColumn:  # fmt: skip
         """Return the column of the types that occur."""
         ids: dict[TypeName, set[SchemaId]] = {}
         for schema_id, one in seen:
@@ -139,11 +195,11 @@ class ColumnByData:
         ids.pop(NULL, None)
         occurring = set().union(*ids.values())
         unions = [one for one in occurring if self._is_union(one, names)]
-        if len(unions) == len(occurring):
+        if len(unions) == len(occurring) and not takes_each:
             return self._column(TypedForm.AVRO, None, unions, names)
         ordered = sorted(ids, key=lambda one: (one.name, one.form))
         columns = [self._column(one.form, one.name, ids[one], names) for one in ordered]
-        if len(columns) == 1 and not unions:
+        if len(columns) == 1 and not unions and not takes_each:
             return columns[0]
         fields = field_names(one.name for one in ordered)
         schemas = [self.registry.by_id[one] for one in unions]
@@ -212,11 +268,37 @@ class ColumnByData:
         return None if texts is None else Written(form, texts, one.subject or "")
 
 
-def columns_by_data(registry: SchemaRegistry, topics: Iterable[str]) -> tuple[ColumnByData, ...]:
-    """Return the columns of keys and of values of the one topic. Raises as `require_one`."""
-    names = tuple(topics)
-    require_one(names)
-    return tuple(ColumnByData(source, registry, names) for source in ("key", "value"))
+def columns_by_data(
+    registry: str | os.PathLike[str] | None,
+    topics: Iterable[str],
+    connect: Sequence[str] = (),
+    *,
+    are_split: bool = False,
+) -> tuple[ByData, ...]:
+    """Return the columns of keys and of values that data decides.
+
+    Args:
+        registry: where the schemas of the one topic are, as `read_registry` takes it; None without.
+        topics: the topics that are read.
+        are_split: whether each topic will have its own columns.
+        connect: `key`, `value`: what Kafka Connect wrote, with a schema in each message.
+
+    Raises:
+        UsageError: as `require_one`, with a registry; or `connect` has another word.
+        as `read_registry`.
+    """
+    for one in connect:
+        if one not in ("key", "value"):
+            raise UsageError(f"{one!r} is neither key nor value.")
+    found: dict[str, ByData] = {one: ConnectByData(one) for one in connect}
+    if registry is not None:
+        names = tuple(topics)
+        if not are_split:
+            require_one(names)
+        schemas = read_registry(os.fspath(registry))
+        for source in ("key", "value"):
+            found.setdefault(source, ColumnByData(source, schemas, names))
+    return tuple(found[one] for one in ("key", "value") if one in found)
 
 
 def _of_its_types(column: TypedColumn, own: set[SchemaId], names: TypeNames) -> TypedColumn:
@@ -232,16 +314,6 @@ def _of_its_types(column: TypedColumn, own: set[SchemaId], names: TypeNames) -> 
         if one in own or not wanted.isdisjoint(names.all_of(one))
     )  # fmt: skip
     return replace(column, writers=writers, place=None)
-
-
-def nothing_decodes(columns: Sequence[ColumnByData]) -> UsageError:
-    """Return the error of a registry that has no schema for a table."""
-    one = columns[-1]
-    return UsageError(
-        f"{one.registry.place} has no subject {one.topics[0]}-{one.source}, and no {one.source} of "
-        "the topic has the id of one of its schemas.",
-        hint="--value-format avro --value-schema FILE",
-    )
 
 
 def several(

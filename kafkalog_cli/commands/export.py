@@ -8,12 +8,18 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 
 import typer
 
-from formats.late_classes import dataclass
-from kafkalog.change.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
+from kafkalog.change.lake.model import (
+    Accepted,
+    BytesForm,
+    Codec,
+    FileFormat,
+    TableFormat,
+    local_catalog,
+)
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView
@@ -24,18 +30,27 @@ from kafkalog_cli.engines import EngineChoice, engine_choice
 from kafkalog_cli.option_sets import CHANGE, RUN, SHOW
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
-from kafkalog_cli.values import parse_duration, parse_settings, parse_size
+from kafkalog_cli.values import is_number, parse_duration, parse_settings, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.change.lake import Append, Export, ExportRequest, ExportSummary, IcebergAppend
-    from kafkalog.change.lake.model import Gap, Writing
+    from kafkalog.change.lake import (
+        Append,
+        Export,
+        ExportRequest,
+        ExportSummary,
+        IcebergAppend,
+        SplitExport,
+    )
+    from kafkalog.change.lake.model import Writing
     from kafkalog.io.engine import Engine
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.payloads import Payload
+
+    Run: TypeAlias = Append | Export | IcebergAppend | SplitExport
 
 _EXTRAS: Final = {
     TableFormat.DELTA: "lake", TableFormat.ICEBERG: "lake",
@@ -46,22 +61,6 @@ _SETTINGS: Final = ("compression", "row-group-rows", "row-group-size", "split-si
 _OF_CATALOG: Final = "catalog."
 _ACCEPTED: Final = re.compile(r"(damage|gaps|rejects)(?:=([0-9]{1,18}))?")
 _REJECTS_MAX: Final = 10**18
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """What may be left out without being an incomplete export.
-
-    Attributes:
-        rejects: the most records that need not decode.
-    """
-
-    damage: bool = False
-    gaps: bool = False
-    rejects: int = 0
-
-    def has(self, gap: Gap) -> bool:
-        return self.damage if gap.is_damage else self.gaps
 
 
 def export(
@@ -82,6 +81,9 @@ def export(
     columns: opt.ColumnsOption = None,
     flatten: Annotated[bool, opt.option(
         SHOW, "--flatten", help="Fields of decoded values become columns.",
+    )] = False,
+    split_by_type: Annotated[bool, opt.option(
+        CHANGE, "--split-by-type", help="A table TOPIC.TYPE for each type of values.",
     )] = False,
     append: Annotated[bool, opt.option(
         CHANGE, "--append", help="Add what is new since the last run, as one commit.",
@@ -126,8 +128,8 @@ def export(
     Without --to it shows what would be read. Repeat an interrupted command to continue it. --append
     makes a table that grows: each run commits what is new. Formats of keys and values add columns
     with the types of a schema; so does --registry for one --topic: a topic whose values have
-    several types gets a field for each. What does not decode ends the run, unless rejects are
-    accepted.
+    several types gets a field for each, or a table. What does not decode ends the run, unless
+    rejects are accepted.
     Damage is left out and listed: status 8, or 0 where it is accepted; --append refuses it.
 
     \b
@@ -136,6 +138,7 @@ def export(
     kafkalog export /var/lib/kafka --to lake --append --as delta
     kafkalog export orders-0 --to c.db.t --append --as iceberg --set warehouse=w
     kafkalog export orders-0 --to lake --value-format json --where 'value.cents > 900'
+    kafkalog export events-0 --to lake --registry /srv/registry --split-by-type
     """
     form = shown.format
     payloads = decode.payloads
@@ -162,7 +165,7 @@ def export(
         view=view,
         **contents.matched(),
     )  # fmt: skip
-    typed, by_data = typed_columns(payloads, [*(topics or ())], paths)
+    typed, by_data = typed_columns(payloads, [*(topics or ())], paths, are_split=split_by_type)
     asked = ExportRequest(
         tuple(paths),
         request,
@@ -173,6 +176,7 @@ def export(
         append,
         by_data,
         flatten,
+        split_by_type,
     )
     accepted = _accepted(accept, asked)
     catalog = _catalog(kind, given)
@@ -199,7 +203,7 @@ def _run(
     catalog: dict[str, str],
     metrics: str | None,
 ) -> int:
-    from kafkalog.change.lake import Export, appending
+    from kafkalog.change.lake import writing
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
@@ -212,16 +216,15 @@ def _run(
     put_work_first()
     with ExportWriter(form, Style(exact=session().exact)) as writer:
         watch = ExportMetrics(metrics)
+        run = partial(
+            writing, asked, to, fail_fast=fail_fast, accepted=accepted, catalog=catalog,
+            listener=outcome,
+        )  # fmt: skip
         if asked.append:
-            run = partial(
-                appending, asked, to, fail_fast=fail_fast, allow_gaps=accepted.gaps,
-                allow_damage=accepted.damage, catalog=catalog, max_rejects=accepted.rejects,
-                listener=outcome,
-            )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s, watch):
                 _show(summary, writer, outcome, accepted, has_changed=True)
             return outcome.status
-        one = Export(asked, to, fail_fast=fail_fast, max_rejects=accepted.rejects, listener=outcome)
+        one = cast("Export | SplitExport", run())  # others append
         summary = _exported(one, choice, outcome, watch)
         _show(summary, writer, outcome, accepted, has_changed=not summary.was_complete)
     return outcome.status
@@ -229,9 +232,10 @@ def _run(
 
 def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str, str]) -> int:
     """Show what would be read: what is new at a destination, or everything without one."""
-    from kafkalog.change.lake import Export, appending
+    from kafkalog.change.lake import writing
     from kafkalog.change.lake.plan import make_plan
     from kafkalog.change.lake.run_types import with_types
+    from kafkalog.change.lake.split import plan_anywhere
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.exported import EXPORT_PLAN_SUMMARY, Planned, plan_lines, plan_view
     from kafkalog_cli.output.objects import Style
@@ -239,13 +243,13 @@ def _plan(asked: ExportRequest, to: str | None, form: Format, catalog: dict[str,
     from kafkalog_cli.session import session
 
     outcome, style = Outcome(), Style(exact=session().exact)
-    if to is None:
+    if to is not None:
+        plan = writing(asked, to, catalog=catalog, listener=outcome).planned()
+    elif asked.split_by_type:
+        plan = plan_anywhere(asked, outcome)
+    else:
         asked = replace(asked, append=False)
         _, plan = with_types(asked, make_plan(asked, outcome), (), "")
-    elif asked.append:
-        plan = appending(asked, to, catalog=catalog, listener=outcome).planned()
-    else:
-        plan = Export(asked, to, listener=outcome).planned()
     outcome.report_logs()
     outcome.lacks(plan.left_out.is_lacking)
     if plan.parts:
@@ -289,7 +293,7 @@ def _writing(form: FileFormat, given: dict[str, str], payloads: Iterable[Payload
     codec, rows, size = (given.get(name) for name in _SETTINGS[:3])
     if codec is not None and codec not in tuple(Codec):
         raise UsageError(f"{codec!r} is no compression.", hint=f"{', '.join(CODECS[form])}")
-    if rows is not None and not rows.isdigit():
+    if rows is not None and not is_number(rows):
         raise UsageError(f"{rows!r} is not a number of rows.", hint=f"row-group-rows={GROUP_ROWS}")
     key, value = (
         BytesForm.BASE64 if one.form == BytesFormat.AUTO else BytesForm(one.form)
@@ -342,25 +346,25 @@ def _catalog(kind: TableFormat, given: dict[str, str]) -> dict[str, str]:
 
 
 def _exported(
-    run: Export, choice: EngineChoice, outcome: Outcome, metrics: ExportMetrics
+    run: Export | SplitExport, choice: EngineChoice, outcome: Outcome, metrics: ExportMetrics
 ) -> ExportSummary:
     with metrics.run(), ExitStack() as opened:
         # While the plan is made the engine starts; a repetition has nothing to do, and needs none.
         started = None if run.has_ended else opened.enter_context(choice.start())
-        export = opened.enter_context(run)
+        opened.enter_context(run)
         outcome.report_logs()
-        if export.missing:
+        if run.missing:
             engine = opened.enter_context(choice.open()) if started is None else started()
-            export.run(engine)
+            run.run(engine)
         else:
-            export.run(None)
-        summary = export.summary()
+            run.run(None)
+        summary = run.summary()
         metrics.done(summary)
         return summary
 
 
 def _commits(
-    run: Callable[[], Append | IcebergAppend],
+    run: Callable[[], Run],
     choice: EngineChoice,
     outcome: Outcome,
     interval_s: float | None,
@@ -397,7 +401,7 @@ def _commits(
 
 
 def _round(
-    run: Callable[[], Append | IcebergAppend],
+    run: Callable[[], Run],
     engine: Callable[[], Engine],
     outcome: Outcome,
     metrics: ExportMetrics,

@@ -64,6 +64,7 @@ def profile(
     choice = engine_choice(spark, reading.threads)
     found = _profiles(paths, request, choice, outcome, parse_duration(bucket), hot_keys, registry)
     _report_defects(found, outcome)
+    _report_unasked(found, outcome)
     style, found = show.style(), found[: show.limit]
     with Writer(profile_view(style, schemas=registry is not None), show.format) as writer:
         for one in found:
@@ -86,6 +87,18 @@ def _report_defects(found: list[Profile], outcome: Outcome) -> None:
         hint = "`kafkalog verify` shows what is damaged or cannot be read"
         show_warning(f"{number} left out, in {names}; {hint}")
     outcome.lacks(any(one.defects for one in found))
+
+
+def _report_unasked(found: list[Profile], outcome: Outcome) -> None:
+    from kafkalog_cli.outcome import show_warning
+
+    number = sum(one.unasked for one in found if one.partition is not None)
+    if number:
+        show_warning(
+            f"the registry lacks too many ids, and was asked for no others: {number} keys and "
+            "values with these are not among the schemas"
+        )
+        outcome.lacks()
 
 
 def _profiles(

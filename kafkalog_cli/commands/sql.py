@@ -63,9 +63,9 @@ def sql(
     The tables are records, batches, offset_index, time_index, transactions, segments, producers,
     defects, groups, commits, topics, configs; `describe batches` lists columns. key and value are
     text, 0x and hexadecimal digits if they are no UTF-8; key_bytes and value_bytes have them as
-    they are. --value-format json, avro or protobuf gives values types; so does --registry for one
-    --topic, with value_type and value_schema_id. DuckDB runs the statements, or Spark SQL with
-    --spark. A query reads PATH only, and nothing is written.
+    they are. --value-format json, avro, protobuf or connect gives values types; so does --registry
+    for one --topic, with value_type and value_schema_id. DuckDB runs the statements, or Spark SQL
+    with --spark. A query reads PATH only, and nothing is written.
 
     \b
     kafkalog sql /var/lib/kafka -c "select count(*), max(offset) from records"
@@ -74,6 +74,7 @@ def sql(
     kafkalog sql orders-0 --spark 'local[4]' -c "select max(offset) from records"
     """
     from kafkalog.tables.datasets.model import Tables
+    from kafkalog_cli.outcome import Outcome
 
     tables = Tables(
         tuple(paths),
@@ -90,7 +91,9 @@ def sql(
             )
         _refuse_in_spark(partitions, decode)
         return _run_in_spark(command, tables, choice, show)
-    return _run_here(command, tables, parse_size(memory_limit), decode.payloads, show)
+    outcome = Outcome()
+    _require_named(tables.paths, partitions, outcome)
+    return _run_here(command, tables, parse_size(memory_limit), decode.payloads, show, outcome)
 
 
 def _refuse_in_spark(partitions: opt.Partitions, decode: opt.Decode) -> None:
@@ -112,15 +115,13 @@ def _run_here(
     memory_size: int,
     payloads: Sequence[Payload],
     show: opt.Show,
+    outcome: Outcome,
 ) -> int:
     from kafkalog.tables.datasets.sql import Database
     from kafkalog.tables.datasets.typed import with_data
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import Answers, Damage, ask, run_queries
     from kafkalog_cli.schemas import typed_columns
 
-    outcome = Outcome()
-    _require_paths(tables.paths, outcome)
     damage = Damage(outcome)
     given, by_data = typed_columns(payloads, [*(tables.topics or ())], tables.paths)
     typed = with_data(tables, given, by_data)
@@ -148,10 +149,13 @@ def _shown(payloads: Sequence[Payload], typed: Sequence[TypedColumn]) -> dict[st
     return found
 
 
-def _require_paths(paths: Sequence[str], outcome: Outcome) -> None:
-    """Raise the error of a path that cannot be opened, before a query is asked for."""
+def _require_named(paths: Sequence[str], partitions: opt.Partitions, outcome: Outcome) -> None:
+    """Raise the error of a path, topic or partition that is not there, before a query is asked for.
+
+    Tables that are not made of logs would have no rows of it, or those of other topics.
+    """
     from kafkalog.errors import NotFoundError
-    from kafkalog.node.targets import look_at_targets
+    from kafkalog.node.targets import look_at_targets, open_targets, require_named
 
     for path in paths:
         try:
@@ -160,6 +164,9 @@ def _require_paths(paths: Sequence[str], outcome: Outcome) -> None:
             if " " in path:
                 error.hint = "-c gives a query: kafkalog sql PATH -c QUERY"
             raise
+    if partitions.topic or partitions.partition:
+        targets = open_targets(paths, hear=outcome.hear_note, topics=partitions.topics)
+        require_named(targets, partitions.topics, partitions.numbers)
 
 
 def _from_stdin() -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from functools import partial
+from datetime import UTC
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import DataError
@@ -12,7 +13,15 @@ from kafkalog.io.jit import fast_path
 from kafkalog.log.batches.selection import plan_size
 from kafkalog.log.columns.budget import logs_to_decode
 from kafkalog_cli.output.records import PLAIN_TITLES, probe
-from kafkalog_cli.output.text import csv_text, dumps
+from kafkalog_cli.output.text import (
+    PLAIN_TIMES,
+    BytesFormat,
+    bytes_cell,
+    clocks_ahead,
+    csv_text,
+    dumps,
+    record_time_column,
+)
 from kafkalog_cli.output.writer import Format, row_pieces
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log.batches.selection import ReadPlan, Selection
     from kafkalog.log.text.objects import Template
+    from kafkalog.log.text.plain_rows import Cells
     from kafkalog.model import Record
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.kafka_text import RecordText
@@ -71,7 +81,7 @@ def read_rows(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """Yield lists of values, `Cells`, blocks of text and defects, in order.
+    """Yield lists of values, `PlainRows`, blocks of text and defects, in order.
 
     Kernels write the text if they know all fields of the objects; use it before requesting the next
     piece.
@@ -82,12 +92,13 @@ def read_rows(
     has_one_form = batches or shown.key_form == shown.value_form  # as a kernel has
     if not (form.has_objects and view.names and has_one_form):
         titles = tuple(column.title for column in view.columns)
-        is_plain = titles == PLAIN_TITLES and has_one_form and not shown.decoded
+        is_plain = titles == PLAIN_TITLES and has_one_form and not (shown.decoded or shown.exact)
+        is_plain &= shown.value_form == BytesFormat.AUTO
         # A terminal shows colours, which only records have.
         if is_plain and form == Format.TABLE and not sys.stdout.isatty():
-            from kafkalog_cli.output.bulk_cells import PlainCells
+            from kafkalog.log.text.plain_rows import PlainCells
 
-            yield from read_contents(plan, PlainCells(shown), progress, batches=batches)
+            yield from read_contents(plan, PlainCells(_cells(shown)), progress, batches=batches)
         else:
             yield from read_contents(plan, Restored(), progress, batches=batches)
         return
@@ -100,6 +111,19 @@ def read_rows(
     lines = BatchLines if batches else RecordLines
     made = lines(partial(_template, form, view, shown, batches=batches), line)
     yield from read_contents(plan, made, progress, batches=batches)
+
+
+def _cells(style: Style) -> Cells:
+    """Return the form of the cells under `PLAIN_TITLES`."""
+    from kafkalog.log.text.plain_rows import QUARTER_S, Cells
+
+    def of(offset: int, time: int, key: bytes | None, value: bytes | None) -> tuple[str, ...]:
+        form = style.value_form
+        cells = bytes_cell(key, form), bytes_cell(value, form)
+        return str(offset), record_time_column(time, style), *cells, ""
+
+    ahead = None if style.zone is UTC else partial(clocks_ahead, style.zone, QUARTER_S)
+    return Cells(of, PLAIN_TIMES, None if ahead is None else lru_cache(4096)(ahead))
 
 
 def read_kafka_text(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from kafkalog.io.wording import counted
 from kafkalog.log.batches.condition import json_or_text
 from kafkalog.log.columns.json_values import json_values
+from kafkalog.log.typed import TypedForm
 from kafkalog.log.typed.columns import one_value, python_value
+from kafkalog.log.typed.connect import EachConnectDecoder
 from kafkalog.log.typed.remarks import placed
 from kafkalog.log.typed.type_names import names_of, one_type
 from kafkalog.model import Header
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log.batches.condition import Reader
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.model import Decoder
     from kafkalog.log.typed.registered import SchemaRegistry
     from kafkalog.log.typed.remarks import Remark
     from kafkalog_cli.outcome import Outcome
@@ -157,12 +160,31 @@ class Decoded:
             outcome.lacks(self._is_asked)
 
 
-class _ByColumn:
+class _OfOneForm:
+    """What a decoder of values of one form says of them."""
+
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+    def __init__(self, decoder: Decoder | EachConnectDecoder) -> None:
+        self._of_form = decoder
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        return self._of_form.remarks
+
+    @property
+    def losses(self) -> Counter[str]:
+        return self._of_form.losses
+
+
+class _ByColumn(_OfOneForm):
     """Decodes as a typed column does."""
 
     def __init__(self, column: TypedColumn) -> None:
         self._column = column
         self._decoder = column.decoder()
+        super().__init__(self._decoder)
 
     def decode(self, data: bytes, headers: Headers) -> tuple[Any, str | None]:
         return one_value(self._column, self._decoder, data, headers)
@@ -174,25 +196,28 @@ class _ByColumn:
         whole = self._column.with_prefix(data, headers)
         return one_type(self._column, names_of(self._column), whole)
 
-    @property
-    def remarks(self) -> Sequence[Remark]:
-        return self._decoder.remarks
 
-    @property
-    def losses(self) -> Counter[str]:
-        return self._decoder.losses
+class _ByMessage(_OfOneForm):
+    """Decodes what Kafka Connect wrote, each by its own schema."""
 
-    @property
-    def notes(self) -> Sequence[str]:
-        return ()
+    def __init__(self) -> None:
+        self._decoder = EachConnectDecoder()
+        super().__init__(self._decoder)
 
-    @property
-    def warnings(self) -> Sequence[str]:
-        return ()
+    def decode(self, data: bytes, headers: Headers) -> tuple[Any, str | None]:  # noqa: ARG002 # it has the schema itself
+        return self._decoder.decode(data)
+
+    def schema_id(self, data: bytes, headers: Headers) -> object:  # noqa: ARG002 # it has none
+        return None
+
+    def type_name(self, data: bytes, headers: Headers) -> str | None:  # noqa: ARG002 # nor this
+        return None
 
 
 def decoded_by_column(column: TypedColumn) -> Decoded:
     """Return what decodes values as a typed column does. Raises as `Decoded`."""
+    if column.form == TypedForm.CONNECT:
+        return Decoded(column.source, column.form, _ByMessage, has_ids=False)
     return Decoded(
         column.source, column.form, lambda: _ByColumn(column), has_ids=column.has_ids,
         is_text=not (column.schema or column.has_ids),

@@ -391,7 +391,7 @@ class Dump:
             self._count(rows)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
-        from kafkalog_cli.output.bulk_cells import Cells
+        from kafkalog.log.text.plain_rows import PlainRows
 
         writer = self._open(name, self._labelled(view))
         labels = self._label[: len(self.style.titles)]
@@ -403,10 +403,9 @@ class Dump:
                 for value in content:
                     writer.write(value)
                 self._count(len(content))
-            elif isinstance(content, Cells):
-                for cells in content.rows:
-                    writer.write_cells((*labels, *cells))
-                self._count(len(content.rows))
+            elif isinstance(content, PlainRows):
+                writer.write_rows(content, labels)
+                self._count(len(content))
             else:
                 writer.write_text(content)
                 self._count(content.rows)

@@ -90,7 +90,7 @@ EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
 def _remarks(of: Callable[[Any], Sequence[Remark]]) -> Field[Any]:
     return Field(
         "remarks", k.ARRAY,
-        "of typed columns what is JSON, omitted, a conflict column, or an old name: "
+        "of typed columns what is JSON, omitted, a conflict column, an old name or renamed: "
         "`path`, `type`, `reason`",
         lambda one: [asdict(remark) for remark in of(one)],
     )  # fmt: skip
@@ -118,6 +118,7 @@ EXPORT_SUMMARY: Final[ObjectType[Reported]] = ObjectType(
     Field("files", k.INT, "", lambda one: _files(one.done)),
     Field("written_files", k.INT, "by this run", "done.written_files"),
     Field("rows", k.INT, "", "done.rows"),
+    Field("tables", k.OBJECT, "with `--split-by-type` the rows of each table", "done.tables"),
     Field("size_bytes", k.INT, "", "done.size_bytes"),
     Field("undecoded_keys", k.INT, "that `--key-format` cannot decode", "done.undecoded_keys"),
     Field("undecoded_values", k.INT, "that `--value-format` cannot decode",
@@ -274,6 +275,7 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
         names = some_of(list(summary.left_out.without_watermark))
         notes.append(f"no high watermark is known, so records end at the log end: {names}")
     notes += map(_gap_line, summary.gaps)
+    notes += [f"{name}: {counted(rows, 'row')}" for name, rows in summary.tables.items()]
     if summary.was_complete:
         found = "nothing is new" if summary.increment else f"{what}: already complete"
         return [f"{summary.destination}: {found}; nothing was done", *notes]

@@ -67,6 +67,8 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     Field("codecs", k.Kind("array", to_json=_codec_objects),
           "per codec: `codec`, its counts, and `ratio`, uncompressed size by size in the log"),
     Field("schemas", k.ARRAY, "`source`, `schema_id`, `records`, with `--registry`"),
+    Field("unasked", k.INT,
+          "keys and values with ids that the registry was not asked for, after it lacked too many"),
     Field("producers", k.INT, "distinct ids"),
     Field("producers_at_least", k.INT, "bounds"),
     Field("producers_at_most", k.INT, "bounds"),

@@ -19,7 +19,6 @@ from kafkalog_cli.output.text import (
     compression_name,
     dumps,
     full_time,
-    record_time_column,
     time_text,
 )
 
@@ -94,42 +93,34 @@ def _by_schema(source: str) -> Field[Any]:
     return Field(
         f"{source}_decoded",
         k.Kind("any", to_json=decoded),
-        f"with `--registry`, or `--{source}-format json`, `avro` or `protobuf`: null where it does "
-        "not decode",
+        f"with `--registry`, or `--{source}-format json`, `avro`, `protobuf` or `connect`: null "
+        "where it does not decode",
         lambda record: record,
         lambda style: source in style.decoded,
     )
 
 
-def _id_of_schema(source: str) -> Field[Any]:
-    """Return the field with the id of the schema that a key or a value was written with."""
+def _of_schema(source: str) -> list[Field[Any]]:
+    """Return the fields about the schema that a key or a value was written with."""
 
-    def schema_id(record: Record, style: Style) -> object:
-        return style.decoded[source].schema_id(getattr(record, source), record.headers)
+    def field(name: str, method: str, words: str) -> Field[Any]:
+        def found(record: Record, style: Style) -> object:
+            of_bytes = getattr(style.decoded[source], method)
+            return of_bytes(getattr(record, source), record.headers)
 
-    return Field(
-        f"{source}_schema_id",
-        k.Kind("string or null", to_json=schema_id),
-        "with `--registry`: in a header or before the data; null without one",
-        lambda record: record,
-        lambda style: source in style.decoded and style.decoded[source].has_ids,
-    )
+        return Field(
+            f"{source}_{name}",
+            k.Kind("string or null", to_json=found),
+            f"with `--registry`: {words}",
+            lambda record: record,
+            lambda style: source in style.decoded and style.decoded[source].has_ids,
+        )
 
-
-def _type_of_schema(source: str) -> Field[Any]:
-    """Return the field with the full name of the type of a key or a value."""
-
-    def type_name(record: Record, style: Style) -> object:
-        return style.decoded[source].type_name(getattr(record, source), record.headers)
-
-    return Field(
-        f"{source}_type",
-        k.Kind("string or null", to_json=type_name),
-        "with `--registry`: full name of the record or message, or title; null without a known "
-        "schema",
-        lambda record: record,
-        lambda style: source in style.decoded and style.decoded[source].has_ids,
-    )
+    return [
+        field("schema_id", "schema_id", "in a header or before the data; null without one"),
+        field("type", "type_name", "full name of the record or message, or title; null without a "
+              "known schema"),
+    ]  # fmt: skip
 
 
 def _decoded_cell(record: Record, style: Style) -> str | None:
@@ -270,11 +261,9 @@ RECORD: Final = ObjectType[Record](
     Field("batch_base_offset", k.INT, "", "batch.base_offset"),
     Field("batch_position", k.INT, "", "batch.position"),
     _by_schema("key"),
-    _id_of_schema("key"),
-    _type_of_schema("key"),
+    *_of_schema("key"),
     _by_schema("value"),
-    _id_of_schema("value"),
-    _type_of_schema("value"),
+    *_of_schema("value"),
     Field("decoded", k.Kind("object", _decoded_cell, to_json=_decoded, is_data=True),
           "of internal topics, with `--value-format auto`: `key` and `value`, objects or null, and "
           "`error`, why one does not decode, or null",
@@ -370,18 +359,6 @@ def record_view(style: Style) -> View[Record]:
 
 PLAIN_TITLES: Final = ("OFFSET", "TIME", "KEY", "VALUE", "HEADERS")
 """The titles of `record_view` if records are neither decoded nor have states."""
-
-
-def plain_cells(
-    style: Style,
-    offsets: Sequence[int],
-    timestamps: Sequence[int],
-    keys: Sequence[str],
-    values: Sequence[str],
-) -> list[tuple[str, ...]]:
-    """Return the cells under `PLAIN_TITLES` of data records without headers."""
-    times = [record_time_column(one, style) for one in timestamps]
-    return list(zip(map(str, offsets), times, keys, values, [""] * len(times), strict=True))
 
 
 def probe(path: str = "") -> Record:

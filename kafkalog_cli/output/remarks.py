@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SHOWN_MAX: Final = 24
 _WORDS: Final = {
-    LOST_DIGITS: "lost digits (nanoseconds, or more than a double has)",
+    LOST_DIGITS: "lost digits (nanoseconds, or more than a float or double has)",
     LOCAL_AS_UTC: f"had {LOCAL_AS_UTC}",
     UNKNOWN_FIELDS: f"had {UNKNOWN_FIELDS}",
 }

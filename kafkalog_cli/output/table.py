@@ -23,6 +23,7 @@ from kafkalog_cli.output.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog.log.text.plain_rows import PlainRows
     from kafkalog_cli.output.objects import Column
 
 _CHUNK: Final = 500
@@ -56,12 +57,14 @@ class Table:
         self._pending_size = 0
         self._since = 0.0
         self._words: list[tuple[int, Callable[[], None]]] = []
+        self._bulk: tuple[PlainRows, tuple[str, ...]] | None = None
         self._natural: list[int] = []
         self._fit: Fit | None = None
         self._with_ms: set[int] = set()
         self._has_cut = False
 
     def add(self, cells: Sequence[str]) -> None:
+        self._settle()
         self._pending.append(cells)
         self._pending_size += sum(map(len, cells))
         is_full = len(self._pending) >= _CHUNK or self._pending_size >= _CHUNK_SIZE
@@ -70,12 +73,62 @@ class Table:
 
     def add_words(self, show: Callable[[], None]) -> None:
         """Print words after the rows so far; before the first row at once."""
+        self._settle()
         if not self._pending:
             show()
             return
         self._words.append((len(self._pending), show))
         if len(self._words) >= _CHUNK or (self._width is not None and self._is_late()):
             self.flush()
+
+    def add_rows(self, rows: PlainRows, labels: tuple[str, ...]) -> None:
+        """Add many rows at once, with the same labels before each.
+
+        Kernels write them, some hundred at a time, unless cells are cut or coloured.
+        """
+        if self._bulk is not None and self._bulk[1] == labels:
+            rows, self._bulk = self._bulk[0].joined(rows), None
+        self._settle()
+        count = 0
+        for cells in rows.cells() if self.is_toned or self._pending else ():
+            self.add((*labels, *cells))
+            count += 1
+            if not (self.is_toned or self._pending):
+                break
+        size = sum(map(len, labels))
+        for some, is_full in rows.cut(count, len(rows)).pieces(_CHUNK, _CHUNK_SIZE, size):
+            if is_full:
+                self._put_rows(some, labels)
+            else:
+                self._bulk = some, labels
+
+    def _settle(self) -> None:
+        """Make cells of the rows that wait to be written at once: other rows come after them."""
+        if self._bulk is not None:
+            (rows, labels), self._bulk = self._bulk, None
+            for cells in rows.cells():
+                self.add((*labels, *cells))
+
+    def _put_rows(self, rows: PlainRows, labels: tuple[str, ...]) -> None:
+        time = len(labels) + rows.TIME
+        if rows.has_ms:
+            self._with_ms.add(time)
+        with_ms = time in self._with_ms or not self._columns[time].zone
+        shown = [*map(printable, labels)]
+        widths = [*map(cell_width, shown), *rows.widths(_WIDE, with_ms=with_ms)]
+        if self._natural:
+            self._widen(widths)
+        else:
+            headings = [column.heading for column in self._columns]
+            pairs = zip(headings, widths, strict=True)
+            self._widen([max(len(one), width if width <= _WIDE else 0) for one, width in pairs])
+            put(self._padded(dict(enumerate(headings)), dict(enumerate(self._natural))) + "\n")
+        label = "".join(
+            cell + " " * (width - cell_width(cell)) + _BETWEEN
+            for cell, width in zip(shown, self._natural, strict=False)
+        )
+        text = rows.text(label.encode(), self._natural[len(labels) :], with_ms=with_ms)
+        sys.stdout.buffer.write(text)
 
     def _put_words(self, at: int) -> None:
         """Print the words that belong after the rows printed so far."""
@@ -90,6 +143,7 @@ class Table:
 
     def flush(self) -> None:
         """Write the rows that wait."""
+        self._settle()
         if not self._pending:
             return
         columns = [_printable(cells) for cells in zip(*self._pending, strict=True)]

@@ -11,6 +11,7 @@ from kafkalog.io.wording import printable
 from kafkalog_cli.output.layout import near
 from kafkalog_cli.output.objects import ABSENT
 from kafkalog_cli.output.text import bytes_cell, dumps
+from kafkalog_cli.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,7 @@ def _inside(found: object, path: list[str]) -> object:
     for step in path:
         if isinstance(found, dict):
             found = found.get(step)
-        elif isinstance(found, list) and step.isdigit():
+        elif isinstance(found, list) and is_number(step):
             found = found[int(step)] if int(step) < len(found) else None
         elif isinstance(found, list):
             named = [one for one in found if isinstance(one, dict) and one.get("key") == step]

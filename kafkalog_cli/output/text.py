@@ -254,7 +254,7 @@ def time_column(timestamp_ms: int, style: Style) -> str:
         return "-"
     second, ms = divmod(timestamp_ms, 1000)
     try:
-        time, offset = _second_cell(second, style.zone)
+        time, offset = second_cell(second, style.zone)
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
     return f"{time}.{ms:03}{offset}"
@@ -268,7 +268,23 @@ def record_time_column(timestamp_ms: int, style: Style) -> str:
 
 def odd_mark(timestamp_ms: int) -> str:
     """Return what marks a record's timestamp if hardly any clock shows such a time."""
-    return "" if _ODD_BEFORE <= timestamp_ms < _ODD_FROM else " odd"
+    return "" if timestamp_ms in PLAIN_TIMES else " odd"
+
+
+def clocks_ahead(zone: tzinfo, length_s: int, number: int) -> int | None:
+    """Return what the clocks of a zone are ahead of UTC in a stretch of time, in seconds.
+
+    Args:
+        length_s: of the stretch: the clocks are set at none but the beginning of one.
+        number: the stretches since 1970 before it.
+
+    Returns:
+        None if they show its times twice.
+    """
+    if second_cell(length_s * number, zone)[1]:
+        return None
+    ahead = datetime.fromtimestamp(length_s * number, zone).utcoffset()
+    return None if ahead is None else int(ahead.total_seconds())
 
 
 def trim_times(cells: Sequence[str]) -> Sequence[str]:
@@ -284,12 +300,12 @@ def zone_name(zone: tzinfo) -> str:
     return "UTC" if zone is UTC else str(zone)
 
 
-_ODD_BEFORE: Final = 946_684_800_000  # 2000
-_ODD_FROM: Final = 4_133_980_800_000  # 2101
+PLAIN_TIMES: Final = range(946_684_800_000, 4_133_980_800_000)
+"""From 2000 to 2100, in ms."""
 
 
 @lru_cache(maxsize=64)
-def _second_cell(second: int, zone: tzinfo) -> tuple[str, str]:
+def second_cell(second: int, zone: tzinfo) -> tuple[str, str]:
     """Return a time, and its offset if the zone's clocks show the time twice."""
     moment = datetime.fromtimestamp(second, zone)
     text = moment.isoformat(sep=" ")

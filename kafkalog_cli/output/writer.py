@@ -15,8 +15,9 @@ from kafkalog_cli.output.table import Table, print_lines, print_toned, put
 from kafkalog_cli.output.text import csv_line, csv_pieces, json_pieces, tone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.log.text.plain_rows import PlainRows
     from kafkalog.model import Defect
 
 __all__ = ["Block", "Format", "Writer", "limited", "print_lines", "row_pieces", "write_all"]
@@ -93,9 +94,9 @@ class Writer(Generic[T]):
             self._text_of = template(self.view)
         return self._text_of(value)
 
-    def write_cells(self, cells: Sequence[str]) -> None:
-        """Write a row of a table."""
-        self._table.add(cells)
+    def write_rows(self, rows: PlainRows, labels: tuple[str, ...]) -> None:
+        """Write rows of a table, with the same labels before each."""
+        self._table.add_rows(rows, labels)
 
     def write_row(self, row: Row) -> None:
         """Write one object of any type; in the formats for programs."""

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import batch, record, write_log
 from tests.checkout import ROOT
+from tests.kafkalog.log.typed.test_serialized import as_topic
+from tests.kafkalog_cli.test_record_types import CASES, values_of
 from tests.sampling import tries_everything
 
 EXAMPLES = ROOT / "examples"
@@ -63,6 +66,23 @@ def test_health_report_finds_the_damage() -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert "1 batch-crc-mismatch, 1 batch-length-invalid" in done.stdout
+
+
+def test_typed_logs_have_the_values_of_serializers(tmp_path: Path) -> None:
+    """Those of Avro and Protobuf, and a tombstone."""
+    typed_logs(tmp_path)
+    for name in ("_schemas-0", "events-0"):
+        [log] = (tmp_path / name).iterdir()
+        assert (EXAMPLES / "typed" / name / log.name).read_bytes() == log.read_bytes()
+
+
+def typed_logs(place: Path) -> None:
+    """Write what is in `examples/typed`."""
+    case = CASES["record"]
+    as_topic(place, case["versions"])
+    values = [*values_of(case, "AVRO", "PROTOBUF"), (None, [])]
+    records = [record(n, b"k", one, headers=ids) for n, (one, ids) in enumerate(values)]
+    write_log(place / "events-0", batch(0, records))
 
 
 def test_damaged_log_differs_in_two_bits() -> None:

@@ -34,6 +34,8 @@ STAND_INS = {
     "__consumer_offsets-0": "examples/log-dir/__consumer_offsets-0",
     "customers-0": "examples/log-dir/customers-0",
     "orders-0": "examples/log-dir/orders-0",
+    "events-0": "examples/typed/events-0",
+    "/srv/registry": "examples/typed",
 }
 TIER = "/mnt/tier/kafka-tiered-storage"
 BARE_FILE = re.compile(r"(?<![/\w])0{20}\.log")

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafkalog.model import Record
 from kafkalog.node.reader import read_records
 from kafkalog.spark import KafkaLogDataSource
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +83,18 @@ class SparkReads:
             assert error is None, error
             assert self._everything.isActive
 
+    def meet_a_passing_topic(self) -> None:
+        """Go on until the stream of all topics has read one that the broker deletes soon."""
+
+        def has_one() -> bool:
+            self.go_on()
+            if not (self._place / "everything" / "copy" / "_spark_metadata").exists():
+                return False
+            topics = self._spark.read.parquet(self._copy("everything")).select("topic").distinct()
+            return any(_is_passing(row["topic"]) for row in topics.collect())
+
+        until(has_one, pause_s=1.0)
+
     def require_complete(self) -> None:
         """Compare what the streams wrote with the consumer's and the logs of the stopped broker."""
         patiently(self._follow_kept)
@@ -100,7 +112,7 @@ class SparkReads:
                 # All that is there in the end; and what was cleaned or deleted since it was read.
                 assert {offset: copy[topic][offset] for offset in left} == left, topic
                 assert all(copy[topic].get(offset, one) == one for offset, one in consumed.items())
-        assert any(topic.startswith("passing-") for topic in everything)
+        assert any(map(_is_passing, everything))
 
     def _follow_kept(self) -> None:
         stream = self._stream("kept", {"subscribe": ",".join((*WHOLE, *COMPACTED))})
@@ -164,6 +176,10 @@ class SparkReads:
         records = read_records(self._broker.log_dir / f"{topic}-0")
         offsets = {one.offset for one in records if isinstance(one, Record)}
         return checksums({offset: one for offset, one in consumed.items() if offset in offsets})
+
+
+def _is_passing(topic: str) -> bool:
+    return topic.startswith("passing-")
 
 
 def patiently(work: Callable[[], object]) -> None:

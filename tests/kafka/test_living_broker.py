@@ -303,6 +303,7 @@ def test_readers_and_checks_beside_a_working_broker(
                 reads.batches()
                 reads.go_on()
             rounds += 1
+        reads.meet_a_passing_topic()
         broker.rest()
     result = kafkalog("verify", "--level", "deep", "--format", "ndjson", tmp_path / "log")
     assert result.status == 0, result.stdout

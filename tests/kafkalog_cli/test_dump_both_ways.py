@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kafkalog.io.jit import fast_path
 from kafkalog.log.columns import pipeline
-from kafkalog.log.text import kafka_text, objects
+from kafkalog.log.text import kafka_text, objects, plain_rows
 from kafkalog_cli.main import run
-from kafkalog_cli.output import bulk
+from kafkalog_cli.output import bulk, table
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.records import BATCH, RECORD
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.objects import ObjectType
     from tests.conftest import State
 
+FORMS = (kafka_text.KafkaText, objects.RecordLines, pipeline.Restored, plain_rows.PlainCells)
 FORMATS = ("ndjson", "json", "csv", "kafka", "table")
 BYTES = ("auto", "text", "hex", "base64")
 SELECTIONS: tuple[tuple[object, ...], ...] = (
@@ -46,7 +47,7 @@ def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
             patch.setattr(bulk, "_FEW_ROWS", -1)
-            for form in (kafka_text.KafkaText, objects.RecordLines, pipeline.Restored):
+            for form in FORMS:
                 patch.setattr(form, "rows_max", 50)
             capture.readouterr()
             status = run(["dump-segment", *map(str, argv)])
@@ -213,6 +214,42 @@ def test_cells_of_plain_columns(
         75,
         "--exact",
     )
+
+
+CELLS = (
+    None, b"", b"null", b'""', b'"null"', b"nul", b'"nul"', b" ends in blanks  ", b"   ", b"x",
+    b"{" + bytes(range(32, 127)) + b"}", b"y" * 64, b"z" * 65, "Zürich 東京".encode(), b"\x1b[31m",
+)  # fmt: skip
+TIMES = (1_700_000_000_000, 1_698_539_400_000, 1_711_846_800_000, 951_782_400_000)
+"""An autumn day, when clocks go back and when they go forward, a day of a leap year."""
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu"])
+def test_rows_of_tables(
+    zone: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    """Widths grow, times get milliseconds, and some rows are not plain; of two partitions."""
+    monkeypatch.setattr(table, "_CHUNK", 40)
+    monkeypatch.setattr(table, "_CHUNK_SIZE", 6000)
+    rng = random.Random(zone)
+    for name, first in (("orders-0", 97), ("orders-1", 999_990)):
+        offset, batches = first, []
+        for _ in range(60):
+            plain = rng.random() < 0.7
+            cells = CELLS[:2] + CELLS[-6:-2] if plain else CELLS
+            step = rng.choice((1, 1000, 1000, 3_600_000))
+            records = [
+                record(i, rng.choice(cells), rng.choice(cells), time_delta=i * step,
+                       headers=() if plain or rng.random() < 0.9 else ((b"h", b"1"),))
+                for i in range(rng.randrange(1, 40))
+            ]  # fmt: skip
+            start = rng.choice((*TIMES, *TIMES, -1 if not plain else TIMES[0]))
+            batches.append(batch(offset, records, base_time=start, max_time=start))
+            offset += len(records)
+        write_log(tmp_path / name, *batches)
+    _, out, _ = assert_same(capfdbinary, tmp_path, "--tz", zone)
+    assert out.count(b"\n") > 1500
 
 
 def test_every_size_of_text_ends_where_it_should(

@@ -95,6 +95,7 @@ NEEDY = [
     (["dump-segment", LOG, "--to", "a.parquet"], "data"),
     (["dump-segment", LOG, "--where", "value.cents > 300"], "data"),
     (["dump-segment", LOG, "--value-format", "json"], "schemas"),
+    (["dump-segment", LOG, "--value-format", "connect"], "schemas"),
     (["lookup-offset", "s3://bucket/log", "0"], "data"),
     (["find", EXAMPLE, "-k", "user-48", "--to", "a.parquet"], "data"),
     (["find", EXAMPLE, "--value-format", "json", "--undecodable"], "schemas"),

@@ -59,7 +59,8 @@ def test_keys_and_values_have_forms_of_their_own(kafkalog: Run, log: Path) -> No
     for words in (
         ("--value-format", "xml"), ("--value-format", "text@confluent"),
         ("--value-format", "avro"), ("--key-schema", "x"), ("--registry", "x"),
-        ("--value-format", "json@confluent:x"),
+        ("--value-format", "json@confluent:x"), ("--value-format", "json@confluent:²"),
+        ("--value-format", f"json@confluent:{'9' * 5000}"),
     ):  # fmt: skip
         assert kafkalog("dump-segment", log, *words).status == 2, words
 

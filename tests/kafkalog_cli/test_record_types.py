@@ -27,7 +27,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.log.typed.avro import AvroDecoder
 from tests.builders import batch, record, write_log
 from tests.http_servers import registry
-from tests.kafkalog.log.typed.test_serialized import as_topic
+from tests.kafkalog.log.typed.test_serialized import as_topic, without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,14 +75,6 @@ def table_of(place: Path) -> list[dict[str, Any]]:
     """Return the rows of an export, read with the columns of all of its files, by offset."""
     found = duckdb.read_parquet(f"{place}/**/*.parquet", union_by_name=True).order('"offset"')
     return list(found.to_arrow_table().to_pylist())
-
-
-def without_nulls(value: Any) -> Any:
-    if isinstance(value, list):
-        return [without_nulls(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: without_nulls(one) for name, one in value.items() if one is not None}
 
 
 def expected(case: Any, *forms: str) -> list[Any]:

@@ -240,6 +240,7 @@ def test_an_index_in_place_of_a_directory_is_a_usage_error(
     ("retention", "--log-start-offset", "-1"),
     ("compact", "--up-to", "-1"),
     ("export", "--set", "row-group-rows=-1", "--to", "none"),
+    ("export", "--set", "row-group-rows=²", "--to", "none"),
     ("verify", "--threads", "0"),
 ], ids=lambda words: " ".join(words[:2]))  # fmt: skip
 def test_a_number_out_of_range_is_a_usage_error(

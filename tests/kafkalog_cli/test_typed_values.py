@@ -34,7 +34,7 @@ LINES = [
     "value_decoded.nothing: omitted, because it is always null",
 ]
 LOST = [
-    "value_decoded: 3 values lost digits (nanoseconds, or more than a double has)",
+    "value_decoded: 3 values lost digits (nanoseconds, or more than a float or double has)",
     "value_decoded: 1 value had fields that the schema lacks",
 ]
 TYPED = ["--value-format", "avro", "--value-schema"]

@@ -170,6 +170,7 @@ def test_json_has_colours_by_meaning() -> None:
             '0.10 12345678901234567890.5 a ["a",null]\n',
         ),
         ("[{value.none}{value.user.x}{value.tags.9}{value.tags.1}{key.a}{control_type}]", "[]\n"),
+        ("[{value.tags.²}]", "[]\n"),
         ("{value.in}", '{"x":{}}\n'),
         ("{headers.source} {headers.0.key} {headers.none}.", "web source .\n"),
         ("{key} {key:hex} {key:base64} {key:text}", "k-0 6b2d30 ay0w k-0\n"),

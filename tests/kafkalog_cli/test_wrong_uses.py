@@ -243,6 +243,8 @@ OPTIONS = (
     Wrong("verify log --seed 3", 2, "--seed requires --sample.", "--sample 5% --seed 3."),
     Wrong("verify log --compaction --original lost", 2, MISSING),
     Wrong("sql log -c ''", 2, "There is no query.", "kafkalog sql PATH -c QUERY"),
+    Wrong("sql log -t nosuch -c 'select * from groups'", 1, "No partition of the topic nosuch"),
+    Wrong("sql log -p 99 -c 'select * from topics'", 1, "No partition 99 is here."),
     Wrong("sql log -c 'select * from orders'", 2, "orders does not exist.", "There are records"),
     Wrong("sql 'select 1' log", 2, MISSING, "-c gives a query"),
     Wrong("retention log --config retention.msx=7", 2, "not a known config.", "retention.ms"),

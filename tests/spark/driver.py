@@ -75,14 +75,18 @@ def start_driver(
     return Driver(process, temporary)
 
 
-def wait_for_files(directory: Path, count: int) -> None:
-    """Wait until `count` tasks of `work.slow` have reported that they run."""
-    until(lambda: len(list(directory.iterdir())) >= count, pause_s=0.05)
+def wait_for_files(driver: Driver, directory: Path, count: int) -> None:
+    """Wait until `count` tasks of `work.slow` of a driver have reported that they run."""
+
+    def why_not() -> object:
+        return None if driver.process.poll() is None else driver.end()
+
+    until(lambda: len(list(directory.iterdir())) >= count, why_not, pause_s=0.05)
 
 
 def main() -> int:
     asked = json.load(sys.stdin)
-    conf = {**asked.get("conf", {}), "kafkalog.connect.timeout": asked.get("timeout", "30s")}
+    conf = {**asked.get("conf", {}), "kafkalog.connect.timeout": asked.get("timeout", f"{WAIT_S}s")}
     try:
         with EngineChoice(asked["master"], conf).open() as engine:
             found: list[Any] = list(engine.run(getattr(work, asked["work"]), asked["tasks"]))

@@ -26,7 +26,7 @@ def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: 
     driver = start_driver(
         tmp_path / "tmp", master=cluster.master, conf=cluster.conf, work="slow", tasks=tasks
     )
-    wait_for_files(there, 3)
+    wait_for_files(driver, there, 3)
     newest = max(there.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     killed = cluster.kill_an_executor(task=int(newest.name.partition("-")[2]))
     found = driver.results()

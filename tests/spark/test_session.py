@@ -148,7 +148,7 @@ def test_interrupt_ends_all(tmp_path: Path) -> None:
     directory.mkdir()
     tasks = [{"number": number, "directory": str(directory), "seconds": 600} for number in (0, 1)]
     driver = start_driver(tmp_path / "tmp", master="local[2]", conf=QUICK, work="slow", tasks=tasks)
-    wait_for_files(directory, 2)
+    wait_for_files(driver, directory, 2)
     mine = {pid for pid, _, command in running_processes() if bytes(tmp_path) in command}
     assert mine, "the JVM, which has the place of its log among its options"
     driver.process.send_signal(signal.SIGINT)
@@ -215,7 +215,7 @@ def test_driver_that_dies_is_told(tmp_path: Path) -> None:
     directory.mkdir()
     tasks = [{"number": 0, "directory": str(directory), "seconds": 600}]
     driver = start_driver(tmp_path / "tmp", master="local[2]", conf=QUICK, work="slow", tasks=tasks)
-    wait_for_files(directory, 1)
+    wait_for_files(driver, directory, 1)
     [jvm] = [pid for pid, _, command in running_processes() if bytes(tmp_path) in command]
     os.kill(jvm, signal.SIGKILL)
     status, stdout, stderr = driver.end()

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.change.lake.model import NOTHING_ACCEPTED
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.change.lake.append import Append as Append
+    from kafkalog.change.lake.growing import appending as appending
     from kafkalog.change.lake.iceberg_append import IcebergAppend as IcebergAppend
+    from kafkalog.change.lake.model import Accepted as Accepted
     from kafkalog.change.lake.model import Codec as Codec
     from kafkalog.change.lake.model import ExportedPart as ExportedPart
     from kafkalog.change.lake.model import ExportRequest as ExportRequest
@@ -27,15 +32,17 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.model import local_catalog as local_catalog
     from kafkalog.change.lake.plan import Part
     from kafkalog.change.lake.run import Export as Export
+    from kafkalog.change.lake.split import SplitExport as SplitExport
     from kafkalog.change.plan import Plan as ChangePlan
     from kafkalog.errors import Listener, OnEvent
     from kafkalog.io.engine import Engine
-    from kafkalog.tables.topic_types import ColumnByData
 
 _MODULES = {
     "append": ("Append",),
+    "growing": ("appending",),
     "iceberg_append": ("IcebergAppend",),
     "model": (
+        "Accepted",
         "Codec",
         "ExportRequest",
         "ExportSummary",
@@ -46,53 +53,41 @@ _MODULES = {
         "local_catalog",
     ),
     "run": ("Export",),
+    "split": ("SplitExport",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted([*_HOMES, "appending", "export"])  # noqa: PLE0605 # computed from the table above
+__all__ = sorted([*_HOMES, "export", "writing"])  # noqa: PLE0605 # computed from the table above
 
 
-def appending(
+def writing(
     asked: ExportRequest,
     to: str,
     *,
     fail_fast: bool = False,
-    allow_gaps: bool = False,
-    allow_damage: bool = False,
+    accepted: Accepted = NOTHING_ACCEPTED,
     catalog: Mapping[str, str] | None = None,
-    max_rejects: int = 0,
     listener: Listener | None = None,
-) -> Append | IcebergAppend:
-    """Return a run that adds to a table; use it as a context manager.
+) -> Export | Append | IcebergAppend | SplitExport:
+    """Return the run of a request; use it as a context manager.
 
-    Args:
-        asked, to, fail_fast, allow_gaps, allow_damage, max_rejects, listener: as for `Append`.
-        catalog: properties of the catalog of an Iceberg table.
-
-    Raises:
-        UnsupportedError: `pyiceberg` is not installed.
-        as `Append` or `IcebergAppend`.
+    Arguments and errors are those of `Export`, with `append` of `appending`, and with
+    `split_by_type` of `SplitExport`.
     """
-    from kafkalog.change.lake.append import Append
-    from kafkalog.change.lake.model import TableFormat
-    from kafkalog.errors import UnsupportedError
+    opened: Callable[..., Export | Append | IcebergAppend | SplitExport]
+    if asked.split_by_type:
+        from kafkalog.change.lake.split import SplitExport
 
-    if asked.table_format != TableFormat.ICEBERG:
-        return Append(
-            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-            max_rejects=max_rejects, listener=listener,
-        )  # fmt: skip
-    try:
-        from kafkalog.change.lake.iceberg_append import IcebergAppend
-    except ImportError as error:
-        raise UnsupportedError(
-            "Iceberg tables are written by pyiceberg, which is not installed.",
-            hint="pip install 'kafkalog[lake]'",
-        ) from error
-    return IcebergAppend(
-        asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, allow_damage=allow_damage,
-        catalog=catalog, max_rejects=max_rejects, listener=listener,
-    )  # fmt: skip
+        opened = partial(SplitExport, catalog=catalog)
+    elif asked.append:
+        from kafkalog.change.lake.growing import appending
+
+        opened = partial(appending, catalog=catalog)
+    else:
+        from kafkalog.change.lake.run import Export
+
+        opened = Export
+    return opened(asked, to, fail_fast=fail_fast, accepted=accepted, listener=listener)
 
 
 def export(
@@ -105,6 +100,7 @@ def export(
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
     registry: str | os.PathLike[str] | None = None,
+    connect: Sequence[str] = (),
     on_event: OnEvent | None = None,
     **options: Any,
 ) -> ChangePlan[Part, ExportSummary]:
@@ -124,10 +120,10 @@ def export(
         catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
         max_rejects: how many records whose key or value does not decode may go to the table of
             rejects; if there are more, nothing is exported.
-        registry: where the schemas of the one topic of `request` are, as for `dataset`: its keys
-            and values are `typed` by them.
+        registry: where the schemas of the one topic of `request` are, which give keys and values
+            types; and `connect`: which of both have a schema in each message; as for `dataset`.
         on_event: is passed what is left out; without it the first failure is raised.
-        options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
+        options: other attributes of `ExportRequest`: `request`, `append`, `split_by_type` ….
 
     Returns:
         The plan; `apply` returns the result, with `append` that of the last commit.
@@ -136,45 +132,39 @@ def export(
         as `Export`, or with `append` as `appending`; with `registry` as `read_registry`.
         UsageError: the registry does not decide what the columns are.
     """
-    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.model import Accepted, ExportRequest
     from kafkalog.change.lake.plan import Part, make_plan
-    from kafkalog.change.lake.run import Export
     from kafkalog.change.plan import Plan as ChangePlan
     from kafkalog.errors import raised
     from kafkalog.io.engine import LocalEngine
     from kafkalog.log.events import Reporter
+    from kafkalog.tables.topic_types import columns_by_data
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
-    if registry is not None:
-        asked = replace(asked, by_data=_by_data(asked, os.fspath(registry)))
+    topics = asked.request.bounds.topics or ()
+    by_data = columns_by_data(registry, topics, connect, are_split=asked.split_by_type)
+    asked = replace(asked, by_data=(*asked.by_data, *by_data))
+    accepted = Accepted(allow_damage, allow_gaps, max_rejects)
     place, reporter = os.fspath(to), Reporter(on_event or raised)
 
     def apply(_: str | None) -> ExportSummary:
         # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
-        while asked.append:
-            with appending(
-                asked, place, fail_fast=fail_fast, allow_gaps=allow_gaps,
-                allow_damage=allow_damage, catalog=catalog, max_rejects=max_rejects,
+        while True:
+            with writing(
+                asked, place, fail_fast=fail_fast, accepted=accepted, catalog=catalog,
                 listener=reporter,
-            ) as commit:  # fmt: skip
-                commit.run(engine or LocalEngine())
-                if not commit.is_continued:
-                    return commit.summary()
-        with Export(
-            asked, place, fail_fast=fail_fast, max_rejects=max_rejects, listener=reporter
-        ) as run:
-            run.run(engine or LocalEngine())
-            return run.summary()
+            ) as run:  # fmt: skip
+                run.run(engine or LocalEngine())
+                if not run.is_continued:
+                    return run.summary()
 
-    parts = make_plan(asked, reporter).parts
+    if asked.split_by_type:
+        from kafkalog.change.lake.split import plan_anywhere
+
+        parts = plan_anywhere(asked, reporter).parts
+    else:
+        parts = make_plan(asked, reporter).parts
     return ChangePlan("export", parts, Part, apply=apply, keeps_originals=False)
-
-
-def _by_data(asked: ExportRequest, registry: str) -> tuple[ColumnByData, ...]:
-    from kafkalog.tables.schema_registry import read_registry
-    from kafkalog.tables.topic_types import columns_by_data
-
-    return columns_by_data(read_registry(registry), asked.request.bounds.topics or ())
 
 
 def __getattr__(name: str) -> object:

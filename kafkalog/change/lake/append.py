@@ -7,7 +7,7 @@ the file follows. A run that was killed is continued by the next one, or its fil
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.change.lake.delta_log import (
@@ -28,13 +28,13 @@ from kafkalog.change.lake.model import (
     TableFormat,
     commit_name,
 )
+from kafkalog.change.lake.of_type import columns_of, planned_in
 from kafkalog.change.lake.options import require_same_options, stored_columns
 from kafkalog.change.lake.part import rows_schema
 from kafkalog.change.lake.plan import (
     INCREMENT,
     SCHEMA_TEXT,
     Plan,
-    make_plan,
     require_own,
     require_unchanged,
 )
@@ -56,8 +56,7 @@ from kafkalog.tables.model import LossReason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog.change.lake.model import ExportedPart, ExportRequest, Gap
-    from kafkalog.errors import Listener
+    from kafkalog.change.lake.model import Accepted, ExportedPart, Gap
     from kafkalog.log.typed import TypedColumn
 
 _COMMIT = Fields(
@@ -75,14 +74,12 @@ class Append(Export):
     Args:
         to: as for `Export`.
         fail_fast: as for `Export`.
-        allow_gaps: whether to commit although offsets are missing; the commit names them.
-        allow_damage: likewise, although damage hides offsets.
-        max_rejects: as for `Export`; for each commit.
+        accepted: what each commit may lack; it names that.
         listener: as for `Export`; the next commit continues a partition that cannot be read.
+        turn: as for `Export`.
 
     Attributes:
-        is_continued: whether this run completes the plan of an interrupted one; then another run
-            adds what has come since.
+        last, is_continued: as for `Export`.
 
     Raises:
         RefusedError: offsets are missing, without `allow_gaps`, or damage hides them, without
@@ -92,14 +89,6 @@ class Append(Export):
     On disk after a crash: the last commit with its files, the plan of the next one and some of its
     files, each whole or not at all.
     """
-
-    def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        allow_damage: bool = False, max_rejects: int = 0, listener: Listener | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, listener=listener)
-        self._agreed = Agreed(gaps=allow_gaps, damage=allow_damage)
-        self.is_continued = False
 
     def __enter__(self) -> Self:
         self._look_back()
@@ -111,25 +100,26 @@ class Append(Export):
         return super().planned()
 
     def _look_back(self) -> None:
-        self._last: Increment | None = None
+        self.last: Increment | None = None
         self._before: Any = None
         self._typed: tuple[TypedColumn, ...] = ()
-        self._last = self._last_commit()
+        self.last = self._last_commit()
 
     # The table -------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        plan = make_plan(self._asked, self._listener, self._last)
+        plan = planned_in(self._turn, self._asked, self._listener, self.last)
         self._asked, plan = with_types(self._asked, plan, self._typed, self._target.shown)
         schema = rows_schema(self._asked, plan.columns)
         if self._before is not None:
             # Readers of plain files take the types from one of them; for Delta see there.
-            decoded = decoded_names(self._asked.typed)
+            columns = columns_of(self._asked.typed, self._asked.of_type)
+            decoded = decoded_names(columns)
             evolution = Evolution(
                 self._before, schema, self._target.shown, widens=False, decoded=decoded
             )
             schema, self._columns = evolution.schema, evolution.changes
-            remarks = TableColumns(self._asked.typed, schema).remarks
+            remarks = TableColumns(self._asked.typed, schema, self._asked.of_type).remarks
             plan = replace(plan, remarks=(*remarks, *evolution.remarks))
         plan = replace(plan, schema=schema_text(schema))
         if self._asked.table_format == TableFormat.DELTA:
@@ -173,7 +163,7 @@ class Append(Export):
         """Continue an interrupted run if possible; else begin what is new."""
         self._swept = self._target.sweep()
         # The plan was made before the lock was held.
-        if self._last_commit() != self._last:
+        if self._last_commit() != self.last:
             raise ChangedSinceError(
                 "Another run has added to the table meanwhile.",
                 path=self._target.shown,
@@ -190,13 +180,13 @@ class Append(Export):
         # `_conclude` removes the plan after the commit file: without one, Delta cannot be ahead.
         if self._is_in_delta(now.increment.number):
             raise self._is_at_another_commit(now.increment.number)
-        last = self._last
+        last = self.last
         if last is not None and now.increment.end == last.end and not now.increment.gaps:
             self.plan = now
             self._is_complete = self._was_complete = True
             self._mark_complete()
             return
-        self._agreed.require(now.increment, (), self._target.shown)
+        require_accepted(self._accepted, now.increment, (), self._target.shown)
         # A job that waits for `_SUCCESS` must not take files of an open run for rows of the table.
         self._target.remove(SUCCESS)
         self._begin(now)
@@ -205,7 +195,7 @@ class Append(Export):
         """Continue the plan of an interrupted run; if that is impossible, remove its files."""
         place = f"{self._target.shown}/{PLAN}"
         plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
-        number = 0 if self._last is None else self._last.number + 1
+        number = 0 if self.last is None else self.last.number + 1
         if plan.increment is None or plan.increment.number not in (number - 1, number):
             raise CorruptDataError("This is not the plan of the next commit.", path=place)
         if plan.increment.number < number:  # it was committed, and nothing was left but clearing up
@@ -247,7 +237,7 @@ class Append(Export):
         return found == number
 
     def _is_at_another_commit(self, found: int | None) -> CorruptDataError:
-        here = "none" if self._last is None else self._last.number
+        here = "none" if self.last is None else self.last.number
         return CorruptDataError(
             f"The last commit of the Delta table is {'none' if found is None else found}, "
             f"and that in {COMMITS} is {here}.",
@@ -262,7 +252,7 @@ class Append(Export):
     def _discard(self, plan: Plan) -> None:
         super()._discard(plan)
         # The commits before are whole again.
-        if self._last is not None:
+        if self.last is not None:
             self._mark_complete()
 
     # The work --------------------------------------------------------------------------------
@@ -275,7 +265,7 @@ class Append(Export):
         # Once Delta's log names the files, readers may have them: they are not taken back.
         if self._can_discard():
             try:
-                self._agreed.require(increment, parts, self._target.shown)
+                require_accepted(self._accepted, increment, parts, self._target.shown)
             except RefusedError:
                 self._discard(self.plan)
                 raise
@@ -291,31 +281,21 @@ class Append(Export):
         self._conclude(commit_name(increment.number), more)
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    """What a table may lack.
+def require_accepted(
+    accepted: Accepted, increment: Increment, parts: Iterable[ExportedPart], place: str
+) -> None:
+    """Check that a table lacks nothing else with an increment, and the parts read so far.
 
-    Attributes:
-        gaps: offsets that are gone.
-        damage: offsets that damage hides.
+    Raises:
+        RefusedError: it does.
     """
-
-    gaps: bool
-    damage: bool
-
-    def require(self, increment: Increment, parts: Iterable[ExportedPart], place: str) -> None:
-        """Check that the table lacks nothing else with an increment, and the parts read so far.
-
-        Raises:
-            RefusedError: it does.
-        """
-        if not self.gaps:
-            _refuse_gaps([one for one in increment.gaps if not one.is_damage], place)
-            for defect in (one for part in parts for one in part.defects):
-                if defect.reference == DELETED:  # between the plan and the reading
-                    raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW.format("gaps"))
-        if not self.damage:
-            _refuse_damage([one for one in increment.gaps if one.is_damage], place)
+    if not accepted.gaps:
+        _refuse_gaps([one for one in increment.gaps if not one.is_damage], place)
+        for defect in (one for part in parts for one in part.defects):
+            if defect.reference == DELETED:  # between the plan and the reading
+                raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW.format("gaps"))
+    if not accepted.damage:
+        _refuse_damage([one for one in increment.gaps if one.is_damage], place)
 
 
 def _refuse_gaps(gaps: Sequence[Gap], place: str) -> None:

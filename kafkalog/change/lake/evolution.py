@@ -29,7 +29,7 @@ from kafkalog.log.typed.merging import (
     widened,
 )
 from kafkalog.log.typed.placing import Placing
-from kafkalog.log.typed.remarks import CONFLICT, OLD_NAME, Remark
+from kafkalog.log.typed.remarks import CONFLICT, NEW_NAME, OLD_NAME, Remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,6 +48,7 @@ class Evolution:
             converted to one.
         decoded: columns that get conflict fields, themselves or below them.
         by_name: whether fields are the same that have one name, whatever their schemas call them.
+        renames: whether a field whose schema renames it by an alias gets the new name.
 
     Attributes:
         schema: all columns; those that the run adds are last.
@@ -59,13 +60,13 @@ class Evolution:
 
     def __init__(
         self, table: Any, rows: Any, place: str, *, widens: bool, decoded: Iterable[str] = (),
-        by_name: bool = False,
+        by_name: bool = False, renames: bool = False,
     ) -> None:  # fmt: skip
         self.table = table
         self._place = place
         self._decoded = frozenset(decoded)
         name_of = column_name if by_name else given_name
-        self._merger = Merger(widened if widens else kept, self._refuse, name_of)
+        self._merger = Merger(widened if widens else kept, self._refuse, name_of, renames)
         self.schema = pa.schema(self._merger.fields(list(table), list(rows), are_columns=True))
         self.names = [column_in(self.schema, one, name_of) for one in rows]
 
@@ -76,13 +77,20 @@ class Evolution:
         return ColumnChanges(tuple(made.added), tuple(made.widened), tuple(made.absent))
 
     @property
+    def renamed(self) -> dict[str, str]:
+        """The new names of fields of the table, by their paths."""
+        return self._merger.renamed
+
+    @property
     def remarks(self) -> list[Remark]:
-        """What the run has conflict fields for, or what has an old name in the table."""
+        """What the run has conflict fields for, and what its schema calls otherwise."""
         made = self._merger
+        names = [(OLD_NAME, made.old), (NEW_NAME, made.renamed)]
         return [
             *(Remark(one.path, CONFLICT, conflict_reason(one.base, one.field, "this run"))
               for one in made.conflicts),
-            *(Remark(path, OLD_NAME, f"its name is {name} now") for path, name in made.old.items()),
+            *(Remark(path, kind, f"its name is {name} now")
+              for kind, some in names for path, name in some.items()),
         ]  # fmt: skip
 
     def _refuse(self, path: str, table: Any, rows: Any) -> None:

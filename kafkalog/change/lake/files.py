@@ -65,8 +65,12 @@ _OF_BYTES: Final = (
 )  # fmt: skip
 
 
+# Of a text or a list, where it ends: nulls of many of these take room, too.
+_OFFSET_SIZE: Final = 4
+
+
 def _row_sizes(column: Any) -> NDArray[np.int64]:
-    """Return the bytes of each row: fixed widths, bytes of texts, and items of lists."""
+    """Return the bytes of each row: fixed widths, bytes and places of texts, items of lists."""
     sizes = np.zeros(len(column), np.int64)
     width = _add_sizes(sizes, column)
     sizes += width
@@ -85,11 +89,11 @@ def _add_sizes(sizes: NDArray[np.int64], column: Any) -> int:
         ends = np.concatenate(([0], np.cumsum(_row_sizes(items))))
         offsets = column.offsets.to_numpy()
         sizes += ends[offsets[1:]] - ends[offsets[:-1]]
-        return 0
+        return _OFFSET_SIZE
     if any(is_kind(kind) for is_kind in _OF_BYTES):
         lengths = pc.binary_length(column).fill_null(0)
         sizes += lengths.to_numpy(zero_copy_only=False)
-        return 0
+        return _OFFSET_SIZE
     return 0 if pa.types.is_null(kind) else max(kind.bit_width // 8, 1)  # booleans have one bit
 
 

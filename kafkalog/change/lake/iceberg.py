@@ -21,7 +21,12 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table.snapshots import ancestors_of
 
-from kafkalog.change.lake.iceberg_columns import add_columns, evolution_of, iceberg_schema, spec_of
+from kafkalog.change.lake.iceberg_columns import (
+    change_columns,
+    evolution_of,
+    iceberg_schema,
+    spec_of,
+)
 from kafkalog.change.lake.iceberg_commits import DEFECTS, INCREMENT_PROPERTY, notes_of, once
 from kafkalog.change.lake.iceberg_files import IO_PROPERTY, data_file
 from kafkalog.change.lake.model import Increment
@@ -101,7 +106,7 @@ class IcebergTable:
         self.table: Table | None = None
         self.may_have_committed = False
         self._columns: Schema | None = None
-        self._evolved: Any = None
+        self._evolved: Evolution | None = None
         self.load()
 
     def close(self) -> None:
@@ -195,8 +200,8 @@ class IcebergTable:
             change = self.table.transaction()
             # pyiceberg orders the identifier fields as it likes: it would make another schema.
             if not evolution.schema.equals(evolution.table):
-                self._evolved = evolution.schema
-                add_columns(change, self._evolved)
+                self._evolved = evolution
+                change_columns(change, evolution)
             found = change.table_metadata.schema()
             # Files need the columns that partitions are made of, even if the run lacks them.
             sources = [found.find_column_name(one.source_id) for one in self.table.spec().fields]
@@ -344,7 +349,7 @@ class IcebergTable:
         with self.failing(UnwritableError, "written"):
             change = once(table)
             if self._evolved is not None:
-                add_columns(change, self._evolved)
+                change_columns(change, self._evolved)
             assert self._columns is not None, "evolve() was called"
             # A file names its columns by id; an id that changed would show the values elsewhere.
             now = change.table_metadata.schema().fields

@@ -57,13 +57,18 @@ def evolution_of(table: Table, schema: Any, shown: str, decoded: Iterable[str] =
                 path=shown,
                 hint="Name it in --columns, or export into another table.",
             )
-    return Evolution(found, wanted, shown, widens=True, decoded=decoded)
+    return Evolution(found, wanted, shown, widens=True, decoded=decoded, renames=True)
 
 
-def add_columns(change: Transaction, schema: Any) -> None:
+def change_columns(change: Transaction, evolution: Evolution) -> None:
     """Give a table the columns of an `Evolution`, as part of a transaction."""
-    with change.update_schema() as update:
-        update.union_by_name(iceberg_schema(schema))
+    if evolution.renamed:
+        with change.update_schema() as update:
+            for path, name in evolution.renamed.items():
+                within = path.replace("[]", ".element").replace("{}", ".value")
+                update.rename_column(within, name)
+    with change.update_schema() as update:  # it finds columns by the names of now
+        update.union_by_name(iceberg_schema(evolution.schema))
 
 
 def iceberg_schema(schema: Any) -> Schema:

@@ -109,7 +109,8 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         task: `io`, the properties of the file system; `location` and `properties` of the table;
             `schema` and `spec`, those of the table; `name`, the beginning of the files' names;
-            `columns`, `typed`, `writing`, `fail_fast`, `max_rejects`, `parts` as for `write_parts`;
+            `columns`, `typed`, `of_type`, `writing`, `fail_fast`, `max_rejects`, `parts` as for
+        `write_parts`;
         `rejects`: the first of these, of the table of rejects, or None if there may be none.
 
     Returns:
@@ -128,7 +129,7 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     schema = arrow_schema(Schema.model_validate(task["schema"]), has_ids=False)
-    columns = TableColumns(typed, schema)
+    columns = TableColumns(typed, schema, task["of_type"])
     found: dict[str, list[Any]] = {"parts": [], "files": [], "rejects": [], "failures": []}
     for fields in task["parts"]:
         part = Part.from_json(fields)

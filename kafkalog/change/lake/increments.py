@@ -35,6 +35,7 @@ def next_increment(
     request: Request,
     last: Increment | None,
     listener: Listener,
+    until: Offsets | None = None,
 ) -> tuple[Increment, list[Split], list[Target]]:
     """Return the increment after the last one, the splits that have its rows, and all logs.
 
@@ -43,6 +44,7 @@ def next_increment(
         request: which rows.
         last: the increment before; None for the first, which begins where the logs begin.
         listener: as for `plan_splits`; the next increment continues a log that cannot be read.
+        until: where the increment ends at the latest; None for the ends of the logs.
 
     Raises:
         as `plan_splits`.
@@ -51,6 +53,8 @@ def next_increment(
     tail = Tail(paths, request, heard)
     start: Offsets = {} if last is None else dict(last.end)
     end = tail.end(is_first=True)
+    if until is not None:
+        end = {key: until[key] for key in end if key in until}
     # What has come since the last run was to be read from its first offset on.
     new = {} if last is None else {key: [0, -1] for key in end if _before(start, key) is None}
     splits = tail.splits({**start, **new}, end)

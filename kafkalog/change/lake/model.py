@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.log.typed import TypedColumn
     from kafkalog.log.typed.remarks import Remark
     from kafkalog.tables.model import Loss, Offsets
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import ByData
 
 
 OWN: Final = "_kafkalog"
@@ -179,6 +179,9 @@ class ExportRequest:
         append: whether each run adds what is new; otherwise there is one run.
         by_data: more typed columns, whose types the data decides that is exported.
         flat: whether the fields of decoded values are columns, in place of one.
+        split_by_type: whether each type of a topic's values has a table of its own.
+        of_type: of such a table the field that the type has among those of the topic; empty for the
+            table of the records that have no type. None for tables of all records.
     """
 
     paths: tuple[str, ...]
@@ -188,13 +191,37 @@ class ExportRequest:
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
     append: bool = False
-    by_data: tuple[ColumnByData, ...] = ()
+    by_data: tuple[ByData, ...] = ()
     flat: bool = False
+    split_by_type: bool = False
+    of_type: str | None = None
 
     @property
     def sources(self) -> set[str]:
         """What the table may have typed columns of: `key`, `value`."""
         return {one.source for one in self.typed} | {one.source for one in self.by_data}
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a table may lack.
+
+    Attributes:
+        damage: offsets that damage hides.
+        gaps: offsets that are gone.
+        rejects: the most records that need not decode; they go to the table of rejects.
+    """
+
+    damage: bool = False
+    gaps: bool = False
+    rejects: int = 0
+
+    def has(self, gap: Gap) -> bool:
+        """Return whether the table may lack these offsets."""
+        return self.damage if gap.is_damage else self.gaps
+
+
+NOTHING_ACCEPTED: Final = Accepted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +395,7 @@ class ExportSummary:
         ends: for each partition, where its log ends, and which bound decides where its rows end.
         log_bytes: size of what was read.
         remarks: what typed columns have another type for than one may expect.
+        tables: the tables of types and the rows that each has got, if types are split.
     """
 
     destination: str
@@ -382,6 +410,7 @@ class ExportSummary:
     ends: tuple[PartitionOffsets, ...] = ()
     log_bytes: int = 0
     remarks: tuple[Remark, ...] = ()
+    tables: dict[str, int] = field(default_factory=dict)
 
     @property
     def losses(self) -> dict[str, dict[str, int]]:

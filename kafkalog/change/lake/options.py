@@ -18,7 +18,7 @@ from kafkalog.tables.model import OF_LOGS, Contents, TableName
 
 if TYPE_CHECKING:
     from kafkalog.change.lake.model import ExportRequest
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import ByData
 
 OF_A_RUN: Final = ("paths", "split_bytes")
 """Options that may differ from run to run of a table that grows."""
@@ -63,7 +63,7 @@ def _require_plain(asked: ExportRequest) -> None:
     """Raise `UsageError` if a condition would look into what only a schema decodes."""
     where = asked.request.where
     roots = () if where is None else condition_of(where).roots
-    columns: tuple[TypedColumn | ColumnByData, ...] = (*asked.typed, *asked.by_data)
+    columns: tuple[TypedColumn | ByData, ...] = (*asked.typed, *asked.by_data)
     for one in columns:
         is_plain = one.form == TypedForm.JSON and one.framing == Framing.NONE
         if one.source in roots and not is_plain:
@@ -95,6 +95,8 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
         "typed": [one.as_json() for one in asked.typed],
         "table_format": asked.table_format,
         "append": asked.append,
+        # Only of such tables: those of others are compared with what earlier releases stored.
+        **({} if asked.of_type is None else {"of_type": asked.of_type}),
     }
 
 
@@ -144,6 +146,8 @@ def _of_column(typed: Any) -> Any:
                 "guids": None,
                 "names": None,
                 "place": None,
+                # The data has them, each run others.
+                **({"versions": None} if one["form"] == TypedForm.CONNECT else {}),
                 "types": [[name, *_of_column([of_type])] for name, of_type in one.get("types", ())],
             }
             for one in typed

@@ -23,6 +23,7 @@ from kafkalog.change.lake.model import (
     Writing,
     entry_name,
 )
+from kafkalog.change.lake.of_type import columns_of
 from kafkalog.change.lake.plan import Part
 from kafkalog.change.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
 from kafkalog.change.lake.run_types import TableColumns, arrays_of, fields_of
@@ -31,7 +32,7 @@ from kafkalog.errors import Listener, UnreadableError
 from kafkalog.io.engine import failures_kept
 from kafkalog.log.batches.condition import Condition
 from kafkalog.log.typed import TypedColumn
-from kafkalog.log.typed.columns import typed_column
+from kafkalog.log.typed.columns import aligned, typed_pieces
 from kafkalog.model import Defect
 from kafkalog.tables import TableName, read_split
 from kafkalog.tables.listeners import COPIED, MISSING, Strict
@@ -39,11 +40,14 @@ from kafkalog.tables.schemas import SCHEMAS, table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.change.lake.targets import Target
     from kafkalog.errors import Event
     from kafkalog.log.typed.columns import Undecoded
+
+    Rejected: TypeAlias = dict[int, tuple[TypedColumn, Undecoded]]
 
 DEFECTS_KEPT: Final = 1000
 _PATH_COLUMNS: Final = ("topic", "partition")
@@ -58,7 +62,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
-            `schema`, that of the files; `fail_fast`; `max_rejects`; `parts`. All as JSON
+            `of_type`; `schema`, that of the files; `fail_fast`; `max_rejects`; `parts`. All as JSON
             values.
 
     Returns:
@@ -84,7 +88,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     schema = schema_from(task["schema"], target.shown)
-    columns = TableColumns(typed, schema)
+    columns = TableColumns(typed, schema, task["of_type"])
     done = []
     failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
@@ -168,30 +172,55 @@ class Rows(Listener):
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
         # A reject keeps the bytes that did not decode.
-        raw = RAW if self.typed.decoders else ()
+        raw = RAW if self.typed.decoders or self.typed.records.column is not None else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         for split in self.part.splits:
             for batch in read_split(split, schema, self, where=self.where):
-                found = self._with_typed(batch, needed)
-                yield found if self.schema is None else conformed(found, self.schema)
+                for found in self._with_typed(batch, needed):
+                    yield found if self.schema is None else conformed(found, self.schema)
 
-    def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Any:
-        """Return the columns of the file, typed ones last, without the rejects."""
-        found = batch.select(self.columns)
-        rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
-        for column, decoder in self.typed.decoders.items():
-            array, failures, losses = typed_column(
-                column, decoder, batch.column(column.source), batch.column("headers")
-            )
-            self.undecoded[column.source] += len(failures)
-            if losses:
-                self.losses.setdefault(column.name, Counter()).update(losses)
-            for one in failures:
-                rejected.setdefault(one.row, (column, one))
-            fields = self.typed.fields[column]
-            arrays = arrays_of(column, array, batch.column(column.source), batch.column("headers"))
-            for its, part in zip(fields, arrays, strict=True):
-                found = found.append_column(its, part)
+    def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Iterator[Any]:
+        """Yield the columns of the file, of some rows each: typed ones last, without rejects."""
+        batch, values, undecoded = self.typed.records.among(batch)
+        rejected: Rejected = {}
+        if undecoded and (of_values := self.typed.records.column) is not None:
+            self.undecoded["value"] += len(undecoded)
+            rejected = {one.row: (of_values, one) for one in undecoded}
+        if not self.typed.decoders:
+            yield self._kept(batch, batch.select(self.columns), rejected, needed)
+            return
+        sources = {
+            column: (values, None) if column.source == "value" and values is not None
+            else (batch.column(column.source), batch.column("headers"))
+            for column in self.typed.decoders
+        }  # fmt: skip
+        start = 0
+        for pieces in aligned([
+            typed_pieces(column, decoder, *sources[column])
+            for column, decoder in self.typed.decoders.items()
+        ]):  # fmt: skip
+            end = start + len(pieces[0].array)
+            some = batch.slice(start, end - start)
+            found = some.select(self.columns)
+            its = {row - start: one for row, one in rejected.items() if start <= row < end}
+            for column, (array, failures, losses) in zip(self.typed.decoders, pieces, strict=True):
+                self.undecoded[column.source] += len(failures)
+                if losses:
+                    self.losses.setdefault(column.name, Counter()).update(losses)
+                for one in failures:
+                    its.setdefault(one.row, (column, one))
+                data, headers = (
+                    None if one is None else one.slice(start, end - start)
+                    for one in sources[column]
+                )
+                arrays = arrays_of(column, array, data, headers)
+                for name, part in zip(self.typed.fields[column], arrays, strict=True):
+                    found = found.append_column(name, part)
+            yield self._kept(some, found, its, needed)
+            start = end
+
+    def _kept(self, batch: Any, found: Any, rejected: Rejected, needed: tuple[str, ...]) -> Any:
+        """Return the rows that are no rejects, of columns of a batch, and note them."""
         if rejected:
             self.rejects.add(batch, rejected)
             is_kept = np.ones(len(batch), bool)
@@ -236,7 +265,7 @@ class Rows(Listener):
 def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
     """Return the `pyarrow.Schema` of the files that a request asks for: typed columns are last."""
     schema = table_schema(asked.request.table, columns)
-    for column in asked.typed:
+    for column in columns_of(asked.typed, asked.of_type):
         for one in fields_of(column, column.decoder()):
             schema = schema.append(one)
     return delta_named(schema) if asked.table_format == TableFormat.DELTA else schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from formats.late_classes import dataclass
 from kafkalog.change.lake.increments import next_increment
-from kafkalog.change.lake.model import Gap, Increment
+from kafkalog.change.lake.model import Gap, Increment, TableFormat
 from kafkalog.change.lake.options import options_of, require_what_applies
 from kafkalog.change.lake.targets import file_name
 from kafkalog.errors import (
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from kafkalog.change.lake.model import ExportRequest
     from kafkalog.errors import Event
+    from kafkalog.tables.model import Offsets
 
 VERSION = 2
 _TASK_SIZE_MIN = 1 << 20
@@ -216,13 +217,17 @@ def _unseen(split: Split) -> Split:
     return split if split.seen is None else replace(split, seen=None)
 
 
-def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None = None) -> Plan:
+def make_plan(
+    asked: ExportRequest, listener: Listener, last: Increment | None = None,
+    until: Offsets | None = None,
+) -> Plan:  # fmt: skip
     """Make the plan for a request.
 
     Args:
         listener: as for `plan_splits`; for an appending run, what logs lack between their segments
             are gaps of the increment.
         last: for an appending run the increment before; None for the first.
+        until: for an appending run where it ends at the latest; None for the ends of the logs.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
@@ -250,18 +255,21 @@ def make_plan(asked: ExportRequest, listener: Listener, last: Increment | None =
     heard = _Heard(listener)
     with file_system.listings_held(paths):
         if asked.append:
-            increment, splits, there = next_increment(paths, request, last, heard)
+            increment, splits, there = next_increment(paths, request, last, heard, until)
             heard.ends = partition_ends(there, request, heard)
         else:
             splits = plan_splits(paths, replace(request, gaps_when_read=True), heard)
         _require_each_once(splits)
         sources = _sources(splits)
     suffix, number = asked.writing.suffix, None if increment is None else increment.number
+    options = options_of(asked)
     return Plan(
-        options_of(asked),
+        options,
         tuple(columns),
         sources,
-        tuple(_parts(splits, request.split_bytes, suffix, number)),
+        tuple(
+            _parts(splits, request.split_bytes, suffix, number, names_topic=_names_topic(options))
+        ),
         tuple(heard.ends),
         increment,
         lacking=tuple(heard.lacking),
@@ -334,7 +342,10 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
     )
     commit = None if plan.increment is None else plan.increment.number
     for number, part in enumerate(plan.parts):
-        file = file_name(list(part.splits), replicas[_home(part.splits[0])], suffix, commit)
+        file = file_name(
+            list(part.splits), replicas[_home(part.splits[0])], suffix, commit,
+            names_topic=_names_topic(plan.options),
+        )  # fmt: skip
         is_own = is_own and (part.number, part.file) == (number, file)
     if not is_own or any(split.table != plan.table for split in splits):
         raise CorruptDataError(
@@ -370,7 +381,15 @@ def require_unchanged(plan: Plan) -> None:
             )
 
 
-def _parts(splits: list[Split], size: int, suffix: str, commit: int | None = None) -> list[Part]:
+def _names_topic(options: Mapping[str, Any]) -> bool:
+    """Return whether the topic is a directory of the destination: above types it is around it."""
+    return options.get("of_type") is None or options["table_format"] != TableFormat.FILES
+
+
+def _parts(
+    splits: list[Split], size: int, suffix: str, commit: int | None = None, *,
+    names_topic: bool = True,
+) -> list[Part]:  # fmt: skip
     """Group consecutive splits of a partition directory into files of limited size."""
     groups: list[list[Split]] = []
     room = 0
@@ -383,7 +402,11 @@ def _parts(splits: list[Split], size: int, suffix: str, commit: int | None = Non
         room -= cost
     replicas = _replicas(splits)
     return [
-        Part(number, file_name(group, replicas[_home(group[0])], suffix, commit), tuple(group))
+        Part(
+            number,
+            file_name(group, replicas[_home(group[0])], suffix, commit, names_topic=names_topic),
+            tuple(group),
+        )
         for number, group in enumerate(groups)
     ]
 

@@ -11,6 +11,7 @@ from kafkalog.change.lake.delta_log import commit_delta, delta_schema
 from kafkalog.change.lake.evolution import schema_text
 from kafkalog.change.lake.model import (
     MANIFEST,
+    NOTHING_ACCEPTED,
     OWN,
     PARTS,
     PLAN,
@@ -23,7 +24,7 @@ from kafkalog.change.lake.model import (
     commit_name,
     entry_name,
 )
-from kafkalog.change.lake.options import require_same_options
+from kafkalog.change.lake.options import options_of, require_same_options
 from kafkalog.change.lake.part import column_types, rows_schema, with_path_columns, write_parts
 from kafkalog.change.lake.plan import Plan, make_plan, require_own, require_unchanged, tasks_of
 from kafkalog.change.lake.rejects import (
@@ -53,7 +54,8 @@ from kafkalog.log.defects import corrupt_data
 from kafkalog.tables.listeners import COPIED, MISSING
 
 if TYPE_CHECKING:
-    from kafkalog.change.lake.model import ExportRequest
+    from kafkalog.change.lake.model import Accepted, ExportRequest, Increment
+    from kafkalog.change.lake.of_type import Turn
     from kafkalog.change.lake.plan import Part
     from kafkalog.io.engine import Engine
 
@@ -70,14 +72,18 @@ class Export:
     Args:
         to: a local directory, or a URI of an object store.
         fail_fast: whether damage ends the export; otherwise it is skipped and reported.
-        max_rejects: how many records that do not decode may go to the table of rejects.
+        accepted: what the table may lack.
         listener: hears of views that differ from files, of offsets that are missing between
             segments, and of partitions that cannot be read: the export is written without these,
             and is not complete.
+        turn: what it has in common with the tables of other types of a topic.
 
     Attributes:
         plan: the plan; an interrupted export keeps the plan that it started with.
         missing: the parts still to be written.
+        last: of an appending run the last increment of the table, once it is entered.
+        is_continued: whether an appending run completes the plan of an interrupted one; then
+            another run adds what has come since.
 
     Raises:
         DestinationExistsError: something else is there, or another run is writing it.
@@ -91,16 +97,21 @@ class Export:
     exist. The next run removes half-written files.
     """
 
+    last: Increment | None = None
+    is_continued = False
+
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, max_rejects: int = 0,
-        listener: Listener | None = None,
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False,
+        accepted: Accepted = NOTHING_ACCEPTED, listener: Listener | None = None,
+        turn: Turn | None = None,
     ) -> None:  # fmt: skip
         sources = [absolute(path) for path in asked.paths]
         self._asked = replace(asked, paths=tuple(sources))
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
-        self._max_rejects = max_rejects
+        self._accepted = accepted
         self._listener = listener or Listener()
+        self._turn = turn
         self._target = open_target(to)
         if isinstance(self._target, LocalTarget):
             require_outside(self._target.shown, (path for path in sources if not is_object(path)))
@@ -165,15 +176,28 @@ class Export:
             InternalError: kafkalog itself failed on some parts; the others are written.
             KafkaLogError: raised by `write_parts`.
         """
+        self.write(engine)
+        self.finish()
+
+    def write(self, engine: Engine | None) -> None:
+        """Write the missing parts. Arguments and errors are those of `run`."""
         if self._is_complete:
             return
         try:
             self._write(engine)
         except RefusedError:
-            if self._can_discard():
-                self._discard(self.plan)
+            self.discard()
             raise
-        self._finish()
+
+    def finish(self) -> None:
+        """Make what is written the table, or part of it. Raises as `run`."""
+        if not self._is_complete:
+            self._finish()
+
+    def discard(self) -> None:
+        """Remove the files of the run, unless a reader was promised them."""
+        if not self._is_complete and self._can_discard():
+            self._discard(self.plan)
 
     def _write(self, engine: Engine | None) -> None:
         tasks = self._tasks()
@@ -194,7 +218,7 @@ class Export:
                 )
                 raise error
         if self._can_discard():
-            require_few(self._found.values(), self._max_rejects)
+            require_few(self._found.values(), self._accepted.rejects)
 
     def summary(self) -> ExportSummary:
         parts = tuple(self._found[number] for number in sorted(self._found))
@@ -205,6 +229,11 @@ class Export:
             rejects_place(self._target.shown), self.plan.ends, self.plan.size_bytes,
             self.plan.remarks,
         )  # fmt: skip
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is an appending run for which nothing is new."""
+        return self._asked.append and self._was_complete
 
     @property
     def destination(self) -> str:
@@ -219,7 +248,10 @@ class Export:
     # The destination -------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        plan = make_plan(self._asked, self._listener)
+        if self._turn is None:
+            plan = make_plan(self._asked, self._listener)
+        else:
+            plan = replace(self._turn.plan, options=options_of(self._asked))
         self._asked, plan = with_types(self._asked, plan, (), self._target.shown)
         return plan
 
@@ -374,10 +406,11 @@ class Export:
             "plan": self.plan.id,
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
+            "of_type": self._asked.of_type,
             "writing": self.plan.options["writing"],
             "schema": schema_text(self._file_schema(self.plan)),
             "fail_fast": self._fail_fast,
-            "max_rejects": self._max_rejects,
+            "max_rejects": self._accepted.rejects,
         }
         return tasks_of(self.missing, self._asked.request.split_bytes, common)
 

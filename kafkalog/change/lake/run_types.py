@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkalog.change.lake.evolution import delta_named
+from kafkalog.change.lake.of_type import RecordsOfType, columns_of
 from kafkalog.change.lake.options import options_of
 from kafkalog.errors import DestinationExistsError, UsageError
 from kafkalog.log.typed import TypedForm
@@ -25,7 +26,7 @@ from kafkalog.log.typed.several_types import SeveralTypes, field_names
 from kafkalog.log.typed.type_names import TypeName, TypeNames, Written, names_of
 from kafkalog.tables.model import TableName
 from kafkalog.tables.schemas import SCHEMAS
-from kafkalog.tables.topic_types import nothing_decodes, several
+from kafkalog.tables.topic_types import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,33 +52,61 @@ def with_types(
 
     Raises:
         DestinationExistsError: the table has one type, and the data another.
-        UsageError: the registry does not decide what a column is, or there is none; or fields are
-            to be columns, and values have none, or several types.
+        UsageError: the registry does not decide what a column is, or no value has a schema there;
+            or fields are to be columns, and values have no fields, or several types.
         KafkaLogError: as `ColumnByData.decided`.
     """
+    if asked.of_type:
+        return _with_one_type(asked, plan, before, place)
     splits = [split for part in plan.parts for split in part.splits]
     found = {one.source: one for one in asked.typed}
-    earlier = {one.source: one for one in before if one.has_ids}
+    earlier = {one.source: one for one in before if one.has_ids or one.form == TypedForm.CONNECT}
     for one in asked.by_data:
-        column = one.decided(splits, of_each=True) or earlier.get(one.source)
+        takes_each = asked.of_type is not None and one.source == "value"
+        column = one.decided(splits, of_each=True, takes_each=takes_each)
+        column = column or earlier.get(one.source)
         if column is not None:
             found[one.source] = column
+    if asked.of_type is not None and "value" not in found:
+        error = asked.by_data[-1].nothing()
+        error.hint = "Name topics whose values have schemas: --topic NAME."
+        raise error
     if asked.by_data and not found:
-        raise nothing_decodes(asked.by_data)
+        raise asked.by_data[-1].nothing()
     for source, column in found.items():
         found[source] = joined(earlier.get(source), column, place)
     typed = tuple(found[source] for source in ("key", "value") if source in found)
     if asked.flat:
         typed = tuple(_flat(one) if one.source == "value" else one for one in typed)
         if not any(one.is_flat for one in typed):
-            raise nothing_decodes(asked.by_data)
+            raise asked.by_data[-1].nothing()
         if "value" in earlier:
             _require_same_names(earlier["value"], typed[-1], place)
     if typed == asked.typed and not asked.by_data:
         return asked, plan
-    asked = replace(asked, typed=typed, by_data=())
-    remarks = placed({one.name: one.decoder().remarks for one in typed})
+    return _decided(replace(asked, typed=typed, by_data=()), plan)
+
+
+def _decided(asked: ExportRequest, plan: Plan) -> tuple[ExportRequest, Plan]:
+    columns = columns_of(asked.typed, asked.of_type)
+    remarks = placed({one.name: one.decoder().remarks for one in columns})
     return asked, replace(plan, options=options_of(asked), remarks=remarks)
+
+
+def _with_one_type(
+    asked: ExportRequest, plan: Plan, before: Sequence[TypedColumn], place: str
+) -> tuple[ExportRequest, Plan]:
+    """Do what `with_types` does for a table of one type, whose columns are known."""
+    earlier, now = (
+        [one for one in columns_of(typed, asked.of_type) if one.source == "value"]
+        for typed in (before, asked.typed)
+    )
+    for old, new in zip(earlier, now, strict=False):  # before the first run there is no old one
+        if _names(old) != _names(new):
+            raise _other_type(_names(old), _names(new), place)
+        if old.is_flat and new.is_flat:
+            _require_same_names(old, new, place)
+    return _decided(asked, plan)
 
 
 # What the table has ------------------------------------------------------------------------------
@@ -94,7 +123,7 @@ def joined(before: TypedColumn | None, now: TypedColumn, place: str) -> TypedCol
     Raises:
         DestinationExistsError: the table has one type at the top of the column, and it is another.
     """
-    if before is None:
+    if before is None or now.form == TypedForm.CONNECT:  # whose values name no types
         return now
     names, here = _names(now) if now.has_ids else [], _names(before)
     if before.types or _is_union(before):
@@ -163,7 +192,8 @@ def _other_type(here: Sequence[str], now: Sequence[str], place: str) -> Destinat
     return DestinationExistsError(
         f"The table has values of {', '.join(here)}, and the run {', '.join(new)}.",
         path=place,
-        hint="Export into another table: each type of the topic then has a field of its own.",
+        hint="Export into another table, where each type has a field, or with --split-by-type, "
+        "where each has a table.",
     )
 
 
@@ -259,18 +289,23 @@ class TableColumns:
     """The typed columns of a run as a table has them.
 
     Args:
-        typed: the typed columns.
+        typed: the typed columns of the run.
         schema: the `pyarrow.Schema` of the table.
+        of_type: as `ExportRequest.of_type`.
 
     Attributes:
+        records: chooses the records that the table gets.
         decoders: of the columns, which decode to what the table has.
         fields: the fields of the table for the arrays that `arrays_of` returns.
     """
 
-    def __init__(self, typed: Iterable[TypedColumn], schema: Any) -> None:
+    def __init__(
+        self, typed: Sequence[TypedColumn], schema: Any, of_type: str | None = None
+    ) -> None:
+        self.records = RecordsOfType(typed, of_type)
         self.decoders: dict[TypedColumn, Decoder] = {}
         self.fields: dict[TypedColumn, list[Any]] = {}
-        for one in typed:
+        for one in columns_of(typed, of_type):
             decoder = one.decoder()
             targets = _targets(list(schema), fields_of(one, decoder))
             made = _placed(one, decoder, targets)

@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 8 << 20
 
 
-def directory_name(split: Split) -> str:
-    """Return Hive's name of a partition: special characters are escaped as in URLs."""
-    return f"topic={quote(os.fsencode(split.topic), safe='')}/partition={split.partition}"
+def directory_of(name: str, value: str) -> str:
+    """Return Hive's name of the rows with a value: special characters are escaped as in URLs."""
+    return f"{name}={quote(os.fsencode(value), safe='')}"
 
 
 def file_name(
-    splits: list[Split], replica: int | None, suffix: str, commit: int | None = None
-) -> str:
+    splits: list[Split], replica: int | None, suffix: str, commit: int | None = None, *,
+    names_topic: bool = True,
+) -> str:  # fmt: skip
     """Return a file name that states where the rows begin and end: base offsets and positions.
 
     Args:
@@ -47,6 +48,7 @@ def file_name(
         replica: ordinal of the partition directory, if a partition has several.
         suffix: end of the name.
         commit: number of the commit that adds the file, if a table has several.
+        names_topic: whether the topic is a directory of the destination, not one around it.
     """
     first, last = splits[0], splits[-1]
     if first.end:
@@ -60,7 +62,10 @@ def file_name(
         name = f"replica{replica}-{name}"
     if commit is not None:
         name = f"commit{commit:08d}-{name}"
-    return f"{directory_name(first)}/{name}{suffix}"
+    directory = f"partition={first.partition}"
+    if names_topic:
+        directory = f"{directory_of('topic', first.topic)}/{directory}"
+    return f"{directory}/{name}{suffix}"
 
 
 class Target(Protocol):

@@ -24,7 +24,7 @@ MODULES: Final = (
     "change.compaction.pack_kernels", "log.columns.legacy_kernels",
     "log.columns.fact_kernels", "log.columns.crc_kernels", "log.columns.byte_kernels",
     "log.typed.avro_kernels", "log.text.value_kernels", "log.typed.proto_kernels",
-    "log.typed.json_kernels", "log.typed.json_scalar_kernels",
+    "log.typed.json_kernels", "log.typed.json_scalar_kernels", "log.text.table_kernels",
 )  # fmt: skip
 """The modules that hold kernels; those that take longest to compile come first."""
 

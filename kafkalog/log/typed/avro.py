@@ -18,10 +18,9 @@ from kafkalog.log.typed.avro_schema import parse
 from kafkalog.log.typed.avro_types import Shapes, marked
 from kafkalog.log.typed.avro_values import Cursor
 from kafkalog.log.typed.column_steps import UnsupportedSchemaError
-from kafkalog.log.typed.evolution import merged
+from kafkalog.log.typed.evolution import merge
 from kafkalog.log.typed.merging import kept
 from kafkalog.log.typed.placing import PlacedColumns, Placing
-from kafkalog.log.typed.remarks import LOST_DIGITS
 from kafkalog.log.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
@@ -68,18 +67,19 @@ class AvroDecoder:
     ) -> None:
         texts: Sequence[str | bytes] = [schema] if isinstance(schema, bytes) else schema
         self.losses: Counter[str] = Counter()
+        self._noted: Counter[str] = Counter()  # of one value
         try:
             self._node = parse(texts)
             shapes = Shapes()
             shape = shapes.of(self._node)
-            own = Resolution(self._node, shape, self.losses, has_aliases=False)
+            own = Resolution(self._node, shape, self._noted, has_aliases=False)
             self._own = self._writer_of(own, self._node)
         except MALFORMED as error:
             raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
         self._shape = shape
         self.remarks = shapes.remarks
         self._trees = [json.loads(text) for text in texts]
-        self._resolution = Resolution(self._node, shape, self.losses, has_aliases=True)
+        self._resolution = Resolution(self._node, shape, self._noted, has_aliases=True)
         self._texts = writers or {}
         self._writers: dict[SchemaId, _Writer | ValueError] = {}
         self._field = marked(pa.field("", shape.type), shape)
@@ -92,17 +92,14 @@ class AvroDecoder:
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         writer = self._writer(schema_id) if self._texts else self._own
         cursor = Cursor(data)
-        lost = self.losses[LOST_DIGITS]
+        self._noted.clear()
         try:
             value = writer.read(cursor)
-            if cursor.at != len(data):
-                raise ValueError("more bytes than the value has")
         except RecursionError as error:
-            self.losses[LOST_DIGITS] = lost  # it is no value
             raise ValueError("the value is nested too deeply") from error
-        except ValueError:
-            self.losses[LOST_DIGITS] = lost
-            raise
+        if cursor.at != len(data):
+            raise ValueError("more bytes than the value has")
+        self.losses.update({*+self._noted})  # of a value each once; without zeros
         return value
 
     def by_columns(self, schema_id: SchemaId | None) -> Columns | None:
@@ -127,22 +124,28 @@ class AvroDecoder:
     def _add_conflicts(self, number: SchemaId) -> None:
         """Give the column a field for each type of a version that does not fit."""
         with suppress(*MALFORMED):  # then its values do not decode
+            if self._is_own(self._texts[number]):
+                return
             node = parse(self._texts[number])
             shape = Conflicts(self._resolution).shape(node)
             other = marked(pa.field("", shape.type), shape)
-            self._field, remarks = merged(self._field, other, number, kept)
+            self._field, remarks = merge(self._field, other, number, kept)
             self.remarks += remarks
             self._shapes[number] = node, shape
 
+    def _is_own(self, texts: Sequence[str]) -> bool:
+        """Return whether the column has this schema: its aliases name no fields of its values."""
+        return [json.loads(text) for text in texts] == self._trees
+
     def _made(self, schema_id: SchemaId, texts: Sequence[str]) -> _Writer | ValueError:
         try:
-            if [json.loads(text) for text in texts] == self._trees:
+            if self._is_own(texts):
                 return self._own
             if schema_id not in self._shapes:
                 return self._placed(self._writer_of(self._resolution, parse(texts)), self._shape)
             node, shape = self._shapes[schema_id]
             resolution = Resolution(
-                self._node, shape, self.losses, has_aliases=True, has_conflicts=True
+                self._node, shape, self._noted, has_aliases=True, has_conflicts=True
             )
             return self._placed(self._writer_of(resolution, node), shape)
         except MALFORMED as error:
@@ -151,11 +154,10 @@ class AvroDecoder:
     def _placed(self, writer: _Writer, shape: Shape) -> _Writer:
         """Return what reads values of a shape as the column has them."""
         found = Placing(marked(pa.field("", shape.type), shape), self._field, kept)
-        read, place = writer.read, found.value
         columns = writer.columns
         if columns is not None and found.array is not None:
-            columns = PlacedColumns(columns, found.array, self.type, self.losses)
-        return _Writer(read if place is None else lambda cursor: place(read(cursor)), columns)
+            columns = PlacedColumns(columns, found, self.type, self.losses)
+        return _Writer(_placed(writer.read, found), columns)
 
     def _writer_of(self, resolution: Resolution, node: Node) -> _Writer:
         columns = None
@@ -163,6 +165,19 @@ class AvroDecoder:
             with suppress(UnsupportedSchemaError):
                 columns = AvroColumns(resolution, node, self.losses)
         return _Writer(resolution.of(node), columns)
+
+
+def _placed(read: Reader, placing: Placing) -> Reader:
+    place = placing.value
+    if place is None and placing.cells is None:
+        return read
+
+    def placed(cursor: Cursor) -> Any:
+        value = read(cursor)
+        placing.require_room(value)
+        return value if place is None else place(value)
+
+    return placed
 
 
 class _Writer(NamedTuple):

@@ -18,7 +18,13 @@ from kafkalog.log.columns.arrow import binary
 from kafkalog.log.typed import avro_kernels
 from kafkalog.log.typed.avro_types import DAYS, MICROS, is_struct, unit
 from kafkalog.log.typed.avro_values import SIZES, Cursor, read_null
-from kafkalog.log.typed.column_steps import PARTS_MAX, UnsupportedSchemaError, repeated_keys
+from kafkalog.log.typed.cells import COUNTER, cells_of_items, cells_of_text
+from kafkalog.log.typed.column_steps import (
+    PARTS_MAX,
+    CountedValues,
+    UnsupportedSchemaError,
+    repeated_keys,
+)
 from kafkalog.log.typed.remarks import LOST_DIGITS
 
 if TYPE_CHECKING:
@@ -50,7 +56,8 @@ class AvroColumns:
     Args:
         resolution: reads values that kernels leave over, and maps the types of the writer.
         writer: the schema of the values.
-        losses: counts values that lose digits.
+        losses: counts values that lose digits; another one than that of the resolution, which
+            notes those of one value.
 
     Raises:
         UnsupportedSchemaError: the schema is too large.
@@ -71,6 +78,9 @@ class AvroColumns:
         Args:
             data: the bytes, not empty.
             starts, ends: where the values begin and end, in ascending order.
+
+        Raises:
+            TooManyError: several values have too many cells together.
         """
         values = _Values(data, starts, ends)
         try:
@@ -78,26 +88,26 @@ class AvroColumns:
         except pa.ArrowInvalid:  # text that is not Unicode, somewhere
             return pa.nulls(len(starts), self.type), np.zeros(len(starts), bool)
         is_right = ~values.odd & (values.at == ends)
-        for rows in values.lost:
-            self._losses[LOST_DIGITS] += int(is_right[rows].sum())
+        if number := int((values.lost & is_right).sum()):
+            self._losses[LOST_DIGITS] += number
         return found, is_right
 
 
-class _Values:
+class _Values(CountedValues):
     """Reads values field by field; marks a value that it cannot read as odd, and reads zeros.
 
     Attributes:
-        lost: rows whose values lost digits.
+        lost: which values lost digits.
     """
 
     def __init__(
         self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> None:
+        super().__init__(len(starts))
         self.data = data
         self.at = starts.astype(np.int64)
         self.ends = ends
-        self.odd = np.zeros(len(starts), bool)
-        self.lost: list[Rows] = []
+        self.lost = np.zeros(len(starts), bool)
 
     def numbers(self, rows: Rows, least: int, most: int) -> NDArray[np.int64]:
         """Read a zigzag varint of each value."""
@@ -125,7 +135,7 @@ class _Values:
         self.refuse(rows[is_odd])
         return starts
 
-    def refuse(self, rows: Rows) -> None:
+    def refuse(self, rows: Rows | int) -> None:
         self.odd[rows] = True
         self.at[rows] = self.ends[rows]
 
@@ -247,9 +257,12 @@ class _Steps:
         [part] = shape.parts
         assert part is not None  # an array of nulls is JSON
         read = self.of(writer.parts[0], reader.parts[0], part)
+        width = cells_of_items(shape.type)
 
         def array(values: _Values, rows: Rows) -> Any:
-            offsets, (items,) = _items(values, rows, lambda some: (read(values, some),), (part,))
+            offsets, (items,) = _items(
+                values, rows, width, lambda some: (read(values, some),), (part,)
+            )
             return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=shape.type)
 
         return array
@@ -258,6 +271,7 @@ class _Steps:
         [part] = shape.parts
         assert part is not None  # a map of nulls is JSON
         read = self.of(writer.parts[0], reader.parts[0], part)
+        width = cells_of_items(shape.type)
 
         def entries(values: _Values, rows: Rows) -> Any:
             def entry(some: Rows) -> tuple[Any, Any]:
@@ -265,7 +279,7 @@ class _Steps:
                     values, some
                 )
 
-            offsets, (keys, items) = _items(values, rows, entry, (_KEY, part))
+            offsets, (keys, items) = _items(values, rows, width, entry, (_KEY, part))
             values.odd[rows[repeated_keys(offsets, keys)]] = True
             return pa.MapArray.from_arrays(
                 pa.array(offsets, pa.int32()), keys, items, type=shape.type
@@ -298,21 +312,18 @@ def _by_rows(read: Reader, kind: Any, losses: Counter[str]) -> Step:
         return lambda _, rows: pa.nulls(len(rows), kind)
 
     def part(values: _Values, rows: Rows) -> Any:
-        found, lost = [], []
-        before = losses[LOST_DIGITS]
-        for row in rows.tolist():
+        found: list[Any] = []
+        for row in values.counted(rows):
             cursor = Cursor(values.data[values.at[row] : values.ends[row]].tobytes())
             value = None
+            losses.clear()
             try:
                 value = read(cursor)
                 values.at[row] += cursor.at
             except (ValueError, RecursionError):
                 values.refuse(row)
             found.append(value)
-            if losses[LOST_DIGITS] > before:
-                losses[LOST_DIGITS] = before  # counted if the whole value is right
-                lost.append(row)
-        values.lost.append(np.array(lost, np.int64))
+            values.lost[row] |= losses[LOST_DIGITS] > 0
         return pa.nulls(len(found)) if kind == pa.null() else pa.array(found, kind)
 
     return part
@@ -320,19 +331,36 @@ def _by_rows(read: Reader, kind: Any, losses: Counter[str]) -> Step:
 
 def _constant(resolution: Resolution, field: Any, shape: Shape) -> Step:
     read = resolution.default(field, shape)
+    COUNTER.cells = 0
     try:
         value = pa.array([read(Cursor(b""))], shape.type)
     except (ValueError, RecursionError):
         return _by_rows(read, shape.type, resolution.losses)
     if value.nbytes > _DEFAULT_SIZE_MAX:
         raise UnsupportedSchemaError
-    return lambda _, rows: value.take(pa.array(np.zeros(len(rows), np.int64)))
+    cells = COUNTER.cells
+
+    def constant(values: _Values, rows: Rows) -> Any:
+        if cells:
+            values.spend(rows, np.full(len(rows), cells))
+        return value.take(pa.array(np.zeros(len(rows), np.int64)))
+
+    return constant
 
 
 def _items(
-    values: _Values, rows: Rows, read: Callable[[Rows], tuple[Any, ...]], parts: tuple[Any, ...]
+    values: _Values,
+    rows: Rows,
+    width: int,
+    read: Callable[[Rows], tuple[Any, ...]],
+    parts: tuple[Any, ...],
 ) -> tuple[NDArray[np.int64], list[Any]]:
     """Read the items of arrays or maps of one block.
+
+    Args:
+        width: the cells of an item.
+        read: reads an item of each of some values.
+        parts: the shapes of what it reads.
 
     Returns:
         where the items of each row begin and the last ones end, and the columns of the items.
@@ -344,6 +372,8 @@ def _items(
     is_few = len(counts) < _ARRAYS_MIN
     longest = 0 if is_few else max(int(np.sort(counts)[-_ARRAYS_MIN]), _ROUNDS_MIN)
     many |= counts > longest
+    values.spend(rows, np.where(many, 0, counts * width))
+    many |= values.odd[rows]
     values.refuse(rows[many])
     counts[many] = 0
     offsets = np.concatenate(([0], counts.cumsum()))
@@ -402,6 +432,7 @@ def _enum(writer: Node, reader: Node) -> Step:
         [one if one in reader.symbols else reader.default for one in writer.symbols], pa.string()
     )
     unknown = np.array([one is None for one in texts.to_pylist()], bool)
+    cells = np.array([cells_of_text(len(one or "")) for one in texts.to_pylist()], np.int64)
     if not len(texts):
         return _refused
 
@@ -409,6 +440,8 @@ def _enum(writer: Node, reader: Node) -> Step:
         numbers = values.numbers(rows, 0, len(texts) - 1)
         if unknown.any():
             values.refuse(rows[unknown[numbers]])
+        if cells.any():
+            values.spend(rows, cells[numbers])
         return texts.take(pa.array(numbers))
 
     return enum
@@ -422,8 +455,16 @@ def _refused(values: _Values, rows: Rows) -> Any:
 def _integer(writer: Node, reader: Node, kind: Any) -> Step:
     least, most = _BOUNDS[writer.kind]
     if pa.types.is_floating(kind):
-        width = np.float32 if kind == pa.float32() else np.float64
-        return lambda values, rows: pa.array(values.numbers(rows, least, most).astype(width))
+        width: Any = np.float32 if kind == pa.float32() else np.float64
+
+        def nearest(values: _Values, rows: Rows) -> Any:
+            numbers = values.numbers(rows, least, most)
+            found = numbers.astype(width)
+            whole = np.where(found < 1 << 63, found, 0).astype(np.int64)  # others are not exact
+            values.lost[rows[whole != numbers]] = True
+            return pa.array(found)
+
+        return nearest
     if reader.logical == "date":
         return lambda values, rows: pa.array(values.numbers(rows, *DAYS).astype(np.int32)).view(
             kind
@@ -443,7 +484,7 @@ def _integer(writer: Node, reader: Node, kind: Any) -> Step:
         if size >= 1000:
             return pa.array(numbers * (size // 1000)).view(kind)
         micros = numbers // 1000
-        values.lost.append(rows[micros * 1000 != numbers])
+        values.lost[rows[micros * 1000 != numbers]] = True
         return pa.array(micros).view(kind)
 
     return moments

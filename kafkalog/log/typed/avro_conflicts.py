@@ -85,9 +85,11 @@ class Conflicts:
 
     def _record(self, nodes: Sequence[Node], reader: Node, shape: Shape) -> Shape:
         records = [
-            dict(self._resolution.names.fields(one))
+            names
             for one in nodes
             if one.kind == "record" and self._resolution.fits_at(one, reader)
+            for names in [dict(self._resolution.names.fields(one))]
+            if len(names) == len(one.fields)  # else no value of it is read
         ]
         found = list(shape.parts)
         for i, (one, part) in enumerate(zip(reader.fields, shape.parts, strict=True)):

@@ -15,11 +15,14 @@ from kafkalog.log.typed.avro_values import (
     read_blocks,
     read_text,
 )
+from kafkalog.log.typed.cells import COUNTER, cells_of_items, cells_of_text
 from kafkalog.log.typed.lake_types import PRESENT, json_text
+from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import LOST_DIGITS
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from kafkalog.log.typed.avro_schema import Field, Node
     from kafkalog.log.typed.avro_values import Reader
@@ -72,7 +75,7 @@ class Resolution:
     Args:
         reader: its schema.
         shape: what the column has for it.
-        losses: counts values that lose digits.
+        losses: notes what loses digits.
         has_aliases: whether the reader's aliases count; not for values that it wrote itself.
         has_conflicts: whether the shape has places for values that do not fit, which JSON always
             has; else they are refused.
@@ -157,7 +160,7 @@ class Resolution:
                 found = symbols[number]
                 if found is None:
                     raise ValueError(f"{writer.symbols[number]!r:.40} is no symbol of the column")
-                return found
+                return COUNTER.add_text(found)
 
             return symbol
         if writer.kind == "fixed":
@@ -167,11 +170,24 @@ class Resolution:
         if writer.kind == reader.kind:
             return read
         if reader.kind == "float":
-            return lambda cursor: _single(read(cursor))
+            return self._nearest(read, _single)
         if reader.kind == "double" and writer.kind != "float":
-            return lambda cursor: float(read(cursor))
+            return self._nearest(read, float)
         # Text and bytes have one encoding; so have the numbers, of which the writer's are shorter.
         return PRIMITIVE_READERS[reader.kind] if writer.kind in ("bytes", "string") else read
+
+    def _nearest(self, read: Reader, convert: Callable[[int], float]) -> Reader:
+        """Return what reads integers as floating-point numbers, which may have fewer digits."""
+        losses = self.losses
+
+        def nearest(cursor: Cursor) -> float:
+            number = read(cursor)
+            found = convert(number)
+            if found != number:
+                losses[LOST_DIGITS] += 1
+            return found
+
+        return nearest
 
     def _record(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         places = {one.name: i for i, one in enumerate(reader.fields)}
@@ -199,16 +215,25 @@ class Resolution:
         is_empty = shape is not None and not any(names)
         # JSON has the fields in the order of the schema.
         order = dict.fromkeys(names) if shape is None else {}
+        kinds = {name: part.type for name, part in zip(names, parts, strict=True) if part}
+        width = sum(1 + cells_of_text(len(name)) for name in order)
 
         def record(cursor: Cursor) -> dict[str, Any]:
+            if width:
+                COUNTER.add(1, width)
             found: dict[str, Any] = order.copy()
-            for name, read in steps:
-                if name:
+            name = ""
+            try:
+                for name, read in steps:
+                    if name:
+                        found[name] = read(cursor)
+                    else:
+                        read(cursor)
+                for name, read in missing:
                     found[name] = read(cursor)
-                else:
-                    read(cursor)
-            for name, read in missing:
-                found[name] = read(cursor)
+            except ValueError as error:
+                error.add_note(step(name, kinds.get(name)))
+                raise
             if is_empty:
                 found[PRESENT] = True
             return found
@@ -224,10 +249,11 @@ class Resolution:
 
     def _array(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         item = self.read(writer.parts[0], reader.parts[0], shape and shape.parts[0])
+        width = cells_of_items(shape.type) if shape else 1
 
         def array(cursor: Cursor) -> list[Any]:
             found: list[Any] = []
-            read_blocks(cursor, item, found.append)
+            read_blocks(cursor, item, found.append, width)
             return found
 
         return array
@@ -235,13 +261,14 @@ class Resolution:
     def _map(self, writer: Node, reader: Node, shape: Shape | None) -> Reader:
         value = self.read(writer.parts[0], reader.parts[0], shape and shape.parts[0])
         is_json = shape is None
+        width = cells_of_items(shape.type) if shape else 2
 
         def entry(cursor: Cursor) -> tuple[str, Any]:
             return read_text(cursor), value(cursor)
 
         def entries(cursor: Cursor) -> Any:
             pairs: list[tuple[str, Any]] = []
-            read_blocks(cursor, entry, pairs.append)
+            read_blocks(cursor, entry, pairs.append, width)
             found = dict(pairs)  # the last one of equal keys
             return found if is_json else list(found.items())
 
@@ -265,7 +292,10 @@ class Resolution:
         read = self.read(writer, part, below)
         if not is_struct(reader):
             return read
-        name = shape.names[place] if shape else branch_names(reader)[place]
+        if shape is None:
+            branch = branch_names(reader)[place]
+            return lambda cursor: {COUNTER.add_text(branch): read(cursor)}
+        name = shape.names[place]
         return lambda cursor: {name: read(cursor)}
 
     # Which types fit, as in `org.apache.avro.Resolver` ------------------------------------------
@@ -386,7 +416,13 @@ class Resolution:
         except ValueError as error:
             return _refusal(f"the default of {field.name!r:.40} is wrong: {error}")
         read = self.plain.read(field.type, field.type, shape)
-        return lambda _: read(Cursor(data))
+        cells = cells_of_text(len(data))
+
+        def default(_: Cursor) -> Any:
+            COUNTER.add(1, cells)
+            return read(Cursor(data))
+
+        return default
 
 
 def _named(node: Node) -> str:

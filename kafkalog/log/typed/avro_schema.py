@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import INT32_MAX
+from kafkalog.log.typed.connect_names import logical_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,22 +27,6 @@ _LOGICAL: Final = {
     "string": ("uuid",),
     "fixed": ("decimal", "uuid", "duration"),
 }  # fmt: skip
-# What Kafka Connect says of a type besides: the same as a logical type, or one of these more.
-_CONNECT: Final = {
-    ("int", "io.debezium.time.Date"): "date",
-    ("int", "io.debezium.time.Time"): "time-millis",
-    ("long", "io.debezium.time.MicroTime"): "time-micros",
-    ("long", "io.debezium.time.NanoTime"): "time-nanos",
-    ("long", "io.debezium.time.Timestamp"): "local-timestamp-millis",
-    ("long", "io.debezium.time.MicroTimestamp"): "local-timestamp-micros",
-    ("long", "io.debezium.time.NanoTimestamp"): "local-timestamp-nanos",
-    ("string", "io.debezium.time.ZonedTimestamp"): "zoned-timestamp",
-    ("record", "io.debezium.data.VariableScaleDecimal"): "scaled-decimal",
-    ("int", "org.apache.kafka.connect.data.Date"): "date",
-    ("int", "org.apache.kafka.connect.data.Time"): "time-millis",
-    ("long", "org.apache.kafka.connect.data.Timestamp"): "timestamp-millis",
-    ("bytes", "org.apache.kafka.connect.data.Decimal"): "connect-decimal",
-}
 
 
 class SchemaError(ValueError):
@@ -257,8 +241,8 @@ def _logical(node: Node, tree: Any) -> Node:
         if not (type(node.precision) is type(node.scale) is int
                 and 0 < node.precision <= most and 0 <= node.scale <= node.precision):  # fmt: skip
             name, node.precision, node.scale = "", 0, 0
-    if not name and isinstance(tree.get("connect.name"), str):
-        name = _CONNECT.get((node.kind, tree["connect.name"]), "")
+    if not name:
+        name = logical_of(node.kind, tree.get("connect.name"))
         if name == "connect-decimal":
             node.scale = _connect_scale(tree)
         fields = [(one.name, one.type.kind) for one in node.fields]
@@ -272,5 +256,4 @@ def _connect_scale(tree: Any) -> int:
     """Return the scale of Kafka Connect's Decimal, which is a text among its parameters."""
     more = tree.get("connect.parameters")
     found = more.get("scale", 0) if isinstance(more, dict) else tree.get("scale", 0)
-    text = str(found)
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text, re.ASCII) else 0
+    return whole_number(found) or 0

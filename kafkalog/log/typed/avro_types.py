@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kafkalog.log.typed import lake_types
 from kafkalog.log.typed.avro_values import Cursor, read_bytes, read_int
+from kafkalog.log.typed.cells import COUNTER
 from kafkalog.log.typed.remarks import LOST_DIGITS, Remark
 from kafkalog.log.typed.schema_size import SchemaSize
 
@@ -125,7 +126,7 @@ class Shapes:
                 return self._record(node, path)
             if node.kind in ("array", "map"):
                 return self._container(node, path)
-            return Shape(_scalar(node))
+            return Shape(scalar_type(node))
 
     def _container(self, node: Node, path: str) -> Shape:
         is_array = node.kind == "array"
@@ -194,7 +195,8 @@ def marked(column: Any, shape: Shape) -> Any:
     return column if bottom is None or bottom.names else lake_types.as_json_text(column)
 
 
-def _scalar(node: Node) -> Any:
+def scalar_type(node: Node) -> Any:
+    """Return the type of a column of what has no parts."""
     if node.logical == "decimal":
         return lake_types.decimal_type(node.precision, node.scale)
     family = node.logical.rpartition("-")[0]
@@ -290,7 +292,10 @@ def _moment(nanoseconds: int, losses: Counter[str], *, is_utc: bool, is_json: bo
 
 def _zoned(losses: Counter[str], *, is_json: bool) -> Conversion:
     def zoned(text: str) -> Any:
-        found = datetime.fromisoformat(text)
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ValueError(f"{text!r:.40} is no time") from error
         if found.tzinfo is None:
             raise ValueError(f"{text!r:.40} is a time without a zone")
         if is_json:
@@ -330,7 +335,7 @@ def _shown(number: Decimal) -> str:
     """Return all digits, with zeros up to the decimal point unless they would be endless."""
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)  # a finite number
-    return f"{number:f}" if abs(exponent) <= _DIGITS_MAX else str(number)
+    return COUNTER.add_text(f"{number:f}" if abs(exponent) <= _DIGITS_MAX else str(number))
 
 
 def _decimal(writer: Node, reader: Node, *, is_json: bool) -> Conversion:

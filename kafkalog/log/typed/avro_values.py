@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.log.typed.cells import COUNTER
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -138,13 +140,16 @@ def index(cursor: Cursor, count: int) -> int:
     return found
 
 
-def read_blocks(cursor: Cursor, read: Callable[[Cursor], Any], add: Callable[[Any], Any]) -> None:
-    """Read the items of an array or a map."""
+def read_blocks(
+    cursor: Cursor, read: Callable[[Cursor], Any], add: Callable[[Any], Any], width: int
+) -> None:
+    """Read the items of an array or a map, of `width` cells each."""
     while count := read_long(cursor):
         if count < 0:
             count = -count
             read_long(cursor)  # the size of the block
         cursor.claim(count)
+        COUNTER.add(count, width)
         for _ in range(count):
             add(read(cursor))
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.log.typed.cells import CELLS_AT_ONCE, CELLS_MAX, COUNTER
 from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, UNKNOWN_FIELDS
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -29,8 +30,6 @@ UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What a value raises that Arrow cannot hold: too large a number, or text that is not Unicode."""
 PARTS_MAX: Final = 2000
 """How many parts a schema can have to be read by columns."""
-# Places for fields of values, of 16 bytes each.
-_CELLS_MAX: Final = 4 << 20
 
 
 class UnsupportedSchemaError(Exception):
@@ -38,27 +37,75 @@ class UnsupportedSchemaError(Exception):
 
 
 class TooManyError(Exception):
-    """The parts of values have too many fields to be read at once."""
+    """Several values have too many parts, or cells, to be decoded together."""
 
 
 def require_few(fields: int, parts: int) -> None:
-    """Raise `TooManyError` if so many fields of so many parts would take too much memory."""
-    if fields * parts > _CELLS_MAX:
+    """Raise `TooManyError` if a number of fields in each of some parts takes too much memory.
+
+    The places of a field take 16 bytes.
+    """
+    if fields * parts > CELLS_MAX:
         raise TooManyError
 
 
-class Values:
-    """The values that are read.
+class CountedValues:
+    """Values that are read, and the cells of their items.
+
+    Attributes:
+        odd: which of them are to be decoded otherwise.
+        cells: how many cells the items of each have so far.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.odd = np.zeros(count, bool)
+        self.cells = np.zeros(count, np.int64)
+
+    def spend(self, rows: Ints, cells: Ints) -> None:
+        """Count cells before they are made; a value with too many becomes odd.
+
+        Args:
+            rows: the values that they are of.
+            cells: how many there are for each of `rows`.
+
+        Raises:
+            TooManyError: several values have too many together.
+        """
+        self.cells += np.bincount(rows, cells, len(self.cells)).astype(np.int64)
+        self.odd |= self.cells > CELLS_MAX
+        if len(self.cells) > 1 and self.cells[~self.odd].sum() > CELLS_AT_ONCE:
+            raise TooManyError
+
+    def counted(self, rows: Ints) -> Iterator[int]:
+        """Yield rows, each of which Python reads a part of then; count its cells.
+
+        Raises:
+            TooManyError: as `spend`.
+        """
+        cells: list[int] = []
+        total = 0
+        for row in rows.tolist():
+            COUNTER.cells = 0
+            yield row
+            cells.append(COUNTER.cells)
+            total += COUNTER.cells
+            if total > CELLS_AT_ONCE and len(self.cells) > 1:
+                raise TooManyError
+        if total:
+            self.spend(rows, np.array(cells, np.int64))
+
+
+class Values(CountedValues):
+    """Values of which each part is read by its place.
 
     Attributes:
         data: the bytes of all.
-        odd: which of them are to be decoded otherwise.
         lost: which of them lost something, by what.
     """
 
     def __init__(self, data: NDArray[np.uint8], count: int) -> None:
+        super().__init__(count)
         self.data = data
-        self.odd = np.zeros(count, bool)
         self.lost = {
             name: np.zeros(count, bool) for name in (LOST_DIGITS, LOCAL_AS_UTC, UNKNOWN_FIELDS)
         }
@@ -76,7 +123,7 @@ class Values:
         found: list[Any] = []
         ends = (starts + sizes).tolist()
         data = self.data.data
-        for row, start, end in zip(rows.tolist(), starts.tolist(), ends, strict=True):
+        for row, start, end in zip(self.counted(rows), starts.tolist(), ends, strict=True):
             value = None
             if end >= start and not self.odd[row]:
                 try:
@@ -121,6 +168,9 @@ class ValueColumns:
         Args:
             data: the bytes, not empty.
             starts, ends: where the values begin and end, in ascending order.
+
+        Raises:
+            TooManyError: several values have too many cells together.
         """
         count = len(starts)
         values = Values(data, count)
@@ -128,7 +178,7 @@ class ValueColumns:
             found = self._read(values, np.arange(count), starts, ends - starts)
         except TooManyError:
             if count > 1:
-                return self._halves(data, starts, ends)
+                raise
             values.odd[:] = True
         is_right = ~values.odd
         if not is_right.any():
@@ -138,14 +188,6 @@ class ValueColumns:
             if number:
                 self._losses[name] += number
         return found, is_right
-
-    def _halves(
-        self, data: NDArray[np.uint8], starts: Ints, ends: Ints
-    ) -> tuple[Any, NDArray[np.bool_]]:
-        half = len(starts) // 2
-        one, is_right = ValueColumns.decode(self, data, starts[:half], ends[:half])
-        other, is_other = ValueColumns.decode(self, data, starts[half:], ends[half:])
-        return pa.concat_arrays([one, other]), np.concatenate((is_right, is_other))
 
 
 def where_present(kind: Any, read: Step) -> Step:

@@ -12,15 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.log.typed.column_steps import UNFIT
+from kafkalog.log.typed.cells import CELLS_AT_ONCE, COUNTER, cells_of
+from kafkalog.log.typed.column_steps import UNFIT, TooManyError
 from kafkalog.log.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size
 from kafkalog.log.typed.prefixes import typed_rows, with_prefixes
-from kafkalog.log.typed.schema_size import brief
+from kafkalog.log.typed.reasons import array_of, reason_of
 from kafkalog.log.typed.several_types import NULL, SeveralTypes
 from kafkalog.log.typed.type_names import names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE: Final = 1 << 15
 _SIZE_AT_ONCE: Final = 4 << 20
 _OBJECTS_AT_ONCE: Final = 4096
+# Of what several values become: what Arrow has for cells without much text.
+_ROOM_AT_ONCE: Final = 16 * CELLS_AT_ONCE
 # With how many schemas of a range decoding by columns is tried: each is a pass over the range.
 _SCHEMAS_MAX: Final = 16
 _TOO_LARGE: Final = f"larger than {VALUE_SIZE_MAX} bytes"
@@ -62,14 +65,69 @@ class TypedArray(NamedTuple):
     failures: list[Undecoded]
     losses: Counter[str]
 
+    def cut(self, count: int) -> tuple[TypedArray, TypedArray]:
+        """Return the first rows and the others; what values lost counts with the first ones."""
+        return (
+            TypedArray(
+                self.array[:count], [one for one in self.failures if one.row < count], self.losses
+            ),
+            TypedArray(
+                self.array[count:],
+                [replace(one, row=one.row - count) for one in self.failures if one.row >= count],
+                Counter(),
+            ),
+        )
+
+
+def typed_pieces(
+    column: TypedColumn, decoder: Decoder, data: Any, headers: Any = None
+) -> Iterator[TypedArray]:
+    """Yield the typed column of some bytes: each time that of the next rows, as many as have room.
+
+    At least one piece, if without rows. Arguments are those of `typed_column`.
+    """
+    rows_max = max(min(_ROWS_AT_ONCE, CELLS_AT_ONCE // cells_of(decoder.type)), 1)
+    sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
+    for whole in _slices(sizes.to_numpy(zero_copy_only=False), rows_max):
+        waiting = [whole]
+        while waiting:
+            start, end = waiting.pop()
+            some = None if headers is None else headers[start:end]
+            try:
+                found = typed_column(column, decoder, data[start:end], some)
+            except TooManyError:
+                middle = (start + end) // 2
+                waiting += [(middle, end), (start, middle)]
+                continue
+            yield found
+    if not len(data):
+        yield TypedArray(pa.array([], decoder.type), [], Counter())
+
+
+def aligned(columns: Sequence[Iterator[TypedArray]]) -> Iterator[list[TypedArray]]:
+    """Yield the pieces of several typed columns cut alike.
+
+    Args:
+        columns: what `typed_pieces` yields for each, all of them of the same rows.
+    """
+    following: list[TypedArray | None] = [next(one) for one in columns]
+    while pieces := [one for one in following if one is not None]:
+        count = min(len(one.array) for one in pieces)
+        cut = [one.cut(count) for one in pieces]
+        yield [first for first, _ in cut]
+        following = [
+            rest if len(rest.array) else next(column, None)
+            for (_, rest), column in zip(cut, columns, strict=True)
+        ]
+
 
 def typed_column(
     column: TypedColumn, decoder: Decoder, data: Any, headers: Any = None
 ) -> TypedArray:
     """Return the typed column of some bytes.
 
-    Values of more than `VALUE_SIZE_MAX` bytes are not decoded. A decoder counts what values lose,
-    so one thread at a time may use it.
+    Values of more than `VALUE_SIZE_MAX` bytes are not decoded, nor values whose items have more
+    than `CELLS_MAX` cells. A decoder counts what values lose, so one thread at a time may use it.
 
     Args:
         column: describes the column.
@@ -77,46 +135,55 @@ def typed_column(
         data: a `pyarrow.BinaryArray`.
         headers: those of the records, a `pyarrow.ListArray` of structs of `key` and `value`; needed
             if `column.id_headers` names some.
+
+    Raises:
+        TooManyError: several values have too many cells together.
     """
-    if isinstance(decoder, SeveralTypes):
-        return _by_types(column, decoder, data, headers)
     before = Counter(decoder.losses)
-    parts = [pa.array([], decoder.type)]
-    failures: list[Undecoded] = []
-    sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
-    for start, end in _slices(sizes.to_numpy(zero_copy_only=False)):
-        part = data.slice(start, end - start)
-        if headers is not None:
-            part = with_prefixes(column, part, headers.slice(start, end - start))
-        if end - start == 1 and part[0].is_valid and part[0].as_buffer().size > VALUE_SIZE_MAX:
-            parts.append(pa.nulls(1, decoder.type))
-            failures.append(Undecoded(start, _TOO_LARGE))
-            continue
-        found, rows = _by_columns(column, decoder, part)
-        if rows is None:
-            parts.append(found)
-            continue
-        array, odd = _by_values(column, decoder, part.take(pa.array(rows)))
-        failures += [replace(one, row=start + int(rows[one.row])) for one in odd]
-        if len(rows) == len(part):
-            parts.append(array)
-            continue
-        places = np.arange(len(part))
-        places[rows] = len(part) + np.arange(len(rows))
-        parts.append(pa.concat_arrays([found, array]).take(pa.array(places)))
-    return TypedArray(pa.concat_arrays(parts), failures, decoder.losses - before)
+    is_large = pc.fill_null(pc.greater(pc.binary_length(data), VALUE_SIZE_MAX), False)
+    [large] = is_large.to_numpy(zero_copy_only=False).nonzero()
+    if len(large):
+        data = pc.if_else(is_large, pa.scalar(None, data.type), data)
+    whole = data if headers is None else with_prefixes(column, data, headers)
+    if isinstance(decoder, SeveralTypes):
+        array, failures = _by_types(column, decoder, whole)
+    else:
+        array, failures = _by_one_type(column, decoder, whole)
+    failures += [Undecoded(int(row), _TOO_LARGE) for row in large]
+    _require_room([array], len(data))
+    return TypedArray(array, failures, decoder.losses - before)
 
 
-def _by_types(column: TypedColumn, decoder: SeveralTypes, data: Any, headers: Any) -> TypedArray:
-    """Return the typed column of values of several types; arguments are those of `typed_column`.
+def _require_room(arrays: Iterable[Any], count: int) -> None:
+    """Raise `TooManyError` if the arrays of several values are too large."""
+    if count > 1 and sum(one.nbytes for one in arrays) > _ROOM_AT_ONCE:
+        raise TooManyError
+
+
+def _by_one_type(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
+    """Return the typed column of values with their prefixes, and the values that are null there."""
+    found, rows = _by_columns(column, decoder, data)
+    if rows is None:
+        return found, []
+    array, odd = _by_values(column, decoder, data.take(pa.array(rows)))
+    failures = [replace(one, row=int(rows[one.row])) for one in odd]
+    if len(rows) == len(data):
+        return array, failures
+    places = np.arange(len(data))
+    places[rows] = len(data) + np.arange(len(rows))
+    return pa.concat_arrays([found, array]).take(pa.array(places)), failures
+
+
+def _by_types(
+    column: TypedColumn, decoder: SeveralTypes, whole: Any
+) -> tuple[Any, list[Undecoded]]:
+    """Return the same of values of several types.
 
     The values of each type are decoded together, by columns where its decoder can.
     """
-    before = Counter(decoder.losses)
-    whole = data if headers is None else with_prefixes(column, data, headers)
     names, rows, *_ = typed_rows(column, names_of(column), whole)
-    count = len(data)
-    is_left = data.is_valid().to_numpy(zero_copy_only=False)
+    count = len(whole)
+    is_left = whole.is_valid().to_numpy(zero_copy_only=False)
     is_set = np.zeros(count, bool)
     arrays: list[Any] = [pa.nulls(count, field.type) for field in decoder.type]
     failures: list[Undecoded] = []
@@ -137,11 +204,12 @@ def _by_types(column: TypedColumn, decoder: SeveralTypes, data: Any, headers: An
         absent = np.ones(count, bool)
         absent[chosen] = False
         arrays[place] = array.take(pa.array(taken, mask=absent))
+        _require_room(arrays, count)
     for row in is_left.nonzero()[0]:
         failures.append(Undecoded(int(row), _reason(column, decoder, whole[int(row)].as_py())))
     found = pa.StructArray.from_arrays(arrays, fields=list(decoder.type), mask=pa.array(~is_set))
     failures.sort(key=lambda one: one.row)
-    return TypedArray(found, failures, decoder.losses - before)
+    return found, failures
 
 
 def _reason(column: TypedColumn, decoder: Decoder, whole: bytes) -> str:
@@ -149,7 +217,7 @@ def _reason(column: TypedColumn, decoder: Decoder, whole: bytes) -> str:
     try:
         decoder.decode(*column.unframed(whole))
     except ValueError as error:
-        return brief(error)
+        return reason_of(error)
     raise AssertionError("its type is known")
 
 
@@ -196,6 +264,7 @@ def _by_columns(
         taken[own] = size_of_parts + np.arange(len(own))
         there[own[is_right]] = False
         parts.append(found)
+        _require_room(parts, len(data))
         size_of_parts += len(found)
     if not parts:
         return None, everything
@@ -207,11 +276,12 @@ def _by_columns(
 
 
 def _by_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
-    parts: list[Any] = []
+    parts: list[Any] = [pa.array([], decoder.type)]
     failures: list[Undecoded] = []
     for start in range(0, len(data), _OBJECTS_AT_ONCE):
         array, odd = _some_values(column, decoder, data.slice(start, _OBJECTS_AT_ONCE))
         parts.append(array)
+        _require_room(parts, len(data))
         failures += [replace(one, row=start + one.row) for one in odd]
     return pa.concat_arrays(parts), failures
 
@@ -220,13 +290,18 @@ def _some_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
     values: list[Any] = []
     failures: list[Undecoded] = []
     decode, unframed = decoder.decode, column.unframed
+    cells = 0
     for row, one in enumerate(data.to_pylist()):
         value = None
         if one is not None:
+            COUNTER.cells = 0
             try:
                 value = decode(*unframed(one))
+                cells += COUNTER.cells
             except ValueError as error:
-                failures.append(Undecoded(row, brief(error)))
+                failures.append(Undecoded(row, reason_of(error)))
+            if cells > CELLS_AT_ONCE and len(data) > 1:
+                raise TooManyError
         values.append(value)
     try:
         return pa.array(values, decoder.type), failures
@@ -249,11 +324,13 @@ def one_value(
         return pa.nulls(1, decoder.type), None
     if len(data) > VALUE_SIZE_MAX:
         return pa.nulls(1, decoder.type), _TOO_LARGE
+    COUNTER.cells = 0
     try:
         whole = column.with_prefix(data, headers)
-        return pa.array([decoder.decode(*column.unframed(whole))], decoder.type), None
-    except UNFIT as error:
-        return pa.nulls(1, decoder.type), brief(error)
+        value = decoder.decode(*column.unframed(whole))
+    except ValueError as error:
+        return pa.nulls(1, decoder.type), reason_of(error)
+    return array_of(value, decoder.type)
 
 
 def python_value(array: Any, reason: str | None) -> Any:
@@ -266,7 +343,7 @@ def python_value(array: Any, reason: str | None) -> Any:
         try:
             [value] = array.to_pylist(maps_as_pydicts="lossy")
         except UNFIT as error:  # a time beyond the calendar of Python
-            reason = brief(error)
+            reason = reason_of(error)
         else:
             return _with_dates_as_text(value)
     raise CorruptDataError(reason)
@@ -283,7 +360,7 @@ def _with_dates_as_text(value: Any) -> Any:
     return value
 
 
-def _slices(sizes: Any) -> Iterator[tuple[int, int]]:
+def _slices(sizes: Any, rows_max: int) -> Iterator[tuple[int, int]]:
     """Cut a column into ranges of rows, by count and by bytes; values too large are alone."""
     ends = sizes.cumsum()
     large = (sizes > VALUE_SIZE_MAX).nonzero()[0]
@@ -291,7 +368,7 @@ def _slices(sizes: Any) -> Iterator[tuple[int, int]]:
     while start < len(sizes):
         # At least one value, however large.
         end = int(ends.searchsorted(before + _SIZE_AT_ONCE)) + 1
-        end = min(end, start + _ROWS_AT_ONCE, len(sizes))
+        end = min(end, start + rows_max, len(sizes))
         following = int(large.searchsorted(start))
         if following < len(large):
             end = min(end, max(int(large[following]), start + 1))
@@ -303,9 +380,8 @@ def _one_by_one(values: list[Any], kind: Any) -> tuple[Any, list[Undecoded]]:
     parts = []
     failures: list[Undecoded] = []
     for row, value in enumerate(values):
-        try:
-            parts.append(pa.array([value], kind))
-        except UNFIT as error:
-            parts.append(pa.nulls(1, kind))
-            failures.append(Undecoded(row, brief(error)))
+        array, reason = array_of(value, kind)
+        parts.append(array)
+        if reason is not None:
+            failures.append(Undecoded(row, reason))
     return pa.concat_arrays(parts), failures

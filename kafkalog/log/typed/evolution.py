@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkalog.errors import UsageError
 from kafkalog.log.typed.lake_types import PRESENT, as_json_text, given_name, with_json_marked
-from kafkalog.log.typed.merging import Merger, fits, joined, refusal, type_name
+from kafkalog.log.typed.merging import Merger, common_type, fits, refusal, type_words
 from kafkalog.log.typed.placing import PlacedDecoder
 from kafkalog.log.typed.remarks import CONFLICT, Remark
 from kafkalog.log.typed.schema_size import MALFORMED, brief
@@ -122,18 +122,18 @@ class EvolvedDecoder:
             raise
 
     def _placed(self, made: Decoder) -> Decoder:
-        return PlacedDecoder(made, column_field("", made), self._field, joined)
+        return PlacedDecoder(made, column_field("", made), self._field, common_type)
 
     def _merged(self, number: SchemaId, field: Any) -> Any:
         """Return the field for values of the column and of a version."""
         _require_alike(self._field, field)
         assert self._field is not None, "the newest version comes first"
-        found, remarks = merged(self._field, field, number, joined)
+        found, remarks = merge(self._field, field, number, common_type)
         self._conflicts += remarks
         return found
 
 
-def merged(column: Any, other: Any, number: SchemaId, rule: Rule) -> tuple[Any, list[Remark]]:
+def merge(column: Any, other: Any, number: SchemaId, rule: Rule) -> tuple[Any, list[Remark]]:
     """Return the field for values of a column and of a schema, and its conflict fields."""
     merger = Merger(rule)
     kind = merger.type(column, other, "")
@@ -157,7 +157,7 @@ def column_field(name: str, decoder: Decoder) -> Any:
 
 def conflict_reason(base: Any, other: Any, where: str) -> str:
     """Return why a field has a conflict field: it has another type somewhere."""
-    return f"{given_name(other)} is {type_name(other)} in {where}, not {type_name(base)}"
+    return f"{given_name(other)} is {type_words(other)} in {where}, not {type_words(base)}"
 
 
 def _useless(number: SchemaId, error: Exception) -> ValueError:
@@ -166,7 +166,7 @@ def _useless(number: SchemaId, error: Exception) -> ValueError:
 
 def _require_alike(column: Any, other: Any) -> None:
     """Raise `ValueError` unless a column can have the values of another field."""
-    if not fits(column, other, joined):
+    if not fits(column, other, common_type):
         raise ValueError(refusal(column, other, ""))
     if pa.types.is_struct(column.type):
         here, there = (

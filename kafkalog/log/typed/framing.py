@@ -36,6 +36,13 @@ class TypedForm(StrEnum):
     JSON = "json"
     AVRO = "avro"
     PROTOBUF = "protobuf"
+    CONNECT = "connect"
+    """JSON of Kafka Connect, where each message has its schema."""
+
+    @property
+    def has_registry(self) -> bool:
+        """Whether registries have schemas of it."""
+        return self != TypedForm.CONNECT
 
 
 class Framing(StrEnum):

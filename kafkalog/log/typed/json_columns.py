@@ -7,6 +7,7 @@ not decode; and so are, in all texts, the parts that no kernel reads.
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 
 from kafkalog.log.columns.arrow import binary
 from kafkalog.log.typed import json_kernels, json_scalar_kernels
+from kafkalog.log.typed.avro_types import DAYS, MICROS, NANOSECONDS
+from kafkalog.log.typed.cells import cells_of_items
 from kafkalog.log.typed.column_steps import (
     PARTS_MAX,
     UnsupportedSchemaError,
@@ -22,11 +25,12 @@ from kafkalog.log.typed.column_steps import (
     offsets_of,
     repeated_keys,
     require_few,
+    spread,
     where_present,
 )
 from kafkalog.log.typed.json_text import parsed
-from kafkalog.log.typed.lake_types import JSON, TIMESTAMP
-from kafkalog.log.typed.remarks import LOCAL_AS_UTC, UNKNOWN_FIELDS
+from kafkalog.log.typed.lake_types import JSON, LOCAL_TIMESTAMP, TIMESTAMP
+from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, UNKNOWN_FIELDS
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     Scalars = Callable[[Values, Ints, Ints, Ints, NDArray[np.uint8]], Any]
 
 _POWERS: Final = 10.0 ** np.arange(23)
+_DECIMAL_SIZE: Final = 16  # of the numbers that decimals are in memory
+_EXACT: Final = Context(prec=38)
 
 
 class Column(NamedTuple):
@@ -48,7 +54,9 @@ class Column(NamedTuple):
         type: the `pyarrow.DataType`.
         convert: checks and converts a value, None for a null.
         form: what values are: `integer`, `number`, `boolean`, `string`, `date`, `date-time`,
-            `array`, `map`, `object`; empty if only `convert` can say.
+            `array`, `map`, `object`, `base64`, `decimal`, `packed-decimal` if they may also be
+            base64, `days`, or the logical type of a time of Avro; anything else
+            if only `convert` can say.
         parts: the columns of the members or items, by name.
     """
 
@@ -108,6 +116,8 @@ class _Steps:
         if column.form in ("array", "map"):
             return self._items(column)
         scalar = _SCALARS.get(column.form)
+        if column.form in ("decimal", "packed-decimal"):
+            scalar = _decimals(column.type, is_packed=column.form != "decimal")
         by_python = self._by_python(column.convert, column.type)
         return by_python if scalar is None else _with_rest(scalar, by_python)
 
@@ -147,9 +157,11 @@ class _Steps:
         assert part is not None
         read = self.of(part)
         is_map = column.form == "map"
+        width = cells_of_items(column.type)
+        places = 4 if is_map else 2
 
         def items(values: Values, rows: Ints, starts: Ints, sizes: Ints) -> Any:
-            found = np.zeros((4, 0), np.int64)
+            found = np.zeros((places, 0), np.int64)
             counts = np.zeros(len(rows), np.int64)
             offsets = counts
             for has_places in (False, True):
@@ -157,9 +169,11 @@ class _Steps:
                     values.data, starts, sizes, rows, values.odd, is_map, has_places, counts, found
                 )
                 if not has_places:
+                    values.spend(rows, counts * width)
                     counts[values.odd[rows]] = 0
                     offsets = offsets_of(counts)
-                    counts, found = offsets[:-1].copy(), np.zeros((4, int(offsets[-1])), np.int64)
+                    found = np.zeros((places, int(offsets[-1])), np.int64)
+                    counts = offsets[:-1].copy()
             owners = np.repeat(rows, np.diff(offsets))
             array = read(values, owners, found[0], found[1])
             ends = pa.array(offsets, pa.int32())
@@ -229,6 +243,46 @@ def _integers(
     return pa.array(numbers, mask=_mask(states))
 
 
+def _days(values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]) -> Any:
+    days = _bounded(values, starts, sizes, states, DAYS)
+    return pa.array(days.astype(np.int32), mask=_mask(states)).view(pa.date32())
+
+
+def _moments(nanoseconds: int, kind: Any) -> Scalars:
+    """Return what reads moments since 1970 in units of `nanoseconds`."""
+    first, last = MICROS
+    if nanoseconds >= 1000:
+        first, last = -(-first * 1000 // nanoseconds), last * 1000 // nanoseconds
+    else:
+        first, last = first * 1000, last * 1000 + 999
+
+    def read(
+        values: Values, rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
+    ) -> Any:
+        numbers = _bounded(values, starts, sizes, states, (first, last))
+        if nanoseconds < 1000:
+            values.lost[LOST_DIGITS][rows[numbers % 1000 != 0]] = True
+            numbers //= 1000
+        else:
+            numbers *= nanoseconds // 1000
+        return pa.array(numbers, mask=_mask(states)).view(kind)
+
+    return read
+
+
+def _bounded(
+    values: Values, starts: Ints, sizes: Ints, states: NDArray[np.uint8], bounds: tuple[int, ...]
+) -> Ints:
+    """Return integers within some bounds; others are zero."""
+    first, last = (min(max(one, -(1 << 63)), (1 << 63) - 1) for one in bounds)
+    numbers = np.empty(len(starts), np.int64)
+    json_scalar_kernels.read_integers(values.data, starts, sizes, numbers, states)
+    is_beyond = (numbers < first) | (numbers > last)
+    states[is_beyond] = json_scalar_kernels.LEFT
+    numbers[is_beyond] = 0
+    return numbers
+
+
 def _numbers(
     values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
 ) -> Any:
@@ -251,9 +305,14 @@ def _numbers(
 def _floats(
     values: Values, rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
 ) -> Any:
-    found = _numbers(values, rows, starts, sizes, states).cast(pa.float32())
+    doubles = _numbers(values, rows, starts, sizes, states)
+    found = doubles.cast(pa.float32())
     is_large = pc.fill_null(pc.is_inf(found), False)
     states[is_large.to_numpy(zero_copy_only=False)] = json_scalar_kernels.LEFT
+    # As of a double: by the shortest text of the number.
+    shown = pc.cast(pc.cast(found, pa.string()), pa.float64())
+    is_lost = pc.fill_null(pc.not_equal(shown, doubles), False).to_numpy(zero_copy_only=False)
+    values.lost[LOST_DIGITS][rows[is_lost]] = True
     return found
 
 
@@ -283,6 +342,72 @@ def _texts(
     return binary(values.data, starts, sizes).view(pa.string())
 
 
+def _bytes(
+    values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
+) -> Any:
+    return binary(*_unpacked(values, starts, sizes, states))
+
+
+def _unpacked(
+    values: Values, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], Ints, Ints]:
+    """Return the bytes that texts of base64 have, where each begins, and its size or -1."""
+    places = offsets_of(np.maximum(sizes - 2, 0) // 4 * 3)
+    out = np.zeros(int(places[-1]), np.uint8)
+    found = np.empty(len(starts), np.int64)
+    json_scalar_kernels.read_base64(values.data, starts, sizes, places, out, found, states)
+    return out, places[:-1], found
+
+
+def _decimals(kind: Any, *, is_packed: bool) -> Scalars:
+    """Return what reads decimals of a type, which are numbers, or their bytes as base64."""
+    whole = kind.precision - kind.scale
+    plain = rf"^-?(0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "^-?0"
+    plain += rf"(\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else "$"
+    # More bytes could be more digits than all decimals have.
+    wide = pa.decimal128(38, kind.scale)
+    bound = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT), wide)
+
+    def read(
+        values: Values, _rows: Ints, starts: Ints, sizes: Ints, states: NDArray[np.uint8]
+    ) -> Any:
+        found = pa.nulls(len(starts), kind)
+        states[:] = json_scalar_kernels.LEFT
+        if is_packed:
+            content, places, counts = _unpacked(values, starts, sizes, states)
+            states[(counts == 0) | (counts >= _DECIMAL_SIZE)] = json_scalar_kernels.LEFT
+            is_read = states == json_scalar_kernels.READ
+            if is_read.any():
+                numbers = _big_endian(content, places, np.where(is_read, counts, 0), wide)
+                fits = pc.less_equal(pc.abs(numbers), bound).to_numpy(zero_copy_only=False)
+                states[is_read & ~fits] = json_scalar_kernels.LEFT
+                found = pc.if_else(pa.array(is_read & fits), numbers, None).cast(kind)
+        states[sizes < 0] = json_scalar_kernels.NOTHING
+        left = (states == json_scalar_kernels.LEFT).nonzero()[0]
+        if not len(left):
+            return found
+        texts = binary(values.data, starts[left], sizes[left]).view(pa.string())
+        is_plain = pc.match_substring_regex(texts, plain).to_numpy(zero_copy_only=False)
+        there = left[is_plain]
+        states[there] = json_scalar_kernels.READ
+        numbers = texts.filter(pa.array(is_plain)).cast(kind)
+        return pc.coalesce(found, numbers.take(spread(there, len(starts))))
+
+    return read
+
+
+def _big_endian(content: NDArray[np.uint8], places: Ints, counts: Ints, kind: Any) -> Any:
+    """Return decimals from the bytes of integers, the highest one first."""
+    table = np.empty((len(places), _DECIMAL_SIZE), np.uint8)
+    last = places + counts - 1
+    high = content.take(places, mode="clip") >= 0x80
+    signs = np.where(high & (counts > 0), 0xFF, 0).astype(np.uint8)
+    for i in range(_DECIMAL_SIZE):
+        table[:, i] = np.where(i < counts, content.take(last - i, mode="clip"), signs)
+    buffers = [None, pa.py_buffer(table)]
+    return pa.Array.from_buffers(kind, len(places), buffers)
+
+
 _SCALARS: Final[dict[str, Scalars]] = {
     "boolean": _booleans,
     "integer": _integers,
@@ -291,4 +416,11 @@ _SCALARS: Final[dict[str, Scalars]] = {
     "date": _dates,
     "date-time": _times,
     "string": _texts,
+    "base64": _bytes,
+    "days": _days,
+    **{
+        f"{family}-{unit}": _moments(nanoseconds, kind)
+        for family, kind in (("timestamp", TIMESTAMP), ("local-timestamp", LOCAL_TIMESTAMP))
+        for unit, nanoseconds in NANOSECONDS.items()
+    },
 }

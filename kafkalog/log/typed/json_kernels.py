@@ -189,6 +189,23 @@ def _after_name(data, at, end):
 
 
 @inlined
+def _name(data, at, end):
+    """Return where the name of a member is, its size, and the position after its colon.
+
+    That is -1 if the name is odd.
+    """
+    start = _after_blanks(data, at, end) + 1
+    after = _after_name(data, at, end)
+    size = np.int64(0)
+    if after >= 0:
+        # It ends at the last quote before the value.
+        size = after - 1 - start
+        while byte(data, start + size) != _QUOTE:
+            size -= 1
+    return start, size, after
+
+
+@inlined
 def _after_value(data, at, end):
     """Pass over a value; return the position after it, or -1 if it is odd."""
     depth = np.int64(0)
@@ -236,6 +253,29 @@ def _after_value(data, at, end):
                 return np.int64(-1)
             depth -= 1
             objects >>= np.uint64(1)
+
+
+@inlined
+def _first_part(data, at, end, opening, closing):
+    """Return where the first part of an object or array is; `end` without any, -1 if it is odd."""
+    if end - at < 2 or byte(data, at) != opening:
+        return np.int64(-1)
+    at = _after_blanks(data, at + 1, end)
+    if at >= end:
+        return np.int64(-1)
+    return end if byte(data, at) == closing else at
+
+
+@inlined
+def _next_part(data, at, end, closing):
+    """Return where the part after the value before `at` is, as `_first_part` does."""
+    at = _after_blanks(data, at, end)
+    if at >= end:
+        return np.int64(-1)
+    if byte(data, at) == closing:
+        return end
+    at += 1
+    return at if byte(data, at - 1) == _COMMA and at < end else np.int64(-1)
 
 
 @inlined
@@ -320,29 +360,16 @@ def read_members(data, starts, sizes, rows, odd, unknown, names, bounds, order, 
         row = rows[i]
         if odd[row] or sizes[i] < 0:
             continue
-        at = starts[i]
-        end = at + sizes[i]
-        if sizes[i] < 2 or byte(data, at) != _OBJECT:
-            odd[row] = True
-            continue
-        at = _after_blanks(data, at + 1, end)
-        if at < end and byte(data, at) == _OBJECT_END:
-            continue
+        end = starts[i] + sizes[i]
+        at = _first_part(data, starts[i], end, _OBJECT, _OBJECT_END)
         slot = np.int64(-1)
-        while True:
-            name = _after_blanks(data, at, end) + 1
-            value = _after_name(data, at, end)
-            if value < 0:
-                odd[row] = True
+        while 0 <= at < end:
+            name, size, at = _name(data, at, end)
+            if at < 0:
                 break
-            # The name ends at the last quote before the value.
-            size = value - 1 - name
-            while byte(data, name + size) != _QUOTE:
-                size -= 1
-            value = _after_blanks(data, value, end)
+            value = _after_blanks(data, at, end)
             at = _after_value(data, value, end)
             if at < 0:
-                odd[row] = True
                 break
             found = _slot(data, name, size, names, bounds, order, slot + 1)
             if found >= 0:
@@ -351,12 +378,8 @@ def read_members(data, starts, sizes, rows, odd, unknown, names, bounds, order, 
                 there[slot, i] = _size(data, value, at)
             else:
                 unknown[row] = True
-            at = _after_blanks(data, at, end)
-            if at >= end or byte(data, at) != _COMMA:
-                if at >= end or byte(data, at) != _OBJECT_END:
-                    odd[row] = True
-                break
-            at += 1
+            at = _next_part(data, at, end, _OBJECT_END)
+        odd[row] |= at < 0
 
 
 @kernel("bytes ints ints ints flags int int ints table")
@@ -370,37 +393,25 @@ def read_items(data, starts, sizes, rows, odd, is_object, has_places, counts, it
         counts: zeros before; in the first pass filled with the number of items of each. In the
             second the place of the next item of each.
         items: in the second pass filled with where items begin and their sizes, -1 for `null`;
-            and with the same of the names in objects.
+            of objects, also with the same of their names.
     """
     opening, closing = (_OBJECT, _OBJECT_END) if is_object else (_ARRAY, _ARRAY_END)
     for i in range(len(starts)):
         row = rows[i]
         if odd[row] or sizes[i] < 0:
             continue
-        at = starts[i]
-        end = at + sizes[i]
-        if sizes[i] < 2 or byte(data, at) != opening:
-            odd[row] = True
-            continue
-        at = _after_blanks(data, at + 1, end)
-        if at < end and byte(data, at) == closing:
-            continue
-        while True:
+        end = starts[i] + sizes[i]
+        at = _first_part(data, starts[i], end, opening, closing)
+        while 0 <= at < end:
             name = np.int64(0)
             size = np.int64(0)
             if is_object:
-                name = _after_blanks(data, at, end) + 1
-                at = _after_name(data, at, end)
+                name, size, at = _name(data, at, end)
                 if at < 0:
-                    odd[row] = True
                     break
-                size = at - 1 - name
-                while byte(data, name + size) != _QUOTE:
-                    size -= 1
             value = _after_blanks(data, at, end)
             at = _after_value(data, value, end)
             if at < 0:
-                odd[row] = True
                 break
             place = counts[i]
             if has_places:
@@ -410,9 +421,5 @@ def read_items(data, starts, sizes, rows, odd, is_object, has_places, counts, it
                     items[2, place] = name
                     items[3, place] = size
             counts[i] = place + 1
-            at = _after_blanks(data, at, end)
-            if at >= end or byte(data, at) != _COMMA:
-                if at >= end or byte(data, at) != closing:
-                    odd[row] = True
-                break
-            at += 1
+            at = _next_part(data, at, end, closing)
+        odd[row] |= at < 0

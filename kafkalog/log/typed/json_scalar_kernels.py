@@ -16,6 +16,7 @@ from kafkalog.log.typed.json_kernels import after_digits
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 _QUOTE, _BACKSLASH, _COLON, _MINUS, _PLUS, _POINT = 0x22, 0x5C, 0x3A, 0x2D, 0x2B, 0x2E
+_EQUALS = 0x3D
 _ZERO, _NINE = 0x30, 0x39
 _ONES = np.uint64(0x0101010101010101)
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -26,7 +27,7 @@ _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 READ, NOTHING, LEFT, LONG, LOCAL = 0, 1, 2, 3, 4
 _INT_DIGITS_MAX = 19
 _INT_MAX = np.uint64((1 << 63) - 1)
-# Each number of so many digits is the nearest one to a float64, whose shortest text it is.
+# Up to here each number of digits is the shortest text of the float64 that is nearest to it.
 _DIGITS_EXACT = 15
 _PLACES_MAX = 22  # powers of ten that a float64 has
 _DAY_MICROS = 86_400_000_000
@@ -260,3 +261,58 @@ def read_times(data, starts, sizes, micros, states):
         if state != LEFT:
             micros[i] = days * _DAY_MICROS + (seconds - offset) * 1_000_000 + fraction
             states[i] = state
+
+
+@inlined
+def _sextet(one):
+    """Return the six bits that a character of base64 stands for; -1 if it is none."""
+    if 0x41 <= one <= 0x5A:  # A to Z
+        return one - 0x41
+    if 0x61 <= one <= 0x7A:  # a to z
+        return one - 0x47
+    if _ZERO <= one <= _NINE:
+        return one + 4
+    if one == _PLUS:
+        return np.int64(62)
+    return np.int64(63) if one == 0x2F else np.int64(-1)
+
+
+@kernel("bytes ints ints ints bytes ints bytes")
+def read_base64(data, starts, sizes, places, out, found, states):
+    """Read bytes from texts of base64, as `read_integers` reads numbers.
+
+    Args:
+        data, starts, sizes, states: as for `read_integers`.
+        places: where the bytes of each begin in `out`: three for each four characters.
+        out: filled with the bytes.
+        found: filled with how many each has; -1 if none were read.
+    """
+    for i in range(len(starts)):
+        found[i] = -1
+        states[i] = NOTHING if sizes[i] < 0 else LEFT
+        size = sizes[i] - 2
+        if size < 0 or size % 4 != 0 or byte(data, starts[i]) != _QUOTE:
+            continue
+        at = starts[i] + 1
+        end = at + size
+        if size > 0:
+            end -= byte(data, end - 1) == _EQUALS
+            end -= end < at + size and byte(data, end - 1) == _EQUALS
+        place = places[i]
+        bits = np.int64(0)
+        count = np.int64(0)
+        while at < end:
+            six = _sextet(byte(data, at))
+            if six < 0:
+                break
+            bits = (bits << 6 | six) & 0xFFFFFF
+            count += 6
+            if count >= 8:
+                count -= 8
+                out[place] = bits >> count & 0xFF
+                place += 1
+            at += 1
+        # Bits behind the last byte, where there are any, are zero.
+        if at == end and bits & ((1 << count) - 1) == 0:
+            found[i] = place - places[i]
+            states[i] = READ

@@ -9,15 +9,17 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
-from struct import pack, unpack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
 from kafkalog.io.jit.fast_path import kernels_work
+from kafkalog.log.typed.cells import COUNTER, cells_of
 from kafkalog.log.typed.column_steps import UnsupportedSchemaError
 from kafkalog.log.typed.json_columns import AnyJsonColumns, Column, JsonColumns
+from kafkalog.log.typed.json_shapes import FLOAT32, FLOAT64, Decimals, Shape
 from kafkalog.log.typed.json_text import Digits, exact_text, parsed, unicode
 from kafkalog.log.typed.lake_types import (
     INTEGER,
@@ -28,23 +30,24 @@ from kafkalog.log.typed.lake_types import (
     decimal_type,
     struct_type,
 )
+from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS, UNKNOWN_FIELDS, Remark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.log.typed.framing import SchemaId
-    from kafkalog.log.typed.json_types import Members, Shape
+    from kafkalog.log.typed.json_shapes import Members
 
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 _ADDITIONAL: Final = "_additional"
 _DECIMAL_DIGITS: Final = 38
 # An exponent of a few bytes stands for any number of zeros.
 _PLACES_MAX: Final = 1000
-_CONTEXT: Final = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
+_NO_NUMBERS: Final = {one: float(one) for one in ("NaN", "Infinity", "-Infinity")}
 
 
-class JsonDecoder:
+class ShapeDecoder:
     """Decodes JSON: objects become structs of the properties in the schema; missing ones are null.
 
     `integer` becomes int64, `number` float64, `string` a string, a date, a timestamp or bytes by
@@ -53,27 +56,14 @@ class JsonDecoder:
     and malformed JSON do not decode. Required properties, patterns and ranges are ignored.
 
     Args:
-        references: the schemas that a `$ref` of it or of one of them can name.
+        shape: what the schema allows.
 
     Attributes:
         remarks: the parts that are JSON text, or that the column lacks.
         losses: how many numbers and times are not exactly as in their text, by what they lost.
-
-    Raises:
-        UsageError: the schema is not JSON.
     """
 
-    def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
-        from kafkalog.log.typed.json_types import Shape, shape_of
-
-        trees = {}
-        for name, text in (references or {}).items():
-            with suppress(RecursionError):  # what refers to it is JSON text
-                trees[name] = _schema(text)
-        try:
-            shape = shape_of(_schema(schema), trees)
-        except RecursionError:
-            shape = Shape(text="the schema is nested too deeply")
+    def __init__(self, shape: Shape) -> None:
         self.remarks: list[Remark] = []
         self.losses: Counter[str] = Counter()
         self._noted: list[str] = []
@@ -101,6 +91,30 @@ class JsonDecoder:
             with suppress(UnsupportedSchemaError):
                 return JsonColumns(self._column, self._noted, self.losses)
         return None
+
+
+class JsonDecoder(ShapeDecoder):
+    """Decodes JSON by a JSON Schema.
+
+    Args:
+        references: the schemas that a `$ref` of it or of one of them can name.
+
+    Raises:
+        UsageError: the schema is not JSON.
+    """
+
+    def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
+        from kafkalog.log.typed.json_types import shape_of
+
+        trees = {}
+        for name, text in (references or {}).items():
+            with suppress(RecursionError):  # what refers to it is JSON text
+                trees[name] = schema_tree(text)
+        try:
+            shape = shape_of(schema_tree(schema), trees)
+        except RecursionError:
+            shape = Shape(text="the schema is nested too deeply")
+        super().__init__(shape)
 
 
 class AnyJsonDecoder:
@@ -131,7 +145,13 @@ def decoder_of_texts(texts: Sequence[str]) -> JsonDecoder:
     return JsonDecoder(texts[-1].encode(), dict(zip(texts[:-1:2], texts[1::2], strict=True)))
 
 
-def _schema(text: str | bytes) -> Any:
+def schema_tree(text: str | bytes) -> Any:
+    """Parse a schema.
+
+    Raises:
+        UsageError: it is not JSON.
+        RecursionError: it is nested too deeply.
+    """
     try:
         # Of a schema, only the kinds of numbers count.
         return json.loads(text, parse_int=lambda digits: int(digits[:99]))
@@ -207,7 +227,10 @@ def _date(value: Any) -> date | None:
         return None
     if type(value) is not str or len(value) != 10 or value[4] + value[7] != "--":
         raise _unfit(value, "date")
-    return date.fromisoformat(value)  # which also knows weeks, as in 2024-W01-1
+    try:
+        return date.fromisoformat(value)  # which also knows weeks, as in 2024-W01-1
+    except ValueError as error:
+        raise _unfit(value, "date") from error
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -218,12 +241,30 @@ def _bytes(value: Any) -> bytes | None:
     return b64decode(value, validate=True)
 
 
+def _unscaled(raw: bytes) -> int:
+    if not raw:
+        raise ValueError("a decimal without bytes")
+    return int.from_bytes(raw, signed=True)
+
+
+def _scaled(value: Any) -> Any:
+    """Return the parts of a decimal that has its scale next to it."""
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise _unfit(value, "object")
+    scale, raw = _integer(value.get("scale")), _bytes(value.get("value"))
+    if scale is None or raw is None:
+        raise ValueError("a decimal without a scale or a value")
+    return {"scale": scale, "value": raw}
+
+
 _SCALARS: Final = {
     "integer": Column(INTEGER, _integer, "integer"),
     "boolean": Column(pa.bool_(), _boolean, "boolean"),
     "string": Column(TEXT, _text, "string"),
     "date": Column(pa.date32(), _date, "date"),
-    "base64": Column(pa.binary(), _bytes),
+    "base64": Column(pa.binary(), _bytes, "base64"),
 }
 
 
@@ -274,6 +315,8 @@ class _Columns:
         [kind] = kinds
         if kind == "array":
             return self._array(shape, path)
+        if shape.numbers == "scaled-decimal" and shape.members.named.keys() == {"scale", "value"}:
+            return self._logical(shape.numbers, _scaled)
         if kind == "object":
             return self._object(shape.members, path)
         if kind == "string" and shape.strings == "date-time":
@@ -281,22 +324,39 @@ class _Columns:
         return _SCALARS[shape.strings or kind if kind == "string" else kind]
 
     def _number(self, shape: Shape) -> Column:
-        from kafkalog.log.typed.json_types import FLOAT32, Decimals
-
         if isinstance(shape.numbers, Decimals):
-            return self._decimal(shape.numbers.scale, is_packed=shape.numbers.is_packed)
+            return self._decimal(shape.numbers)
         if shape.kinds is None or "number" not in shape.kinds:
-            return _SCALARS["integer"]
+            if shape.numbers in (None, FLOAT32, FLOAT64):
+                return _SCALARS["integer"]
+            return self._logical(shape.numbers, _integer)
         if shape.numbers == FLOAT32:
             return Column(pa.float32(), self._float32, "float32")
-        return Column(pa.float64(), self._float, "number")
+        is_named = shape.numbers == FLOAT64
+        return Column(pa.float64(), self._named_float if is_named else self._float, "number")
+
+    def _logical(self, logical: str, plain: Any) -> Column:
+        from kafkalog.log.typed.connect_values import column_of_logical
+
+        return column_of_logical(logical, plain, self._noted)
+
+    def _named_float(self, value: Any) -> float | None:
+        if type(value) is str and value in _NO_NUMBERS:
+            return _NO_NUMBERS[value]
+        return self._float(value)
 
     def _float32(self, value: Any) -> float | None:
-        found = self._float(value)
-        try:
-            return None if found is None else float(unpack("f", pack("f", found))[0])
-        except OverflowError as error:
-            raise ValueError("out of range") from error
+        found = self._named_float(value)
+        if found is None:
+            return None
+        with np.errstate(over="ignore"):
+            single = np.float32(found)
+        if np.isinf(single) and not np.isinf(found):
+            raise ValueError("out of range")
+        # The shortest text of the number is the one that there is, unless digits are lost.
+        if float(str(single)) != found and not np.isnan(found):
+            self._noted.append(LOST_DIGITS)
+        return float(single)
 
     def _float(self, value: Any) -> float | None:
         if type(value) is float or value is None:
@@ -318,9 +378,11 @@ class _Columns:
             self._noted.append(LOST_DIGITS)
         return found
 
-    def _decimal(self, scale: int, *, is_packed: bool) -> Column:
-        kind = decimal_type(_DECIMAL_DIGITS, scale)
-        least = Decimal(1).scaleb(-scale) if scale <= _DECIMAL_DIGITS else None
+    def _decimal(self, numbers: Decimals) -> Column:
+        scale, is_packed = numbers.scale, numbers.is_packed
+        kind = decimal_type(numbers.precision, scale)
+        least = None if kind == TEXT else Decimal(1).scaleb(-scale)
+        context = Context(prec=numbers.precision, rounding=ROUND_HALF_EVEN) if least else None
 
         def decimal(value: Any) -> Any:
             if value is None:
@@ -330,7 +392,7 @@ class _Columns:
             elif type(value) in (int, float):
                 number = Decimal(repr(value))
             elif is_packed and type(value) is str:
-                unscaled = int.from_bytes(b64decode(value, validate=True), signed=True)
+                unscaled = _unscaled(b64decode(value, validate=True))
                 if abs(unscaled) >= 10**_DECIMAL_DIGITS and least is not None:
                     raise ValueError("out of range")
                 number = Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale))
@@ -339,16 +401,17 @@ class _Columns:
             if least is None:
                 if abs(number.adjusted()) > _PLACES_MAX:
                     raise ValueError("out of range")
-                return f"{number:f}"
+                return COUNTER.add_text(f"{number:f}")
             try:
-                found = number.quantize(least, context=_CONTEXT)
+                found = number.quantize(least, context=context)
             except ArithmeticError as error:
                 raise ValueError("out of range") from error
             if found != number:
                 self._noted.append(LOST_DIGITS)
             return found
 
-        return Column(kind, decimal)
+        form = "packed-decimal" if is_packed else "decimal"
+        return Column(kind, decimal, "" if least is None else form)
 
     def _timestamp(self, value: Any) -> datetime | None:
         if value is None:
@@ -356,7 +419,10 @@ class _Columns:
         # More than a date.
         if type(value) is not str or len(value) < 16 or value[10] not in "Tt ":
             raise _unfit(value, "date-time")
-        found = datetime.fromisoformat(value.upper())
+        try:
+            found = datetime.fromisoformat(value.upper())
+        except ValueError as error:
+            raise _unfit(value, "date-time") from error
         if found.tzinfo is None:
             self._noted.append(LOCAL_AS_UTC)
             found = found.replace(tzinfo=UTC)
@@ -378,7 +444,7 @@ class _Columns:
 
     def _array(self, shape: Shape, path: str) -> Column:
         if shape.is_map and shape.items is not None:
-            found = self._map_of_pairs(shape.items.members, path)
+            found = self._map_of_pairs(shape.items, path)
             if found:
                 return found
         place = f"{path}[]"
@@ -387,10 +453,11 @@ class _Columns:
             item = self._as_json(place, reason)
         else:
             item = self.of(shape.items, place)
-        convert = item.convert
+        convert, width = item.convert, cells_of(item.type)
 
         def array(value: Any) -> Any:
             if type(value) is list:
+                COUNTER.add(len(value), width)
                 return [convert(one) for one in value]
             if value is None:
                 return None
@@ -398,31 +465,41 @@ class _Columns:
 
         return Column(pa.list_(item.type), array, "array", {"": item})
 
-    def _map_of_pairs(self, pair: Members, path: str) -> Column | None:
-        """Return the map that Kafka Connect writes as a list of keys and values."""
-        if set(pair.named) != {"key", "value"}:
+    def _map_of_pairs(self, pair: Shape, path: str) -> Column | None:
+        """Return the map that Kafka Connect writes as a list of keys and values.
+
+        Each two are an object, as its converter for JSON Schema has it, or a list.
+        """
+        named, are_lists = pair.members.named, pair.kinds == frozenset(("array",))
+        if set(named) != {"key", "value"}:
             return None
         mark = len(self._remarks)
-        key = self.of(pair.named["key"], f"{path}{{}}.key")
+        key = self.of(named["key"], f"{path}{{}}.key")
         if pa.types.is_nested(key.type):
             del self._remarks[mark:]
             return None
-        item = self.of(pair.named["value"], f"{path}{{}}")
+        item = self.of(named["value"], f"{path}{{}}")
         key_of, convert = key.convert, item.convert
+        width = cells_of(key.type) + cells_of(item.type)
 
         def pairs(value: Any) -> Any:
             if value is None:
                 return None
             if type(value) is not list:
                 raise _unfit(value, "array")
+            COUNTER.add(len(value), width)
             found = {}
             for one in value:
-                if type(one) is not dict:
-                    raise _unfit(one, "object")
-                name = key_of(one.get("key"))
+                if are_lists and type(one) is list and len(one) == 2:
+                    given, item_value = one
+                elif type(one) is dict and not are_lists:
+                    given, item_value = one.get("key"), one.get("value")
+                else:
+                    raise _unfit(one, "pair" if are_lists else "object")
+                name = key_of(given)
                 if name is None:
                     raise ValueError("a key of a map is null")
-                found[name] = convert(one.get("value"))
+                found[name] = convert(item_value)
             return list(found.items())
 
         return Column(pa.map_(key.type, item.type), pairs)
@@ -452,6 +529,7 @@ class _Columns:
             [(_ADDITIONAL, rest.type)] if rest else []
         )
         names = column_names(name for name, _ in kinds)
+        of_columns = {name: kind for name, (_, kind) in zip(names, kinds, strict=True)}
         fields = [
             _Field(name, column, one.convert)
             for (name, one), column in zip(found.items(), names, strict=False)
@@ -464,9 +542,17 @@ class _Columns:
                 get = value.get
                 if additional is None and not value.keys() <= declared:
                     noted.append(UNKNOWN_FIELDS)
-                row = {column: convert(get(name)) for name, column, convert in fields}
-                if additional is not None:
-                    row[names[-1]] = additional(value)
+                row = {}
+                column = names[-1]
+                try:
+                    for name, column, convert in fields:
+                        row[column] = convert(get(name))
+                    if additional is not None:
+                        column = names[-1]
+                        row[column] = additional(value)
+                except ValueError as error:
+                    error.add_note(step(column, of_columns[column]))
+                    raise
                 return row
             if value is None:
                 return None
@@ -477,10 +563,11 @@ class _Columns:
 
     def _map(self, shape: Shape, named: frozenset[str], path: str) -> Column:
         item = self.of(shape, path)
-        convert = item.convert
+        convert, width = item.convert, cells_of(TEXT) + cells_of(item.type)
 
         def members(value: Any) -> Any:
             if type(value) is dict:
+                COUNTER.add(len(value), width)
                 return [
                     (unicode(key), convert(one)) for key, one in value.items() if key not in named
                 ]

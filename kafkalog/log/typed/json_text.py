@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 # Doubles keep this many digits of any number that is not near the ends of their range.
@@ -35,6 +36,13 @@ def _refuse(text: str) -> Any:
 
 
 _READ: Final = json.JSONDecoder(parse_float=_number_of, parse_constant=_refuse).decode
+# Python's integers have no negative zero; to be asked about each of them takes long.
+_NEGATIVE_ZERO: Final = re.compile(r"-0(?![\d.eE])")
+_READ_ZERO: Final = json.JSONDecoder(
+    parse_float=_number_of,
+    parse_int=lambda text: Digits(text) if text == "-0" else int(text),
+    parse_constant=_refuse,
+).decode
 # Python refuses integers of some thousand digits, lest they take long: these stay text.
 _READ_LARGE: Final = json.JSONDecoder(
     parse_float=_number_of, parse_int=Digits, parse_constant=_refuse
@@ -51,7 +59,7 @@ def parsed(data: bytes) -> Any:
     """
     text = data.decode("utf-8").removeprefix(_BOM)
     try:
-        return _READ(text)
+        return _READ_ZERO(text) if _NEGATIVE_ZERO.search(text) else _READ(text)
     except json.JSONDecodeError:
         raise
     except ValueError:

@@ -9,7 +9,7 @@ are alternatives, of which any may hold.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from referencing import Registry, Resource, Specification
@@ -23,13 +23,12 @@ from referencing.jsonschema import (
     specification_with,
 )
 
+from kafkalog.log.typed.connect_names import logical_of
+from kafkalog.log.typed.json_shapes import FLOAT32, FLOAT64, Decimals, Members, Shape
 from kafkalog.log.typed.schema_size import DEPTH_MAX, MALFORMED, NODES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-FLOAT32: Final = "float32"
-"""The form of numbers that Kafka Connect wrote as float32."""
 
 _KINDS: Final = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _NUMBERS: Final = frozenset(("integer", "number"))
@@ -40,60 +39,6 @@ _DECIMALS_OF_NET: Final = 9
 _TRAIL_MAX: Final = 256
 # How often names of fields are compared: alternatives of alternatives multiply.
 _WORK_MAX: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Decimals:
-    """Numbers with decimals of a fixed count.
-
-    Attributes:
-        is_packed: they may be base64 of the unscaled number, as Kafka Connect writes them.
-    """
-
-    scale: int
-    is_packed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """What is known of the members of objects.
-
-    Attributes:
-        named: those with a name.
-        rest: the others; None if nothing is known of them.
-        is_closed: there are no others.
-    """
-
-    named: Mapping[str, Shape] = field(default_factory=dict)
-    rest: Shape | None = None
-    is_closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What values a schema allows.
-
-    Attributes:
-        kinds: the names of types in JSON Schema, `number` mostly with `integer`; None for any.
-        is_implied: the kinds are only guessed, from properties or items.
-        text: why it has to be JSON text; empty if it need not.
-        strings: the format of strings that are more than text: `date`, `date-time` or `base64`.
-        numbers: what numbers are, if not float64: `FLOAT32` or `Decimals`.
-        items: those of arrays; None if nothing is known of them.
-        is_tuple: each place of arrays has items of its own.
-        is_map: arrays are maps, of objects with `key` and `value`.
-        members: those of objects.
-    """
-
-    kinds: frozenset[str] | None = None
-    is_implied: bool = False
-    text: str = ""
-    strings: str | None = None
-    numbers: str | Decimals | None = None
-    items: Shape | None = None
-    is_tuple: bool = False
-    is_map: bool = False
-    members: Members = Members()
 
 
 _ANY: Final = Shape()
@@ -474,14 +419,19 @@ def _own(node: Mapping[str, Any]) -> Shape:
     strings = node.get("format")
     if node.get("contentEncoding") == "base64" or connect == "bytes":
         strings = "base64"
+    # The title is the name of the type, as Kafka Connect's converter for JSON Schema has it.
+    logical = logical_of(
+        str(connect or (kinds and "object" in kinds and "struct")), node.get("title")
+    )
     numbers: str | Decimals | None = None
     if connect == "bytes":
-        scale = _dict(node.get("connect.parameters")).get("scale")
-        digits = str(scale)
-        if digits.isascii() and digits.isdigit():
-            numbers = Decimals(int(digits[:9]), is_packed=True)
-    elif connect == FLOAT32:
-        numbers = FLOAT32
+        numbers = Decimals.of(node.get("connect.parameters"))
+    elif connect in (FLOAT32, FLOAT64):
+        numbers = connect
+    elif logical == "zoned-timestamp":
+        strings = "date-time"
+    elif logical:
+        numbers = logical
     elif node.get("format") == "decimal":
         numbers = Decimals(_DECIMALS_OF_NET)
     return Shape(

@@ -65,6 +65,18 @@ def type_name(one: Any) -> str:
     return next((name for is_it, name in _NAMES if is_it(kind)), "binary")
 
 
+def type_words(one: Any) -> str:
+    """Return the name of a field's type, of a list or a map with those of what is in it."""
+    kind = one.type
+    if is_list(kind):
+        return f"list of {type_words(one.with_type(kind.value_type))}"
+    if pa.types.is_map(kind):
+        key = type_name(kind.key_field)
+        words = type_words(one.with_type(kind.item_type))
+        return f"map of {words}" if key == "string" else f"map of {key} to {words}"
+    return type_name(one)
+
+
 # Which type holds the values of two --------------------------------------------------------------
 
 
@@ -84,8 +96,8 @@ def widened(here: Any, other: Any) -> Any:
     return kept(here, other) or (other if _holds(other, here) else None)
 
 
-def joined(here: Any, other: Any) -> Any:
-    """Return the type for the values of both that a new column has; None if there is none."""
+def common_type(here: Any, other: Any) -> Any:
+    """Return the type for the values of both that a new column has; None without one."""
     if pa.types.is_decimal(here):
         return widened(here, other)
     return here if here == other else _JOINED.get(frozenset((here, other)))
@@ -132,17 +144,7 @@ def _fits(here: Any, other: Any, rule: Rule, *, is_alike: bool) -> bool:
 
 def refusal(here: Any, other: Any, path: str) -> str:
     """Return why values of one field do not fit into another one."""
-    return f"{path or 'it'} is {_shown(other)}, and {_shown(here)} in the column"
-
-
-def _shown(one: Any) -> str:
-    kind = one.type
-    if is_json_text(one) and not pa.types.is_nested(kind):
-        return "JSON"
-    for name, is_it in (("an object", pa.types.is_struct), ("a list", is_list)):
-        if is_it(kind):
-            return name
-    return "a map" if pa.types.is_map(kind) else str(_PLAIN.get(kind, kind))
+    return f"{path or 'it'} is {type_words(other)}, and {type_words(here)} in the column"
 
 
 # Which fields are the same -----------------------------------------------------------------------
@@ -243,25 +245,29 @@ class Merger:
     """Makes the fields for the values of two types, and notes how they differ from the first.
 
     Args:
-        rule: `kept`, `widened` or `joined`: which scalar holds the values of two.
+        rule: `kept`, `widened` or `common_type`: which scalar holds the values of two.
         refuse: called with a path and the two fields of a conflict, before it gets a field.
         name_of: as for `paired`.
+        renames: whether the first get the names of the second, where these have aliases for theirs.
 
     Attributes:
         added, widened, absent: paths of fields that the first lacks, that it has with a narrower
             type, and that the second lacks.
         conflicts: the fields of the second that are conflict fields.
         old: paths of fields by the aliases of others, with the names that these have in the second.
+        renamed: likewise, of those that have got these names.
     """
 
     rule: Rule
     refuse: Callable[[str, Any, Any], None] = lambda _path, _here, _other: None
     name_of: Callable[[Any], str] = given_name
+    renames: bool = False
     added: list[str] = field(default_factory=list)
     widened: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
     old: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     def fields(
         self,
@@ -298,6 +304,10 @@ class Merger:
                 self._note(path, bases, one, other)
                 is_nullable = one.nullable or other.nullable
                 one = one.with_type(self.type(one, other, path)).with_nullable(is_nullable)
+            if self.renames and path in self.old and self._is_free(one, path, (*here, *found)):
+                self.renamed[path] = self.old.pop(path)
+                one = one.with_name(self.renamed[path])
+                bases.setdefault(one.name, one)  # of what else its new name is that of
             found.append(one)
         new = [
             (source, base, self._new(base, source.field, prefix))
@@ -338,6 +348,11 @@ class Merger:
         base = self._base(bases, other)
         if base is not None and base.name != one.name:
             self.conflicts.append(Conflict(path, base, other))
+
+    def _is_free(self, one: Any, path: str, others: Sequence[Any]) -> bool:
+        """Return whether a field can have its new name: the old one was given, the new is free."""
+        names = {other.name.casefold() for other in others}
+        return given_name(one) == one.name and self.old[path].casefold() not in names
 
     def _base(self, bases: Mapping[str, Any], other: Any) -> Any:
         """Return the field with whose type another one is in conflict; None without one."""

@@ -69,7 +69,8 @@ class TypedColumn:
         schema_id: with a framing, decode only data with this schema id; None for any.
         writers: the schemas by which data is decoded, by the id in its prefix. If empty, `schema`
             decodes all. The texts of a schema and, before it, of those that it refers to; but for
-            Avro with the name before each of these. None is parsed before data has its id.
+            Avro with the name before each of these. None is parsed before data has its id. Those of
+            Kafka Connect are numbered, since each value has the text itself.
         versions: ids of the `writers` whose fields the column has, the newest first; with a schema
             for Avro, those that it has conflict fields for.
         guids: the ids of `writers` that are numbers, by their GUIDs.
@@ -100,6 +101,8 @@ class TypedColumn:
     @property
     def has_ids(self) -> bool:
         """Whether each value has the id of its schema."""
+        if self.form == TypedForm.CONNECT:
+            return False
         return bool(self.writers or self.types) or self.place is not None
 
     def all_writers(self) -> Mapping[SchemaId, tuple[str, ...]]:
@@ -152,6 +155,10 @@ class TypedColumn:
                 return JsonDecoder(self.schema) if self.schema else AnyJsonDecoder()
             made = JsonDecoder(self.schema) if self.schema else None
             return self._evolved(decoder_of_texts, made)
+        if self.form == TypedForm.CONNECT:
+            from kafkalog.log.typed.connect import ConnectDecoder
+
+            return ConnectDecoder(self.writers, self.versions)
         if self.form == TypedForm.AVRO:
             from kafkalog.log.typed.avro import AvroDecoder
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.log.typed.cells import CELLS_AT_ONCE, CELLS_MAX, COUNTER, cells_of_items
+from kafkalog.log.typed.column_steps import UNFIT, TooManyError, offsets_of
 from kafkalog.log.typed.lake_types import given_name
 from kafkalog.log.typed.merging import fits, is_list, paired, refusal, sources
 from kafkalog.log.typed.remarks import CONFLICT
@@ -19,12 +22,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kafkalog.log.typed.column_steps import Ints
     from kafkalog.log.typed.framing import SchemaId
     from kafkalog.log.typed.merging import Rule, Source
     from kafkalog.log.typed.model import Decoder
     from kafkalog.log.typed.remarks import Remark
 
     Change = Callable[[Any], Any]
+    Count = Callable[[Any], Ints]
+
+
+class _Ways(NamedTuple):
+    """What `Placing` has for a part; `cells` also if the items of the target are not larger."""
+
+    value: Change | None = None
+    array: Change | None = None
+    cells: Count | None = None
 
 
 class Placing:
@@ -38,6 +51,8 @@ class Placing:
     Attributes:
         value: changes a value as `pyarrow.array` takes it; None to leave it as it is.
         array: likewise an array.
+        cells: counts the cells of the items in each value of an array as the target has them; None
+            if it has no larger items.
         paths: where the fields of the values, and what is in their lists and maps, are in the
             target, by where they are in the source; as in `Remark`.
 
@@ -50,48 +65,75 @@ class Placing:
         self.paths: dict[str, str] = {}
         if not fits(target, source, rule):
             raise ValueError(refusal(target, source, ""))
-        self.value, self.array = self._of(source.type, target.type, "", "")
+        self._has_larger = False
+        self.value, self.array, cells = self._of(source.type, target.type, "", "")
+        self.cells = cells if self._has_larger else None
+        self._kind = source.type
+
+    def require_room(self, value: Any) -> None:
+        """Raise `ValueError` if a value of the source has too many cells in the target."""
+        if self.cells is None:
+            return
+        cells = 0
+        with suppress(*UNFIT):  # raised again when it becomes an array of the target
+            cells = int(self.cells(pa.array([value], self._kind))[0])
+        COUNTER.cells = 0
+        COUNTER.add(1, cells)
 
     def moved(self, remark: Remark) -> Remark:
         """Return a remark about the source as one about the target."""
         return replace(remark, path=self.paths.get(remark.path, remark.path))
 
-    def _of(
-        self, kind: Any, target: Any, path: str, to: str
-    ) -> tuple[Change | None, Change | None]:
+    def _of(self, kind: Any, target: Any, path: str, to: str) -> _Ways:
         self.paths.setdefault(path, to)  # of several types the first
         if pa.types.is_struct(kind):
             return self._struct(kind, target, path, to)
         if is_list(kind):
             return self._list(kind, target, path, to)
         if pa.types.is_map(kind):
-            value, array = self._of(kind.item_type, target.item_type, f"{path}{{}}", f"{to}{{}}")
+            value, array, cells = self._of(
+                kind.item_type, target.item_type, f"{path}{{}}", f"{to}{{}}"
+            )
             is_same = array is None and kind == target
-            return (
+            return _Ways(
                 None if value is None else lambda one: _pairs(value, one),
                 None if is_same else lambda one: _map_of(one, target, array),
+                self._counted(kind, target, cells),
             )
-        return None, None if kind == target else lambda one: one.cast(target)
+        return _Ways(None, None if kind == target else lambda one: one.cast(target))
 
-    def _list(
-        self, kind: Any, target: Any, path: str, to: str
-    ) -> tuple[Change | None, Change | None]:
-        value, array = self._of(kind.value_type, target.value_type, f"{path}[]", f"{to}[]")
+    def _list(self, kind: Any, target: Any, path: str, to: str) -> _Ways:
+        value, array, cells = self._of(kind.value_type, target.value_type, f"{path}[]", f"{to}[]")
         is_same = array is None and kind == target
-        return (
+        return _Ways(
             None if value is None else lambda one: None if one is None else [*map(value, one)],
             None if is_same else lambda one: _list_of(one, target, array),
+            self._counted(kind, target, cells),
         )
 
-    def _struct(
-        self, kind: Any, target: Any, path: str, to: str
-    ) -> tuple[Change | None, Change | None]:
+    def _counted(self, kind: Any, target: Any, inner: Count | None) -> Count:
+        width = cells_of_items(target)
+        self._has_larger |= width > cells_of_items(kind)
+
+        def cells(array: Any) -> Ints:
+            first, count, there = _bounds(array)
+            offsets = there.to_numpy().astype(np.int64)
+            found = np.diff(offsets) * width
+            if inner is not None:
+                items = array.items if pa.types.is_map(kind) else array.values
+                found += np.diff(offsets_of(inner(items.slice(first, count)))[offsets])
+            return cast("Ints", found)
+
+        return cells
+
+    def _struct(self, kind: Any, target: Any, path: str, to: str) -> _Ways:
         fields = list(target)
         given = sources(list(kind))
         places = paired(fields, given, self._rule)
         names = {one.name for one in fields}
         bases = {given_name(one): one for one in reversed(fields)}
         steps: list[tuple[Source, int, Change | None, Change | None]] = []
+        counts: list[tuple[Source, Count]] = []
         # `pyarrow.array` takes fields by name: what is missing is null, others do not count.
         is_value_same = True
         for source, place in zip(given, places, strict=True):
@@ -105,16 +147,19 @@ class Placing:
                 continue
             one = fields[place]
             there = f"{to}.{one.name}".lstrip(".")
-            value, array = self._of(source.field.type, one.type, inner, there)
+            value, array, cells = self._of(source.field.type, one.type, inner, there)
+            if cells is not None:
+                counts.append((source, cells))
             steps.append((source, place, value, array))
             is_value_same &= source.part is None and value is None and one.name == name
         is_array_same = kind == target and all(
             source.part is None and source.place == place and array is None
             for source, place, _, array in steps
         )
-        return (
+        return _Ways(
             None if is_value_same else _value_steps(kind, fields, steps),
             None if is_array_same else _array_steps(target, fields, steps),
+            _count_steps(counts) if counts else None,
         )
 
 
@@ -149,9 +194,7 @@ def _array_steps(
         parts = array.flatten()
         found: dict[int, Any] = {}
         for source, place, _, change in steps:
-            one = parts[source.place]
-            if source.part is not None:
-                one = one.flatten()[source.part]
+            one = _part(parts, source)
             if change is not None:
                 one = change(one)
             # Of several types, a value has one.
@@ -163,6 +206,21 @@ def _array_steps(
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=array.is_null())
 
     return struct
+
+
+def _part(parts: Sequence[Any], source: Source) -> Any:
+    one = parts[source.place]
+    return one if source.part is None else one.flatten()[source.part]
+
+
+def _count_steps(counts: Sequence[tuple[Source, Count]]) -> Count:
+    def cells(array: Any) -> Ints:
+        parts = array.flatten()
+        return sum(  # type: ignore[return-value] # never of nothing
+            count(_part(parts, source)) for source, count in counts
+        )
+
+    return cells
 
 
 def _pairs(change: Change, value: Any) -> Any:
@@ -241,6 +299,7 @@ class PlacedDecoder:
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         value = self._decoder.decode(data, schema_id)
+        self._placing.require_room(value)
         place = self._placing.value
         return value if place is None else place(value)
 
@@ -248,10 +307,9 @@ class PlacedDecoder:
         """Return what decodes values of a schema by columns; None if that is impossible."""
         make = getattr(self._decoder, "by_columns", None)
         columns = None if make is None else make(schema_id)
-        place = self._placing.array
-        if columns is None or place is None:
+        if columns is None or self._placing.array is None:
             return columns
-        return PlacedColumns(columns, place, self.type, self.losses)
+        return PlacedColumns(columns, self._placing, self.type, self.losses)
 
 
 class PlacedColumns:
@@ -259,14 +317,16 @@ class PlacedColumns:
 
     Args:
         columns: decodes them.
-        change: changes the arrays.
+        placing: changes the arrays.
         kind: the other type.
         losses: what `columns` counts.
     """
 
-    def __init__(self, columns: Any, change: Change, kind: Any, losses: Counter[str]) -> None:
+    def __init__(self, columns: Any, placing: Placing, kind: Any, losses: Counter[str]) -> None:
+        assert placing.array is not None, "else nothing is to be changed"
         self._columns = columns
-        self._change = change
+        self._change = placing.array
+        self._cells = placing.cells
         self._type = kind
         self._losses = losses
 
@@ -276,6 +336,13 @@ class PlacedColumns:
         """Return a `pyarrow.Array`, and which of its values are right, as `AvroColumns` does."""
         before = dict(self._losses)
         array, is_right = self._columns.decode(data, starts, ends)
+        if self._cells is not None:
+            cells = self._cells(array)
+            is_right = is_right & (cells <= CELLS_MAX)
+            if len(array) > 1 and cells[is_right].sum() > CELLS_AT_ONCE:
+                raise TooManyError
+            if not is_right.all():
+                array = array.take(pa.array(np.arange(len(array)), mask=~is_right))
         try:
             return self._change(array), is_right
         except pa.ArrowInvalid:  # a number that the other type has not exactly: row by row

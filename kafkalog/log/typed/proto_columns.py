@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from kafkalog.log.typed.cells import COUNTER, cells_of, cells_of_items, cells_of_text
 from kafkalog.log.typed.lake_types import (
     JSON,
     NAME_KEY,
@@ -22,6 +23,7 @@ from kafkalog.log.typed.lake_types import (
     json_text,
     struct_type,
 )
+from kafkalog.log.typed.proto_cells import MessageCells
 from kafkalog.log.typed.proto_known import (
     CONFLUENT_DECIMAL,
     SCALARS,
@@ -31,6 +33,7 @@ from kafkalog.log.typed.proto_known import (
     shortest,
     text_of,
 )
+from kafkalog.log.typed.reasons import step
 from kafkalog.log.typed.remarks import Remark
 
 Convert = Callable[[Any], Any]
@@ -80,11 +83,13 @@ class MessageColumns:
     Attributes:
         remarks: the parts that are JSON.
         seen: what the messages had since it was reset.
+        cells: counts those of messages before they are parsed.
     """
 
     def __init__(self, pool: Any, names: dict[tuple[str, int], tuple[str, str]]) -> None:
         self.remarks: list[Remark] = []
         self.seen = Seen()
+        self.cells = MessageCells(pool)
         self._pool = pool
         self._names = names
         self._count = self._any_depth = 0
@@ -139,6 +144,7 @@ class MessageColumns:
         seen = self.seen
         columns: list[Any] = []
         getters: list[tuple[str, Convert]] = []
+        kinds: dict[str, Any] = {}
 
         def column_of(one: Any, inner: str, holder: Any) -> tuple[Any, Convert]:
             return self.column(one, inner, around, holder)
@@ -153,11 +159,20 @@ class MessageColumns:
                 metadata[DEFAULT_KEY] = text.encode()
             columns.append(pa.field(name, kind, metadata=metadata or None))
             getters.append((name, _getter(field, convert)))
+            kinds[name] = kind
 
         def converted(found: Any) -> Any:
             if len(UnknownFieldSet(found)):
                 seen.has_unknown = True
-            return {name: get(found) for name, get in getters}
+            values = {}
+            name = ""
+            try:
+                for name, get in getters:
+                    values[name] = get(found)
+            except ValueError as error:
+                error.add_note(step(name, kinds[name]))
+                raise
+            return values
 
         def present(found: Any) -> Any:
             converted(found)
@@ -199,12 +214,13 @@ class MessageColumns:
     def _new_tree(self, descriptor: Any) -> Convert:
         seen = self.seen
         getters: list[tuple[str, Convert]] | None = None
+        width = 0
 
         def column_of(one: Any, _path: str, _holder: Any) -> tuple[Any, Convert]:
             return JSON, self._tree(one)
 
         def tree(found: Any) -> Any:
-            nonlocal getters
+            nonlocal getters, width
             if getters is None:  # not before it is needed: messages can contain themselves
                 getters = [
                     (
@@ -213,6 +229,8 @@ class MessageColumns:
                     )
                     for name, field in self.named(descriptor)
                 ]
+                width = 1 + sum(1 + cells_of_text(len(name)) for name, _ in getters)
+            COUNTER.add(1, width)
             if len(UnknownFieldSet(found)):
                 seen.has_unknown = True
             values = ((name, get(found)) for name, get in getters)
@@ -230,6 +248,7 @@ class MessageColumns:
             return as_bytes
         try:
             descriptor = self._pool.FindMessageTypeByName(url.rpartition("/")[2])
+            self.cells.require_few(descriptor, found.value)
             inside = message_factory.GetMessageClass(descriptor).FromString(found.value)
         except (KeyError, message.DecodeError, RecursionError):
             return as_bytes
@@ -286,23 +305,29 @@ class MessageColumns:
             key, key_convert = single(keys, f"{path}{{}}")
             value, convert = single(values, f"{path}{{}}")
             one = convert or _same
+            entries = pa.map_(key, value)
+            width = cells_of_items(entries)
 
             # Protobuf leaves the order open: sorted, the same message gives the same bytes.
             def pairs(found: Any) -> Any:
+                COUNTER.add(len(found), width)
                 names = sorted(map(key_convert, found) if key_convert else found)
                 return [(name, one(found[name])) for name in names]
 
             def tree(found: Any) -> Any:
                 return {_key_text(name): value for name, value in pairs(found)}
 
-            return pa.map_(key, value), tree if is_json else pairs
+            return entries, tree if is_json else pairs
         kind, convert = single(field, f"{path}[]" if field.is_repeated else path)
         if not field.is_repeated:
             return kind, convert
-        one = convert or _same
-        return pa.list_(kind), list if convert is None else lambda found: [
-            one(each) for each in found
-        ]
+        width = cells_of(kind)
+
+        def items(found: Any) -> Any:
+            COUNTER.add(len(found), width)
+            return list(found) if convert is None else [convert(each) for each in found]
+
+        return pa.list_(kind), items
 
     def _scalar(self, field: Any, is_json: bool) -> Convert | None:
         """Return what converts a value that is no message; None for the value itself."""
@@ -338,7 +363,7 @@ def symbols(enum: Any) -> dict[int, str]:
 
 def _symbols(enum: Any) -> Convert:
     names = symbols(enum)
-    return lambda number: names.get(number) or str(number)
+    return lambda number: COUNTER.add_text(names.get(number) or str(number))
 
 
 def _same(value: Any) -> Any:

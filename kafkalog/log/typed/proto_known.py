@@ -12,6 +12,7 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 from formats.late_classes import dataclass
+from kafkalog.log.typed.cells import COUNTER
 from kafkalog.log.typed.lake_types import (
     JSON,
     TEXT,
@@ -238,7 +239,8 @@ def _decimal(params: Mapping[str, str]) -> Known:
 
     def text(message: Any) -> str:
         found = exact(message)
-        return f"{found:f}" if abs(message.scale) <= _PLAIN_SCALE_MAX else str(found)
+        is_plain = abs(message.scale) <= _PLAIN_SCALE_MAX
+        return COUNTER.add_text(f"{found:f}" if is_plain else str(found))
 
     def value(message: Any) -> Decimal:
         found = exact(message)

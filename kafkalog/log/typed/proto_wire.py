@@ -18,6 +18,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 from kafkalog.log.columns.arrow import binary
 from kafkalog.log.typed import proto_kernels
+from kafkalog.log.typed.cells import cells_of_items, cells_of_text
 from kafkalog.log.typed.column_steps import (
     PARTS_MAX,
     UnsupportedSchemaError,
@@ -160,6 +161,9 @@ class _Fields:
         self._numbers = np.array([one.number for one in self._slots], np.int64)
         self._forms = np.array([one.form for one in self._slots], np.int64)
         self._repeated = (self._forms >= _REPEATED).nonzero()[0]
+        self._widths = np.array(
+            [cells_of_items(self._slots[i].kind) for i in self._repeated], np.int64
+        )
         self._required = [i for i, one in enumerate(self._slots) if one.is_required]
         names = {one.oneof for one in slots} - {None}
         oneofs = [[i for i, one in enumerate(self._slots) if one.oneof == name] for name in names]
@@ -180,6 +184,7 @@ class _Fields:
             )  # fmt: skip
             if has_places or not len(self._repeated):
                 break
+            values.spend(rows, self._widths @ there[self._repeated])
             counts = np.where(values.odd[rows], 0, there[self._repeated])
             offsets = offsets_of(counts.reshape(-1))
             numbers[self._repeated] = offsets[:-1].reshape(counts.shape)
@@ -448,12 +453,15 @@ def _enum(enum: Any) -> Any:
     names = symbols(enum)
     known = np.array(sorted(names), np.int64)
     texts = [names[number] for number in sorted(names)]
+    cells = np.array([cells_of_text(len(one)) for one in texts], np.int64)
 
     def enums(values: Values, rows: Ints, bits: Ints, mask: Any) -> Any:
         numbers = bits.astype(np.int32).astype(np.int64)
         places = np.minimum(known.searchsorted(numbers), len(known) - 1)
         other = known[places] != numbers
         there = texts
+        if cells.any():
+            values.spend(rows, cells[places] if mask is None else np.where(mask, 0, cells[places]))
         if other.any():
             if enum.is_closed:  # an unknown field, to Google's library
                 values.odd[rows[other if mask is None else other & ~mask]] = True

@@ -105,13 +105,16 @@ class ProtobufDecoder:
         seen = self._seen
         seen.has_unknown = seen.has_lost_digits = False
         try:
+            self._columns.cells.require_few(self._descriptor, data)
             found = self._parse(data)
             # Google's library for Python leaves this to its caller.
             if self._has_required and not is_complete(found):
                 raise ValueError("a required field is missing")
             value = self._convert(found)
-        except (message.Error, RecursionError) as error:
+        except message.Error as error:
             raise ValueError(str(error)) from error
+        except RecursionError as error:
+            raise ValueError("the message is nested too deeply") from error
         if seen.has_unknown:
             self.losses[UNKNOWN_FIELDS] += 1
         if seen.has_lost_digits:

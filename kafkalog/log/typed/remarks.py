@@ -20,6 +20,9 @@ CONFLICT: Final = "conflict column"
 OLD_NAME: Final = "the old name"
 """The type of a remark about a field of a table whose schema calls it otherwise now."""
 
+NEW_NAME: Final = "renamed"
+"""The type of a remark about such a field that gets the new name, in a table that can do that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Remark:
@@ -28,7 +31,7 @@ class Remark:
     Attributes:
         path: where it is in the column: names of fields with `.` between them, `[]` after a list
             and `{}` after a map, as in `orders[].prices{}.amount`; empty for the whole column.
-        type: `json`, `omitted` if the column lacks it, `CONFLICT`, or `OLD_NAME`.
+        type: `json`, `omitted` if the column lacks it, `CONFLICT`, `OLD_NAME` or `NEW_NAME`.
         reason: why, as in `a union of several types`.
     """
 

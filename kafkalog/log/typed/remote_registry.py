@@ -58,7 +58,7 @@ class _ById(dict["SchemaId", Registered]):
         self._registry = registry
 
     def __missing__(self, schema_id: SchemaId) -> Registered:
-        found = self._registry.fetched(schema_id)
+        found = self._registry.fetch(schema_id)
         if found is None:
             raise KeyError(schema_id)
         return found
@@ -93,9 +93,9 @@ class RemoteRegistry(SchemaRegistry):
     def remote_place(self) -> str | None:
         return self.place
 
-    def fetched(self, schema_id: SchemaId) -> Registered | None:
-        """Return a schema that is not known yet; None if there is none with this id."""
-        if self._lacks(schema_id):
+    def fetch(self, schema_id: SchemaId) -> Registered | None:
+        """Return a schema that is not known yet; None if the registry has none with this id."""
+        if self.lacks(schema_id):
             return None
         if len(self._unknown) >= _UNKNOWN_MAX:
             self.refused += 1
@@ -114,12 +114,16 @@ class RemoteRegistry(SchemaRegistry):
             UnreadableError: the registry was not asked for all ids.
         """
         found = self.by_id.get(schema_id)
-        if found is None and not self._lacks(schema_id):
+        if found is None and not self.lacks(schema_id):
             raise UnreadableError(
                 f"It lacks more than {_UNKNOWN_MAX} ids of schemas, and is asked for no others.",
                 path=self.place,
             )
         return found
+
+    def lacks(self, schema_id: SchemaId) -> bool:
+        """Return whether it is known that there is no such id."""
+        return schema_id in self._unknown or (isinstance(schema_id, int) and schema_id > _ID_MAX)
 
     def number_of(self, guid: str) -> int | None:
         """Return the number of the schema with a GUID; None if it has none in the main context."""
@@ -150,10 +154,6 @@ class RemoteRegistry(SchemaRegistry):
             raise self._client.strange("no list of versions", path) from None
         known = [self.version(*place) for place in places[:_SUBJECTS_MAX]]
         return next((one for one in known if one is not None and one.id == schema_id), found)
-
-    def _lacks(self, schema_id: SchemaId) -> bool:
-        """Return whether it is known that there is no such id."""
-        return schema_id in self._unknown or (isinstance(schema_id, int) and schema_id > _ID_MAX)
 
     def version(self, subject: str, number: int) -> Registered | None:
         found = super().version(subject, number)

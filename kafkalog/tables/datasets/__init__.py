@@ -36,6 +36,7 @@ def dataset(
     view: LogView | str = LogView.RECOVERED,
     text: bool = False,
     registry: str | os.PathLike[str] | None = None,
+    connect: Sequence[str] = (),
     disorder_ms: int | None = None,
     threads: int | None = None,
     on_event: OnEvent | None = None,
@@ -64,6 +65,9 @@ def dataset(
             schemas and names of types. Without the subject of the topic its records are read once
             for their ids; several types are fields of a struct. A value that does not decode is
             null there, and an error unless there is `on_event`.
+        connect: `key`, `value` or both: what Kafka Connect or Debezium wrote as JSON with a schema
+            in each message. They get the columns key_decoded and value_decoded, with the fields of
+            all their schemas, for which all records are read once.
         disorder_ms: no record is older than the newest before it by more than this. Then reading
             ends soon after a time range; otherwise it goes on, as any later record can be older.
         threads: number of decoding threads; None for one per processor, up to 8.
@@ -93,8 +97,8 @@ def dataset(
         threads,
         None if on_event is None else Reporter(on_event),
     )
-    if registry is not None:
-        tables = _typed(tables, os.fspath(registry))
+    if registry is not None or connect:
+        tables = _typed(tables, registry, connect)
     return Dataset(tables, _table(kind, name))
 
 
@@ -108,14 +112,14 @@ class _Undecoded(TypedListener):
         self._listener.hear(CorruptDataError(f"A {column.source} does not decode: {reason}."))
 
 
-def _typed(tables: Tables, registry: str) -> Tables:
-    """Return the tables with columns by the schemas of a registry."""
+def _typed(
+    tables: Tables, registry: str | os.PathLike[str] | None, connect: Sequence[str]
+) -> Tables:
+    """Return the tables with typed columns that data decides."""
     from kafkalog.tables.datasets.typed import with_data
-    from kafkalog.tables.schema_registry import read_registry
     from kafkalog.tables.topic_types import columns_by_data
 
-    by_data = columns_by_data(read_registry(registry), tables.topics or ())
-    typed = with_data(tables, (), by_data)
+    typed = with_data(tables, (), columns_by_data(registry, tables.topics or (), connect))
     return replace(tables, typed=typed, typed_listener=_Undecoded(tables.reader))
 
 

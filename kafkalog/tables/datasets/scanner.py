@@ -211,8 +211,8 @@ class Scanner:
         plain = pa.schema([self.dataset_schema.field(name) for name in typed.bytes_for(names)])
         batches = read_split(split, plain, self._tables.reader, threads=self._tables.threads)
         for read in batches:
-            batch = read if plain == wanted else typed.added(read, wanted)
-            yield batch if condition is None else self._chosen(batch, schema, condition)
+            for batch in [read] if plain == wanted else typed.added(read, wanted):
+                yield batch if condition is None else self._chosen(batch, schema, condition)
 
     def _counted(self, split: Split, schema: Any, constants: Mapping[str, object]) -> Iterator[Any]:
         """Yield rows of constants: as many as the split has records."""

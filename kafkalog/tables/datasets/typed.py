@@ -13,24 +13,24 @@ from kafkalog.io.paths import file_system
 from kafkalog.log.columns.arrow import table_of_arrays
 from kafkalog.tables.model import TableName
 from kafkalog.tables.planning import plan_splits
-from kafkalog.tables.topic_types import nothing_decodes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog.log.typed import TypedColumn
+    from kafkalog.log.typed.columns import TypedArray
     from kafkalog.tables.datasets.model import Tables, TypedListener
-    from kafkalog.tables.topic_types import ColumnByData
+    from kafkalog.tables.topic_types import ByData
 
 
 def with_data(
-    tables: Tables, given: Sequence[TypedColumn], by_data: Sequence[ColumnByData]
+    tables: Tables, given: Sequence[TypedColumn], by_data: Sequence[ByData]
 ) -> tuple[TypedColumn, ...]:
     """Return the typed columns of tables: those that are given, and those that data decides.
 
     Raises:
         UsageError: nothing decides what they are.
-        as `ColumnByData.decided` and `plan_splits`.
+        as `ByData.decided` and `plan_splits`.
     """
     if not by_data:
         return tuple(given)
@@ -41,7 +41,7 @@ def with_data(
     found = (one.decided(splits, of_each=False) for one in by_data)
     columns = (*given, *(one for one in found if one is not None))
     if not columns:
-        raise nothing_decodes(by_data)
+        raise by_data[-1].nothing()
     return columns
 
 
@@ -79,10 +79,28 @@ class TypedColumns:
                 given.append("headers")
         return list(dict.fromkeys(given))
 
-    def added(self, batch: Any, schema: Any) -> Any:
-        """Return the columns of a schema, from those that `bytes_for` names."""
+    def added(self, batch: Any, schema: Any) -> Iterator[Any]:
+        """Yield the columns of a schema, of some rows each, from those that `bytes_for` names."""
+        from kafkalog.log.typed.columns import aligned
+
+        names = [name for name in schema.names if name in self._columns]
+        if not names:
+            yield self._piece(batch, schema, {})
+            return
+        start = 0
+        for pieces in aligned([self._decoded(name, batch) for name in names]):
+            count = len(pieces[0].array)
+            decoded = {name: one.array for name, one in zip(names, pieces, strict=True)}
+            yield self._piece(batch.slice(start, count), schema, decoded)
+            start += count
+
+    def _piece(self, batch: Any, schema: Any, decoded: Mapping[str, Any]) -> Any:
         arrays = [
-            batch.column(name) if self._column(name) is None else self._made(name, batch)
+            decoded[name]
+            if name in decoded
+            else self._ids_of(name, batch)
+            if name in self._ids
+            else batch.column(name)
             for name in schema.names
         ]
         return table_of_arrays(arrays, batch.num_rows, schema)
@@ -91,20 +109,31 @@ class TypedColumns:
         """Return the typed column that a column is, or whose ids it has."""
         return self._columns[name][0] if name in self._columns else self._ids.get(name)
 
-    def _made(self, name: str, batch: Any) -> Any:
-        from kafkalog.log.typed.columns import typed_column
+    def _ids_of(self, name: str, batch: Any) -> Any:
         from kafkalog.log.typed.prefixes import schema_ids, type_names
 
-        column = self._ids[name] if name in self._ids else self._columns[name][0]
-        headers = batch.column("headers") if column.id_headers() else None
-        data = batch.column(f"{column.source}_bytes")
-        if name in self._ids:
-            make = schema_ids if name == column.id_columns[0] else type_names
-            return make(column, data, headers)
-        decoder = self._columns[name][1]
-        with self._lock:
-            found = typed_column(column, decoder, data, headers)
-            self._listener.decoded(column, decoder.remarks, found.losses)
-            for one in found.failures[:1]:
-                self._listener.undecoded(column, one.reason)
-        return found.array
+        column = self._ids[name]
+        make = schema_ids if name == column.id_columns[0] else type_names
+        return make(column, *_bytes_of(column, batch))
+
+    def _decoded(self, name: str, batch: Any) -> Iterator[TypedArray]:
+        """Yield what `typed_pieces` does for a column, and tell the listener."""
+        from kafkalog.log.typed.columns import typed_pieces
+
+        column, decoder = self._columns[name]
+        pieces = typed_pieces(column, decoder, *_bytes_of(column, batch))
+        while True:
+            with self._lock:
+                found = next(pieces, None)
+                if found is None:
+                    return
+                self._listener.decoded(column, decoder.remarks, found.losses)
+                for one in found.failures[:1]:
+                    self._listener.undecoded(column, one.reason)
+            yield found
+
+
+def _bytes_of(column: TypedColumn, batch: Any) -> tuple[Any, Any]:
+    """Return the bytes of a column, and the headers if they are needed."""
+    headers = batch.column("headers") if column.id_headers() else None
+    return batch.column(f"{column.source}_bytes"), headers

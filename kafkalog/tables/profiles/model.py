@@ -206,6 +206,8 @@ class Profile:
         max_batch_records, max_batch_bytes: most records in a batch, and the largest batch in bytes.
         codecs: by name.
         schemas: of keys, then of values, the most frequent first; empty without a registry.
+        unasked: number of keys and values that begin with an id, or have a header with one, that
+            the registry was not asked for after it lacked too many; they are in no `schemas`.
         producers, producers_at_least, producers_at_most: number of producer ids.
         keys, keys_at_least, keys_at_most: number of distinct keys.
         hot_keys: the most frequent keys, most frequent first.
@@ -238,6 +240,7 @@ class Profile:
     max_batch_bytes: int
     codecs: tuple[CodecUse, ...]
     schemas: tuple[SchemaUse, ...]
+    unasked: int
     producers: int
     producers_at_least: int
     producers_at_most: int

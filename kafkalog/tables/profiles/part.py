@@ -83,7 +83,8 @@ class Part:
             for source in ("key", "value"):
                 found = self._ids.counted(source, batch.column(source), batch.column("headers"))
                 for schema_id, number in found:
-                    self.counts[f"schema/{source}/{schema_id}"] += number
+                    name = "unasked" if schema_id is None else f"schema/{source}/{schema_id}"
+                    self.counts[name] += number
         self._waiting.append(keys)
         if sum(some.nbytes for some in self._waiting) > _KEYS_AT_ONCE:
             self._add_keys()

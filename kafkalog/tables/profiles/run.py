@@ -172,7 +172,7 @@ def _profile(
         for name in (
             "batches", "control_batches", "transactional_batches", "idempotent_batches", "records",
             "null_keys", "tombstones", "key_size_bytes", "value_size_bytes", "header_size_bytes",
-            "defects",
+            "unasked", "defects",
         )
     }  # fmt: skip
     return Profile(

@@ -45,8 +45,12 @@ class KnownIds:
             (size, {one: names[one] for one in some}) for size, some in groupby(ordered, len)
         ]
 
-    def counted(self, source: str, data: Any, headers: Any) -> Iterator[tuple[SchemaId, int]]:
+    def counted(
+        self, source: str, data: Any, headers: Any
+    ) -> Iterator[tuple[SchemaId | None, int]]:
         """Yield ids, and how many of some keys or values have each; an id can come twice.
+
+        None stands for those that the registry was not asked for, after too many in vain.
 
         Args:
             source: `key` or `value`.
@@ -54,7 +58,7 @@ class KnownIds:
             headers: those of the records, a `pyarrow.ListArray`.
 
         Raises:
-            KafkaLogError: as `RemoteRegistry.asked`.
+            KafkaLogError: the registry does not answer.
         """
         starts = pc.binary_slice(data, 0, PREFIX_MAX)
         for framing in _IN_HEADERS:
@@ -69,7 +73,7 @@ class KnownIds:
             yield from _of_registry(starts, self._place)
 
 
-def _of_registry(starts: Any, place: str) -> Iterator[tuple[SchemaId, int]]:
+def _of_registry(starts: Any, place: str) -> Iterator[tuple[SchemaId | None, int]]:
     """Yield the ids that a registry has of what data begins with, and how many have each."""
     registry = registry_at(place)
     first = pc.binary_slice(starts, 0, 1)
@@ -80,6 +84,10 @@ def _of_registry(starts: Any, place: str) -> Iterator[tuple[SchemaId, int]]:
             for one in pc.value_counts(pc.binary_slice(some, 0, size)).to_pylist():
                 # One more byte, as of the data: without any a prefix is none.
                 schema_id, _ = split(framing, one["values"] + b"\0"[: len(one["values"]) == size])
-                if schema_id is not None and registry.asked(schema_id) is not None:
+                if schema_id is None:
+                    continue
+                if schema_id in registry.by_id:
                     number = registry.number_of(schema_id) if isinstance(schema_id, str) else None
                     yield schema_id if number is None else number, one["counts"]
+                elif not registry.lacks(schema_id):
+                    yield None, one["counts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from dataclasses import replace
@@ -16,6 +17,7 @@ from kafkalog.model import Isolation
 from kafkalog.node import claims
 from kafkalog.tables import Request, Split, TableName, plan_splits, planning, read_split
 from kafkalog.tables.moved import Losses, splits_now
+from kafkalog.tables.reading import count_split
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
 from tests.waiting import until_settled
@@ -291,6 +293,24 @@ def test_a_log_that_was_cut_and_filled_again_is_another_one(tmp_path: Path) -> N
     assert offsets(splits[:1])[0] == 0
     with pytest.raises(ChangedSinceError, match="has other records there now"):
         offsets(splits)
+
+
+def test_a_last_batch_that_became_longer_hides_no_record(tmp_path: Path) -> None:
+    """Up to the planned end its bytes are the same but for its header."""
+
+    def of(first: int, count: int) -> bytes:
+        return batch(first, [record(i, b"key", b"value-%d" % (first + i)) for i in range(count)])
+
+    log = write_log(tmp_path / "orders-0", of(0, 10), of(10, 40))
+    [split] = plan_splits([str(tmp_path)], Request(isolation=Isolation.LOG))
+    write_log(tmp_path / "orders-0", of(0, 10), of(10, 60))
+    with log.open("rb") as changed:
+        assert os.pread(changed.fileno(), 64, split.end - 64) == of(10, 40)[-64:]
+    words = "Its offsets from 10 are in a longer batch now"
+    with pytest.raises(ChangedSinceError, match=words):
+        offsets([split])
+    with pytest.raises(ChangedSinceError, match=words):
+        list(count_split(split))
 
 
 def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:

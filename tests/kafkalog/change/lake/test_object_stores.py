@@ -11,12 +11,16 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
+import kafkalog
 from kafkalog.change.lake.targets import open_target
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError
 from kafkalog.io.paths.uris import without_credentials
-from kafkalog.tables import Request
+from kafkalog.model import Replicas
+from kafkalog.tables import Bounds, Request
 from tests.kafkalog.change.lake.exporting import HIVE, export, files_of, table_of
 from tests.kafkalog.change.lake.test_resume import interrupt, logs
+from tests.kafkalog.log.typed.test_serialized import as_topic
+from tests.kafkalog_cli.test_record_types import CASES, values_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,3 +153,24 @@ def test_a_store_out_of_reach_is_no_wrong_usage(
     with pytest.raises(KafkaLogError) as caught:
         open_target("s3://bucket/lake")
     assert caught.value.exit_code == status
+
+
+@pytest.mark.parametrize("append", [True, False])
+def test_a_bucket_gets_the_tables_of_types(
+    tmp_path: Path, endpoint: str, store: Any, *, append: bool
+) -> None:
+    """Byte for byte those of a directory, each below the prefix."""
+    case = CASES["record"]
+    disk = as_topic(tmp_path / "disk", case["versions"])
+    write(disk, values_of(case))
+    found = {}
+    for place in (str(tmp_path / "to"), uri(endpoint, "split")):
+        done = kafkalog.export(
+            disk, to=place, registry=disk, split_by_type=True, append=append,
+            request=Request(bounds=Bounds(topics=("events",)), replicas=Replicas.BEST),
+        ).apply()  # fmt: skip
+        found[done.destination] = done.tables
+    assert [*found] == [str(tmp_path / "to"), "s3://lake/split"]
+    tables, others = found.values()
+    assert tables == others
+    assert objects(store, "split") == files_of(tmp_path / "to")

@@ -17,7 +17,14 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from kafkalog.change.lake import Export, ExportRequest, TableFormat, Writing, local_catalog
+from kafkalog.change.lake import (
+    Accepted,
+    Export,
+    ExportRequest,
+    TableFormat,
+    Writing,
+    local_catalog,
+)
 from kafkalog.change.lake.iceberg_rejects import RejectsTable
 from kafkalog.errors import CorruptDataError, DestinationExistsError, RefusedError
 from kafkalog.io.engine import LocalEngine
@@ -73,7 +80,7 @@ def add(
     log: Path, to: Path, form: TableFormat, most: int = 99, engine: Engine | None = None
 ) -> None:
     """Complete an interrupted run, then add what is new."""
-    appending.add(asked(log, form, append=True), to, engine, max_rejects=most)
+    appending.add(asked(log, form, append=True), to, engine, accepted=Accepted(rejects=most))
 
 
 def in_table(to: Path, form: TableFormat = FILES) -> list[tuple[int, bytes | None]]:
@@ -144,12 +151,12 @@ def test_too_many_end_the_run(tmp_path: Path, form: TableFormat) -> None:
         (9, "^More than 9 records do not decode. The first: a-0: the value at 1: Expecting"),
     ]:
         with (
-            Export(asked(log, form), str(to), max_rejects=most) as run,
+            Export(asked(log, form), str(to), accepted=Accepted(rejects=most)) as run,
             pytest.raises(RefusedError, match=message),
         ):
             run.run(LocalEngine(1))
         assert not files_of(to)
-    with Export(asked(log, form), str(to), max_rejects=10) as run:
+    with Export(asked(log, form), str(to), accepted=Accepted(rejects=10)) as run:
         run.run(LocalEngine(2))
         assert run.summary().rejects == 10
     assert in_table(to, form) == good(30)
@@ -405,7 +412,8 @@ def test_a_run_that_was_stopped_is_counted_whole(
 def test_nothing_but_rejects(tmp_path: Path, form: TableFormat) -> None:
     """The table has no rows and no files."""
     write_log(tmp_path / "a-0", batch(0, [record(0, b"k", b"no JSON")]))
-    with Export(asked(tmp_path / "a-0", form), str(tmp_path / "lake"), max_rejects=1) as run:
+    request = asked(tmp_path / "a-0", form)
+    with Export(request, str(tmp_path / "lake"), accepted=Accepted(rejects=1)) as run:
         run.run(LocalEngine(1))
         assert (run.summary().rows, run.summary().rejects) == (0, 1)
     assert not list((tmp_path / "lake").rglob("*.parquet"))
@@ -421,7 +429,7 @@ def test_a_delta_table_that_is_there_keeps_its_files(
     with monkeypatch.context() as patched:
         patched.setattr("kafkalog.change.lake.run.commit_rejects", lambda *_: 1 // 0)
         with (
-            Export(asked(log, DELTA), str(to), max_rejects=9) as run,
+            Export(asked(log, DELTA), str(to), accepted=Accepted(rejects=9)) as run,
             pytest.raises(ZeroDivisionError),
         ):
             run.run(LocalEngine(1))
@@ -434,7 +442,7 @@ def test_rejects_in_row_groups(tmp_path: Path) -> None:
     """Their size is limited, like those of the table."""
     grow(tmp_path / "a-0", 0, 60)
     request = replace(asked(tmp_path / "a-0"), writing=Writing(row_group_rows=3), request=Request())
-    with Export(request, str(tmp_path / "lake"), max_rejects=99) as run:
+    with Export(request, str(tmp_path / "lake"), accepted=Accepted(rejects=99)) as run:
         run.run(LocalEngine(1))
     [path] = tmp_path.rglob("*.rejects")
     metadata = pq.read_metadata(path)

@@ -39,10 +39,13 @@ def table_with(chance: random.Random, rows: int) -> Any:
 
 
 def size_of(row: dict[str, Any]) -> int:
-    """Compute the size by hand: 8 bytes per offset, 5 of number and flag, and those of texts."""
-    headers = sum(len(one["key"]) + len(one["value"]) for one in row["headers"])
+    """Compute the size by hand: 8 bytes per offset, 5 of number and flag, and those of texts.
+
+    Each text or list has 4 bytes more.
+    """
+    headers = 4 + sum(8 + len(one["key"]) + len(one["value"]) for one in row["headers"])
     text = (row["value_decoded"] or {"text": ""})["text"]
-    return 8 + 5 + len(row["value"] or b"") + headers + len(text)
+    return 8 + 5 + 4 + len(row["value"] or b"") + headers + 4 + len(text)
 
 
 def test_groups_end_where_their_rows_say() -> None:

@@ -77,6 +77,17 @@ class Killing:
         monkeypatch.setattr(kafkalog.change.lake.append, "append_delta", committing)
         monkeypatch.setattr(kafkalog.change.lake.rejects, "append_delta", committing)
 
+    def stops(self, at: int, log: Path, to: Path, form: TableFormat) -> bool:
+        """Run once, and return whether that was stopped."""
+        self.calls = at
+        try:
+            append(log, to=to, form=form)
+        except StoppedError:
+            return True
+        finally:
+            self.calls = None
+        return False
+
     def _count(self) -> None:
         if self.calls is not None:
             self.calls -= 1
@@ -102,14 +113,7 @@ def test_a_run_that_stops_at_any_write(
         grow(log / "orders-0", 120, 2)
         grow(log / "orders-0", 126, 2)
         end = 132
-        killing.calls = at
-        try:
-            append(log, to=to, form=form)
-        except StoppedError:
-            is_stopped = True
-        else:
-            is_stopped = False
-        killing.calls = None
+        is_stopped = killing.stops(at, log, to, form)
         if form == DELTA:
             assert rows_of(to, form) in (rows(0, 120), rows(0, 132))
         if changes == "more":
@@ -152,14 +156,7 @@ def test_a_run_into_iceberg_that_stops_at_any_write(
                 grow(partition, 120, 2)
                 grow(partition, 126, 2)
                 end = 132
-            killing.calls = at
-            try:
-                append(log, to=to, form=ICEBERG)
-            except StoppedError:
-                is_stopped = True
-            else:
-                is_stopped = False
-            killing.calls = None
+            is_stopped = killing.stops(at, log, to, ICEBERG)
             gc.collect()  # a process that is killed leaves no connection open
             assert rows_of(to, ICEBERG) in (rows(0, 0 if is_first else 120), rows(0, end))
             if changes == "deleted" and not is_first:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from kafkalog.log.typed import avro_columns
 from kafkalog.log.typed.avro import AvroDecoder
 from tests.kafkalog.log.typed.test_avro_java import REJECTS, by_rows, case_of, compare_columns
 from tests.sampling import tries_everything
-
-if TYPE_CHECKING:
-    import pytest
 
 STILL = (
     *REJECTS,
@@ -46,6 +46,38 @@ def test_random_versions(monkeypatch: pytest.MonkeyPatch) -> None:
             counts[f"{'read' if why is None else 'refused'}, {'no' if reason else 'read'}"] += 1
     print(counts)
     assert counts["refused, read"]
+
+
+def fields(**kinds: list[str]) -> str:
+    """Return a record of fields that may be null, each with a type and, after it, aliases."""
+    made = [
+        {"name": name, "type": ["null", kind], "default": None, "aliases": aliases}
+        for name, (kind, *aliases) in kinds.items()
+    ]
+    return json.dumps({"type": "record", "name": "R", "fields": made})
+
+
+@pytest.mark.parametrize("newest", [
+    fields(x=["string", "old"], old=["long"]), fields(old=["long"], x=["string", "old"]),
+])  # fmt: skip
+def test_aliases_are_not_for_values_of_the_same_schema(newest: str) -> None:
+    """A field of it that has the old name of another one is no conflict with that."""
+    decoder = AvroDecoder(newest.encode(), {1: [newest], 2: [fields(old=["string"])]}, [1, 2])
+    assert {one.name for one in decoder.type} == {"x", "old"}
+    assert decoder.remarks == []
+    parts = {"x": b"\2\2a", "old": b"\2\4"}
+    names = [one["name"] for one in json.loads(newest)["fields"]]
+    value = decoder.decode(b"".join(parts[name] for name in names), 1)
+    assert value == {"x": "a", "old": 2}
+
+
+def test_a_version_with_both_names_of_a_field_has_no_conflicts() -> None:
+    """None of its values is read: Java calls the field a duplicate."""
+    newest, both = fields(y=["string", "x"]), fields(x=["string"], y=["long"])
+    decoder = AvroDecoder(newest.encode(), {1: [newest], 2: [both]}, [1, 2])
+    assert [one.name for one in decoder.type] == ["y"]
+    with pytest.raises(ValueError, match="two fields have one name"):
+        decoder.decode(b"\2\2a\2\4", 2)
 
 
 def is_top(tree: Any) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.errors import UsageError
-from kafkalog.log.typed import TypedColumn, TypedForm
+from kafkalog.log.typed import Framing, TypedColumn, TypedForm
 from kafkalog.log.typed.avro import AvroDecoder
 from kafkalog.log.typed.columns import typed_column
 from kafkalog.log.typed.remarks import LOST_DIGITS, Remark
@@ -198,20 +198,74 @@ def test_what_can_only_be_null() -> None:
 
 
 def test_lost_digits_are_counted_once_a_value() -> None:
-    """By columns, and for rejects not at all."""
+    """By columns and one by one, and for rejects not at all."""
+    nanos = logical("long", "timestamp-nanos")
     schema = {"type": "record", "name": "R", "fields": [
-        {"name": "n", "type": logical("long", "timestamp-nanos")}, {"name": "s", "type": "string"},
+        {"name": "n", "type": nanos}, {"name": "l", "type": {"type": "array", "items": nanos}},
+        {"name": "s", "type": "string"},
     ]}  # fmt: skip
     column = TypedColumn("value", TypedForm.AVRO, json.dumps(schema).encode())
     decoder = column.decoder()
-    values = [varint(number) + sized(b"x") for number in (1, 1000, -1, 2001, 5)]
-    array, failures, _ = typed_column(
+    values = [
+        varint(number) + varint(2) + varint(number) * 2 + varint(0) + sized(b"x")
+        for number in (1, 1000, -1, 2001, 5)
+    ]
+    array, failures, losses = typed_column(
         column, decoder, pa.array([*values, values[0][:-1]], pa.binary())
     )
     assert [one.row for one in failures] == [5]
     seconds = [one["n"] and one["n"].microsecond for one in array.to_pylist()[:5]]
     assert seconds == [0, 1, 999_999, 2, 0]
-    assert getattr(decoder, "losses")[LOST_DIGITS] == 4  # noqa: B009 # Avro's, not of the protocol
+    assert dict(losses) == {LOST_DIGITS: 4}
+    for one in values:
+        decoder.decode(one)
+    with pytest.raises(ValueError, match="ends early"):
+        decoder.decode(values[0][:-1])
+    assert dict(decoder.losses) == {LOST_DIGITS: 8}
+
+
+def around(kind: str, place: str) -> Any:
+    """Return a schema with a type at the top, as a branch, or in a column and in JSON."""
+    fields = [{"name": "n", "type": kind}, {"name": "next", "type": ["null", "N"]}]
+    record = {"type": "record", "name": "N", "fields": fields}
+    return {"top": kind, "branch": ["null", kind], "json": record}[place]
+
+
+BITS = {"float": 24, "double": 53}
+"""How many binary digits floating-point numbers have."""
+
+
+@pytest.mark.parametrize(("writer", "reader"), [
+    ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"),
+])  # fmt: skip
+def test_digits_that_promotions_lose_are_counted(writer: str, reader: str) -> None:
+    """By columns, one by one, and within what only Python reads."""
+    ends = (24, 25, 31) if writer == "int" else (24, 25, 31, 32, 53, 54, 62, 63)
+    near = {(1 << end) + more for end in ends for more in (-3, -2, -1, 0, 1, 2, 3, 6)}
+    wide = 31 if writer == "int" else 63
+    numbers = [one * sign for one in (0, 7, *sorted(near)) for sign in (1, -1)]
+    numbers = [one for one in numbers if -(1 << wide) <= one < 1 << wide]
+    significant = [len(f"{abs(one):b}".rstrip("0")) for one in numbers]
+    lost = sum(one > BITS[reader] for one in significant)
+    assert (lost > 0) == ((writer, reader) != ("int", "double"))
+    for place in ("top", "branch", "json"):
+        old, new = (json.dumps(around(kind, place)) for kind in (writer, reader))
+        column = TypedColumn(
+            "value", TypedForm.AVRO, new.encode(), framing=Framing.CONFLUENT,
+            writers=((1, (old,)), (2, (new,))),
+        )  # fmt: skip
+        # Within JSON, an N with an N.
+        values = [
+            {"top": n, "branch": varint(1) + n, "json": n + varint(1) + n + varint(0)}[place]
+            for n in map(varint, numbers)
+        ]
+        decoder = column.decoder()
+        framed = [b"\0\0\0\0\1" + one for one in values]
+        _, failures, losses = typed_column(column, decoder, pa.array(framed, pa.binary()))
+        assert (failures, dict(losses)) == ([], {LOST_DIGITS: lost} if lost else {})
+        for one in values:
+            decoder.decode(one, 1)
+        assert decoder.losses[LOST_DIGITS] == 2 * lost
 
 
 @pytest.mark.parametrize(("before", "now", "data", "value"), [

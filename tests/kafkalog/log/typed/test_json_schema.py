@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,8 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.log.typed import TypedColumn, TypedForm
+from kafkalog.log.typed.columns import one_value
 from kafkalog.log.typed.json_schema import AnyJsonDecoder, JsonDecoder
 from kafkalog.log.typed.remarks import LOCAL_AS_UTC, LOST_DIGITS
+from tests.kafkalog.log.typed.both_ways import both
 
 DECIMAL = {
     "type": "number", "title": "org.apache.kafka.connect.data.Decimal", "connect.type": "bytes",
@@ -36,6 +41,12 @@ def row(made: Any, data: str | bytes) -> Any:
     value = made.decode(data if isinstance(data, bytes) else data.encode())
     [found] = pa.array([value], made.type).to_pylist(maps_as_pydicts="strict")
     return found
+
+
+def named(kind: str, connect: str | None, title: str | None = None) -> dict[str, Any]:
+    """Return a schema as Kafka Connect's converter for JSON Schema writes it."""
+    said = {"type": kind, "connect.type": connect, "title": title}
+    return {name: one for name, one in said.items() if one is not None}
 
 
 def remarks(made: JsonDecoder) -> dict[str, str]:
@@ -256,6 +267,53 @@ def test_type(name: str) -> None:
     assert str(decoder(schema).type) == kind
 
 
+@pytest.mark.parametrize(
+    ("schema", "data", "value"),
+    [
+        (named("integer", "int32", "io.debezium.time.Date"), "20000", date(2024, 10, 4)),
+        (
+            named("integer", "int64", "io.debezium.time.MicroTimestamp"),
+            "1500", datetime(1970, 1, 1, 0, 0, 0, 1500),
+        ),
+        (
+            named("integer", "int64", "org.apache.kafka.connect.data.Timestamp"),
+            "1500", datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),
+        ),
+        (
+            named("integer", "int32", "org.apache.kafka.connect.data.Time"),
+            "3600001", "01:00:00.001000",
+        ),
+        (
+            named("string", None, "io.debezium.time.ZonedTimestamp"),
+            '"2024-10-04T01:02:03+01:00"', "2024-10-04T01:02:03+01:00",
+        ),
+        (
+            named("string", "string", "io.debezium.time.ZonedTimestamp"),
+            '"2024-10-04T01:02:03+01:00"', datetime(2024, 10, 4, 0, 2, 3, tzinfo=UTC),
+        ),
+        (
+            {"type": "object", "title": "io.debezium.data.VariableScaleDecimal", "properties": {
+                "scale": named("integer", "int32"), "value": named("string", "bytes")}},
+            '{"scale":2,"value":"BNI="}', "12.34",
+        ),
+        (named("integer", "int64", "io.debezium.time.MicroDuration"), "7", 7),
+        (named("integer", None, "io.debezium.time.Date"), "7", 7),
+        (named("number", "float64"), '"-Infinity"', float("-inf")),
+        (
+            {**DECIMAL, "connect.parameters": {"scale": "1", "connect.decimal.precision": "4"}},
+            "123.4", Decimal("123.4"),
+        ),
+    ],
+)  # fmt: skip
+def test_names_of_kafka_connect(schema: Any, data: str, value: Any) -> None:
+    """The title is the name of a type; values have that of the column by columns, too."""
+    column = TypedColumn("value", TypedForm.JSON, json.dumps(schema).encode())
+    found, said, _ = both(column, pa.array([data.encode()]))
+    assert found == said
+    assert not found.failures
+    assert row(decoder(schema), data) == value
+
+
 def test_decimals_of_more_places_than_columns_have() -> None:
     """All their digits, as text."""
     made = decoder({**DECIMAL, "connect.parameters": {"scale": "60"}})
@@ -378,10 +436,17 @@ def test_loss(data: str, value: Any, loss: str) -> None:
     '{"m":1e999999999}', '{"m":"AA=="}', '{"x":' + "[" * 100_000 + "]" * 100_000 + "}",
 ])  # fmt: skip
 def test_value_that_does_not_fit(data: str | bytes) -> None:
-    """A short reason, never another error."""
+    """A short reason, never another error; with the name of the field if it is JSON at all."""
     made = decoder(VALUE)
-    with pytest.raises(ValueError, match=r"^[^\n]{1,150}$"):
-        made.decode(data if isinstance(data, bytes) else data.encode())
+    column = TypedColumn("value", TypedForm.JSON, b"")
+    _, reason = one_value(column, made, data if isinstance(data, bytes) else data.encode())
+    assert reason is not None
+    assert re.fullmatch(r"[^\n]{1,150}", reason)
+    assert re.search("codec|Invalid|isoformat", reason) is None
+    with suppress(ValueError, RecursionError):
+        text = data if isinstance(data, str) else data.decode()
+        tree = json.loads(text, parse_constant=int)
+        assert not isinstance(tree, dict) or reason.startswith(f"{next(iter(tree))}: ")
     assert not made.losses
 
 

@@ -97,6 +97,15 @@ def decoded(
     return [plain(row) for row in array.to_pylist()], [one.reason for one in failures]
 
 
+def without_nulls(value: Any) -> Any:
+    """Leave out fields that are null, at any depth."""
+    if isinstance(value, list):
+        return [without_nulls(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: without_nulls(one) for name, one in value.items() if one is not None}
+
+
 def plain(value: Any) -> Any:
     """Convert a value to the types of JSON."""
     if isinstance(value, dict):

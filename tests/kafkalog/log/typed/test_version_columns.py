@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkalog.log.typed import Framing, TypedColumn, TypedForm
-from kafkalog.log.typed.merging import joined
+from kafkalog.log.typed.merging import common_type
 from kafkalog.log.typed.placing import Placing
 from tests.kafkalog.log.typed.both_ways import both
 
@@ -94,7 +94,7 @@ def test_lists_and_maps_that_are_placed() -> None:
         {"new": None, "m": [("a", 1.0), ("b", None)], "l": None}, {"new": None, "m": [], "l": []},
     ]  # fmt: skip
     for start in range(4):
-        change = Placing(pa.field("", narrow), pa.field("", wide), joined).array
+        change = Placing(pa.field("", narrow), pa.field("", wide), common_type).array
         assert change is not None
         found = change(pa.array(rows, narrow).slice(start))
         found.validate(full=True)

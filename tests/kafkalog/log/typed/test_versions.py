@@ -150,6 +150,18 @@ def test_conflicts_at_any_depth() -> None:
     ]
 
 
+@pytest.mark.parametrize(("new", "old", "words"), [
+    (pa.list_(INTEGER), pa.list_(TEXT), "list of string in the schema 1, not list of long"),
+    (pa.map_(TEXT, pa.list_(INTEGER)), pa.map_(TEXT, pa.list_(pa.bool_())),
+     "map of list of boolean in the schema 1, not map of list of long"),
+    (pa.map_(INTEGER, TEXT), pa.map_(TEXT, TEXT),
+     "map of string in the schema 1, not map of long to string"),
+])  # fmt: skip
+def test_a_conflict_says_what_is_in_lists_and_maps(new: Any, old: Any, words: str) -> None:
+    decoder = evolved(Version(of(new)), Version(of(old), {"id": 1}))
+    assert [one.reason for one in decoder.remarks] == [f"n is {words}"]
+
+
 def test_a_name_that_is_taken() -> None:
     """A conflict field is never a field that a schema has."""
     new = struct_type([("id", INTEGER), ("n", INTEGER), ("N__String", TEXT)])
@@ -172,7 +184,7 @@ def test_a_schema_that_the_column_need_not_have() -> None:
     list_ = Version(of(pa.list_(TEXT)), {"id": 3})
     decoder = evolved(Version(of(INTEGER)), text, other, list_, newest=(0, 1))
     assert decoder.decode(b"", 2) == {"id": 2, "n__string": "y"}
-    with pytest.raises(ValueError, match="schema 3 does not fit: n is a list, and int64 in the"):
+    with pytest.raises(ValueError, match="schema 3 does not fit: n is list of string, and long in"):
         decoder.decode(b"", 3)
 
 
