@@ -230,13 +230,13 @@ def _quorum_rows() -> Iterator[dict[str, Any]]:
     source = SimpleNamespace(path="/mnt/controller1/__cluster_metadata-0")
     listener = ("CONTROLLER", "controller1", 9093)
     words = "append 176 bytes at offset 519: epoch 2 begins, led by 1, the only voter"
-    plan = SimpleNamespace(
+    plan: Any = SimpleNamespace(
         node_id=1, listener=listener, source=source, end_offset=519, leader_epoch=2, lost_offsets=0,
         not_proven_offsets=29,
     )  # fmt: skip
     yield quorums.RECORD.row(QuorumRecord(490, 1795683843122, 1, "TOPIC_RECORD", "name=orders"))
-    yield quorums.RESCUE.row(plan)
     yield quorums.STEP.row(RescueStep(5, "append", None, None, words))
+    yield quorums.RESCUE.row(quorums.Rescued(plan, "/mnt/new-controller1", 5, 0))
 
 
 def mistakes(row: dict[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.io.wording import counted
 from kafkalog.node.quorum.model import Role
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.node.quorum.model import Voter
     from kafkalog.node.quorum.quorum import Quorum, QuorumRecord, QuorumReplica
-    from kafkalog.node.quorum.rescue import RescueStep
+    from kafkalog.node.quorum.rescue import Rescue, RescueStep
     from kafkalog_cli.output.objects import Style, View
 
 _BAD: Final = {"damaged", "foreign-snapshot", "split-brain", "empty"}
@@ -98,18 +98,43 @@ RECORD: Final = ObjectType[Any](
     Field("key", k.TEXT, "the fields that tell what it is about"),
 )
 
-RESCUE: Final = ObjectType[Any](
-    "quorum_rescue",
+
+def _listener(one: Rescued) -> str | None:
+    listener = one.plan.listener
+    return None if listener is None else "{}://{}:{}".format(*listener)
+
+
+class Rescued(NamedTuple):
+    """How a quorum goes on.
+
+    Attributes:
+        plan: the plan of that.
+        to: the log directory that was made; None if nothing was.
+        files: how many files it has.
+        status: the exit status of the command.
+    """
+
+    plan: Rescue
+    to: str | None
+    files: int
+    status: int
+
+
+RESCUE: Final = ObjectType[Rescued](
+    "quorum_rescue_summary",
     "`quorum --standalone`",
     "How a controller leads a quorum again of which the others are lost.",
-    Field("node_id", k.INT, "the controller that leads first, alone"),
-    Field("listener", k.TEXT | None, "`NAME://HOST:PORT`; null of a static quorum",
-          lambda one: None if one.listener is None else "{}://{}:{}".format(*one.listener)),
-    Field("source", k.TEXT, "the copy that its log is taken from", "source.path"),
-    Field("end_offset", k.INT, "where that ends"),
-    Field("leader_epoch", k.INT, "the epoch that begins there"),
-    Field("lost_offsets", k.INT, "offsets that no copy has without damage"),
-    Field("not_proven_offsets", k.INT, "offsets that become committed, and may not have been"),
+    Field("node_id", k.INT, "the controller that leads first, alone", "plan.node_id"),
+    Field("listener", k.TEXT | None, "`NAME://HOST:PORT`; null of a static quorum", _listener),
+    Field("source", k.TEXT, "the copy that its log is taken from", "plan.source.path"),
+    Field("end_offset", k.INT, "where that ends", "plan.end_offset"),
+    Field("leader_epoch", k.INT, "the epoch that begins there", "plan.leader_epoch"),
+    Field("lost_offsets", k.INT, "offsets that no copy has without damage", "plan.lost_offsets"),
+    Field("not_proven_offsets", k.INT, "offsets that become committed, and may not have been",
+          "plan.not_proven_offsets"),
+    Field("to", k.TEXT | None, "the log directory that was made; null for a plan alone"),
+    Field("changed", k.INT, "files that were written", "files"),
+    Field("status", k.INT, "exit status of the run"),
 )  # fmt: skip
 STEP: Final = ObjectType[Any](
     "quorum_step",
@@ -215,6 +240,15 @@ def words(found: Quorum) -> Iterator[str]:
         if above:
             proof = f"below {found.proven} all is proven to be committed"
         yield f"{line}; {proof}"
+
+
+def result(one: Rescued) -> Iterator[str]:
+    """Yield the last lines of a plan, or of what was made by it."""
+    if one.to is None:
+        yield "Plan only: --to NEW makes the log directory of the controller"
+        return
+    first = next(step.step for step in one.plan.steps if step.action == "configure")
+    yield f"made {one.to}, {counted(one.files, 'file')}: go on with step {first}"
 
 
 def _election(found: Quorum) -> str:

@@ -208,9 +208,9 @@ def test_the_examples_of_the_help_run(
     monkeypatch.chdir(tmp_path)
     text = all_commands()["quorum"].help
     examples = [line.split()[1:] for line in text.splitlines() if line.startswith("kafkalog ")]
-    assert len(examples) == 3
+    assert len(examples) == 4
     found = {" ".join(words): kafkalog(*words).status for words in examples}
-    assert [*found.values()] == [0, 1, 0], found
+    assert [*found.values()] == [0, 1, 0, 0], found
 
 
 def test_a_plan_is_shown_and_nothing_is_changed(
@@ -222,17 +222,68 @@ def test_a_plan_is_shown_and_nothing_is_changed(
     told = rows(done)
     assert done.status == 0
     assert "29 offsets that are not proven to be committed" in done.stderr
-    [plan] = told["quorum_rescue"]
+    [plan] = told["quorum_rescue_summary"]
+    assert (plan["to"], plan["changed"], plan["status"]) == (None, 0, 0)
     assert (plan["listener"], plan["end_offset"]) == ("CONTROLLER://controller1:9093", 519)
     assert plan["source"] == str(paths[0] / METADATA)
     steps = told["quorum_step"]
     assert [one["step"] for one in steps] == [*range(1, 17)]
     assert "quorum_record" not in told
     text = kafkalog("quorum", *paths, "--standalone", "1@controller1:9093").stdout.decode()
-    assert text.splitlines()[-1] == "16 steps"
+    assert text.splitlines()[-2:] == [
+        "16 steps", "Plan only: --to NEW makes the log directory of the controller"
+    ]  # fmt: skip
     lines = kafkalog("quorum", *paths, "--standalone", "1", "-o", "csv").stdout.decode()
     assert len(lines.splitlines()) == 17
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_directory_is_made(kafkalog: Run, killed: Path, tmp_path: Path) -> None:
+    """Its controller can be elected, and knows the metadata; another run does not replace it."""
+    words = ("quorum", killed / "n11", "--standalone", "1@controller1:9093")
+    to = tmp_path / "new"
+    done = kafkalog(*words, "--to", to, "-o", "ndjson", "-n", "1")
+    assert done.status == 0
+    [made] = rows(done)["quorum_rescue_summary"]
+    files = [path for path in to.rglob("*") if path.is_file()]
+    assert (made["to"], made["changed"], made["status"]) == (str(to), len(files), 0)
+    assert json.loads(done.stdout.splitlines()[-1])["type"] == "quorum_rescue_summary"
+    lines = kafkalog("quorum", to).stdout.decode().splitlines()
+    assert lines[4] == "1 of 1 voter here: 1 can be elected, no rescue is needed"
+    known = kafkalog("metadata", killed / "n1", "-o", "ndjson").stdout.splitlines()
+    again = kafkalog("metadata", to, "-o", "ndjson").stdout.splitlines()
+    topics = [
+        {json.loads(row)["topic"] for row in some if json.loads(row)["type"] == "metadata_topic"}
+        for some in (known, again)
+    ]
+    assert topics[0] == topics[1]
+    assert topics[0]
+    before = {path: path.read_bytes() for path in files}
+    assert kafkalog(*words, "--to", to).status == 4
+    assert {path: path.read_bytes() for path in to.rglob("*") if path.is_file()} == before
+    text = kafkalog(*words, "--to", tmp_path / "other").stdout.decode().splitlines()[-1]
+    assert text == f"made {tmp_path / 'other'}, {len(files)} files: go on with step 9"
+
+
+def test_nothing_is_made_without_a_copy_that_was_given(
+    kafkalog: Run, killed: Path, tmp_path: Path
+) -> None:
+    """What cannot be read may be what counts; the plan without it is shown all the same."""
+    other = shutil.copytree(killed / "n12", tmp_path / "n12")
+    for log in (other / METADATA).glob("*.log"):
+        log.unlink()
+        log.mkdir()
+    words = ("quorum", killed / "n11", other, "--standalone", "1@controller1:9093")
+    assert kafkalog(*words).status == 8
+    refused = kafkalog(*words, "--to", tmp_path / "new")
+    assert refused.status == 4
+    assert "Leave out of PATH what is given up." in refused.stderr
+    assert not (tmp_path / "new").exists()
+    copy = shutil.copytree(killed / "n11", tmp_path / "n11")
+    with running(copy):
+        done = kafkalog("quorum", copy, *words[3:], "--to", tmp_path / "new")
+    assert done.status == 4
+    assert not [*tmp_path.glob("new*")]
 
 
 def test_a_plan_that_is_not_needed_is_refused(kafkalog: Run, killed: Path) -> None:
