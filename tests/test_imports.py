@@ -30,7 +30,8 @@ OPENERS = {
     "again: behind a lock, after a write or a change": """
         kafkalog.change.compaction.log_dirs kafkalog.change.journal.run
         kafkalog.change.journal.runs kafkalog.change.repair.run kafkalog.change.rescue.run
-        kafkalog.change.resurrection.in_place kafkalog.check.moments
+        kafkalog.change.resurrection.in_place kafkalog.change.resurrection.quorum
+        kafkalog.check.moments
         kafkalog.wire.server.group_apis kafkalog.wire.server.transactions""",
     "what is around a file or a partition, or who hosts it": """
         kafkalog.check.identity kafkalog.log.batches.selection""",

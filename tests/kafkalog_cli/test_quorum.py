@@ -262,7 +262,7 @@ def test_a_directory_is_made(kafkalog: Run, killed: Path, tmp_path: Path) -> Non
     assert kafkalog(*words, "--to", to).status == 4
     assert {path: path.read_bytes() for path in to.rglob("*") if path.is_file()} == before
     text = kafkalog(*words, "--to", tmp_path / "other").stdout.decode().splitlines()[-1]
-    assert text == f"made {tmp_path / 'other'}, {len(files)} files: go on with step 9"
+    assert text == f"made {tmp_path / 'other'}, {len(files)} files: go on with step 8"
 
 
 def test_nothing_is_made_without_a_copy_that_was_given(
