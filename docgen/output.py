@@ -9,20 +9,26 @@ import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
 from kafkalog.change.resurrection import manifest_object as resurrected_object
+from kafkalog.node.quorum.quorum import QuorumRecord
+from kafkalog.node.quorum.rescue import RescueStep
 from kafkalog.node.state.model import Member
 from kafkalog.node.state.transactions import OpenData
 from kafkalog.node.unified_log import OpenTransaction
 from kafkalog.wire.producing.model import TranslatedOffset
 from kafkalog_cli.main import run
-from kafkalog_cli.output import groups, replayed
+from kafkalog_cli.output import groups, quorums, replayed
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.schemas import object_types, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -66,6 +72,7 @@ COMMANDS = (
     f"metadata {LOG_DIR} --topic orders",
     f"metadata {LOG_DIR} --match orders",
     f"metadata {LOG_DIR} --since 0@44",
+    f"quorum {LOG_DIR}",
     f"transactions {LOG_DIR}",
     f"find {LOG_DIR} --key order-7",
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
@@ -218,6 +225,20 @@ def _open_transaction() -> dict[str, Any]:
     return row
 
 
+def _quorum_rows() -> Iterator[dict[str, Any]]:
+    """Yield rows of a quorum that has lost its majority, which no example has."""
+    source = SimpleNamespace(path="/mnt/controller1/__cluster_metadata-0")
+    listener = ("CONTROLLER", "controller1", 9093)
+    words = "append 176 bytes at offset 519: epoch 2 begins, led by 1, the only voter"
+    plan: Any = SimpleNamespace(
+        node_id=1, listener=listener, source=source, end_offset=519, leader_epoch=2, lost_offsets=0,
+        not_proven_offsets=29,
+    )  # fmt: skip
+    yield quorums.RECORD.row(QuorumRecord(490, 1795683843122, 1, "TOPIC_RECORD", "name=orders"))
+    yield quorums.STEP.row(RescueStep(5, "append", None, None, words))
+    yield quorums.RESCUE.row(quorums.Rescued(plan, "/mnt/new-controller1", 5, 0))
+
+
 def mistakes(row: dict[str, Any]) -> list[str]:
     """List how a printed row differs from its documentation."""
     names = list(row)
@@ -270,6 +291,7 @@ def object_sections() -> str:
     samples["failed_partition"] = _failed_partition()
     samples["report"] = _report_row()
     samples["group_member"] = _group_member()
+    samples |= {row["type"]: row for row in _quorum_rows()}
     samples["translated_offset"] = _translated_offset()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Severity as Severity
     from kafkalog.node.configs import ConfigSources as ConfigSources
     from kafkalog.node.lookup import Lookup as Lookup
+    from kafkalog.node.quorum.quorum import quorum as quorum
     from kafkalog.node.scan import Scan as Scan
     from kafkalog.node.state.groups import groups as groups
     from kafkalog.node.state.metadata import metadata as metadata
@@ -77,6 +78,7 @@ _MODULES = {
     "change.compaction.run": ("compact",),
     "check.comparison.run": ("diff",),
     "node.configs": ("ConfigSources",),
+    "node.quorum.quorum": ("quorum",),
     "tables.datasets": ("dataset",),
     "errors": ("CorruptDataError", "KafkaLogError"),
     "change.lake": ("export",),

@@ -19,6 +19,7 @@ PANELS: Final[dict[str, dict[str, str]]] = {
     "Check": {
         "verify": "Check everything; predict the broker's next start.",
         "diff": "Compare copies of partitions.",
+        "quorum": "Show which KRaft voters are left, and who could lead.",
         "explain": "Explain a finding, an error, a config or a field.",
     },
     "Answer": {

@@ -75,6 +75,7 @@ LINES: dict[str, tuple[str, ...]] = {
                        "--format", "ndjson"),
     "compact-to": ("compact", "{dir}", *COMPACTED, "--to", "{to}", "--format", "ndjson"),
     "count": ("sql", "-c", "select count(*) n from records", "{dir}", "--format", "ndjson"),
+    "quorum": ("quorum", "{broker}", "--format", "ndjson"),
     "du": ("du", "{dir}", "--format", "ndjson"),
     "du-forecast": ("du", "{dir}", "--forecast", "--now", "0", "--disk-size", "1G"),
     "find": ("find", "{dir}", "--value-regex", ".", "--format", "ndjson"),

@@ -21,8 +21,8 @@ OPENERS = {
         kafkalog.answers.verification kafkalog.change.audit.run kafkalog.change.rescue
         kafkalog.change.resurrection.home kafkalog.change.resurrection.sources
         kafkalog.change.retention.simulation kafkalog.check.comparison.run kafkalog.check.verify
-        kafkalog.node.reader kafkalog.node.state.groups kafkalog.node.state.metadata
-        kafkalog.node.state.transactions kafkalog.node.targets
+        kafkalog.node.quorum.quorum kafkalog.node.reader kafkalog.node.state.groups
+        kafkalog.node.state.metadata kafkalog.node.state.transactions kafkalog.node.targets
         kafkalog.tables.datasets.state_tables kafkalog.tables.planning kafkalog.wire.producing
         kafkalog.wire.server.catalog""",
     "other places than the PATHs: tiers, a registry": """
@@ -30,7 +30,8 @@ OPENERS = {
     "again: behind a lock, after a write or a change": """
         kafkalog.change.compaction.log_dirs kafkalog.change.journal.run
         kafkalog.change.journal.runs kafkalog.change.repair.run kafkalog.change.rescue.run
-        kafkalog.change.resurrection.in_place kafkalog.check.moments
+        kafkalog.change.resurrection.in_place kafkalog.change.resurrection.quorum
+        kafkalog.check.moments
         kafkalog.wire.server.group_apis kafkalog.wire.server.transactions""",
     "what is around a file or a partition, or who hosts it": """
         kafkalog.check.identity kafkalog.log.batches.selection""",

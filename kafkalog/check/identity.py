@@ -164,7 +164,7 @@ def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[D
 @joint_check
 def topic_ids_fit(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """Every partition has the same topic id as its topic elsewhere in the cluster."""
-    for members in _clusters(log_dirs):
+    for members in clusters_of(log_dirs):
         image = _newest_image(members)
         votes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for found in members:
@@ -176,7 +176,8 @@ def topic_ids_fit(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
                 yield from _topic_id(found, partition, image, votes[partition.directory.topic])
 
 
-def _clusters(log_dirs: Sequence[CheckedLogDir]) -> Collection[list[CheckedLogDir]]:
+def clusters_of(log_dirs: Sequence[CheckedLogDir]) -> Collection[list[CheckedLogDir]]:
+    """Return log directories by the cluster that they belong to."""
     clusters: dict[str | None, list[CheckedLogDir]] = defaultdict(list)
     for found in log_dirs:
         clusters[found.properties.cluster_id if found.properties else None].append(found)
@@ -287,7 +288,7 @@ def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
 @joint_check
 def partitions_are_assigned(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """By the cluster metadata, the partition is assigned to its broker."""
-    newest = [image for some in _clusters(log_dirs) if (image := _newest_image(some)) is not None]
+    newest = [image for some in clusters_of(log_dirs) if (image := _newest_image(some)) is not None]
     for partition, reason in strays_of(log_dirs):
         topic_id = topic_id_of(partition.directory)
         if topic_id is not None and not _is_told_by_topic(partition, topic_id, newest):

@@ -19,6 +19,7 @@ from kafkalog.check import (
     log_dir_files,
     owners,
     producers,
+    quorums,
     remote_segments,
     replicas,
     segments,
@@ -144,6 +145,7 @@ _IN_ORDER: Final = [
         owners,
         checkpoints,
         replicas,
+        quorums,
         remote_segments,
     )
 ]

@@ -26,6 +26,7 @@ from kafkalog_cli.output import (
     objects,
     overviews,
     profiles,
+    quorums,
     records,
     repairs,
     replayed,
@@ -54,7 +55,7 @@ def object_types() -> dict[str, ObjectType[Any]]:
     families = (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
         retention, trims, rolls, compactions, disk_usage, undone, replayed, profiles, exported,
-        groups, found, compared, metadata, overviews,
+        groups, found, compared, metadata, quorums, overviews,
     )  # fmt: skip
     declared = [one for family in families for one in vars(family).values()]
     types = [one for one in declared if isinstance(one, ObjectType)]

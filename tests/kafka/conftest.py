@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,14 +16,17 @@ from tests.kafka.booted import Brokers
 from tests.kafka.oracle import Oracle
 from tests.kafka.tiered import Tiered
 from tests.sampling import new_seed, tries_everything
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from tests.kafka.spark_topics import Kafka
+
+    Ask = Callable[..., list[str]]
 
 MOMENTS = 40 if tries_everything() else 6
 
@@ -76,6 +81,30 @@ def older_oracle(older_harness: str, tmp_path_factory: pytest.TempPathFactory) -
     """The storage classes of the oldest release that kafkalog follows."""
     with Oracle(tmp_path_factory.mktemp("oracle"), older_harness) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def metadata_trees(harness: None) -> Iterator[Ask]:  # noqa: ARG001
+    """Get trees of Kafka's images from one JVM; MetadataTrees explains `shell` and `at`."""
+    process = subprocess.Popen(
+        broker_data.java_command("kafkalog.harness.MetadataTrees"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+    )  # fmt: skip
+
+    def answer(*words: object) -> list[str]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([str(word) for word in words]) + "\n")
+        process.stdin.flush()
+        found: list[str] = json.loads(process.stdout.readline())
+        return found
+
+    yield answer
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait(HANG_S)
 
 
 @pytest.fixture(scope="session")

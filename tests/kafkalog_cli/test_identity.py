@@ -260,7 +260,7 @@ OTHERS = {
     },
     "one file": {"anatomy", "kafka-dump-log"},
     "one PATH": {"metadata"},
-    "PATH against PATH": {"diff"},
+    "PATH against PATH": {"diff", "quorum"},
     "no PATH": {"explain"},
     "has its own tests of ids": {"resurrect"},
 }  # fmt: skip

@@ -20,6 +20,8 @@ from kafkalog.files.log_dir import Segment
 from kafkalog.io.rows import columns_of
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.inventory import PartitionRow
+from kafkalog.node.quorum.quorum import QuorumRecord, QuorumReplica
+from kafkalog.node.quorum.rescue import RescueStep
 from kafkalog.node.state.model import Group, GroupOffset
 from kafkalog.node.state.transactions import TransactionalId
 from kafkalog.tables.profiles.model import Profile
@@ -32,6 +34,7 @@ from kafkalog_cli.output import (
     listing,
     objects,
     profiles,
+    quorums,
     records,
     repairs,
     replayed,
@@ -53,7 +56,8 @@ LISTED: list[tuple[type, ObjectType]] = [
     (Audit, compactions.AUDIT), (CompactedPartition, compactions.COMPACTION),
     (RecoveredPartition, repairs.RECOVERY), (IndexComparison, repairs.INDEX_COMPARISON),
     (TrimmedPartition, trims.RETENTION_APPLIED), (PartitionUndo, undone.UNDO),
-    (Replayed, replayed.REPLAYED),
+    (Replayed, replayed.REPLAYED), (QuorumReplica, quorums.REPLICA),
+    (QuorumRecord, quorums.RECORD), (RescueStep, quorums.STEP),
 ]  # fmt: skip
 
 

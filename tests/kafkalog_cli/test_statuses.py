@@ -84,6 +84,7 @@ TABLE: dict[str, Statuses] = {
     "find {dir} -k user-48": Statuses(0, 8, 8, 0, None, ("--header none", 1)),
     "verify {dir}": Statuses(0, 1, 8, 0, None, ("-t none", 1)),
     "diff {dir} {copy}": Statuses(0, 8, 8, 0, None, ("-t none", 1)),
+    "quorum {dir}": Statuses(0, 0, 0, 0),
     "explain torn-tail": Statuses(0, None, None, None),
     "groups {dir}": Statuses(0, 0, 8, 0, None, ("--group none", 1)),
     "transactions {dir}": Statuses(0, 0, 8, 0, None, ("--transactional-id none", 1)),

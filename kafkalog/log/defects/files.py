@@ -13,6 +13,7 @@ _RESTORE_EPOCHS = (
 )
 _RUN_DUMP = "kafkalog dump-segment PATH --batches"
 _RUN_EXPORT = "kafkalog export PATH --to DIR"
+_RUN_QUORUM = "kafkalog quorum PATH"
 _RUN_RECOVER = "kafkalog recover PATH"
 _RUN_SALVAGE = "kafkalog salvage PATH --to NEW"
 
@@ -100,6 +101,58 @@ _FILES: Final = (
               "one before it. If that, or the log after it, is gone, take both from another node.",
               arises="The machine stopped before the bytes were on the disk.",
               command=_RUN_RECOVER),
+    Reference("kraft-snapshot-torn", _D,
+              "A snapshot of the cluster's metadata does not begin with its header, or does not "
+              "end with its footer.",
+              "It loads what is there: the rest of the metadata is missing.",
+              "Take a snapshot of the same name from another node, or the one before it and the "
+              "log after that.",
+              arises="The machine stopped before the bytes were on the disk; a copy was "
+                     "interrupted.", command=_RUN_QUORUM,
+              example="The snapshot is not whole: it has no footer."),
+    Reference("foreign-snapshot", _D,
+              "A snapshot of the cluster's metadata is of a history that the log beside it has "
+              "given up.",
+              "A start loads it, and never applies what the log has up to its end: the node has "
+              "other metadata than the rest of the cluster, without an error.",
+              "Before the node starts, move its `__cluster_metadata-0` away; it fetches the "
+              "metadata again. Of the only copy, move only the snapshot away.",
+              arises="The quorum went on from a log that ended earlier: after the loss of voters, "
+                     "or because empty voters were a majority.", command=_RUN_QUORUM),
+    Reference("snapshot-beyond-log", _W,
+              "A snapshot of the cluster's metadata is newer than the log beside it.",
+              "A start drops the log, and goes on from the snapshot.",
+              "If the snapshot is sound, nothing; else move it away, or take the end of the log "
+              "from another node.",
+              arises="The end of the log was lost, or the snapshot was copied from another node.",
+              command=_RUN_QUORUM),
+    Reference("quorum-epoch-below-log", _W,
+              "quorum-state is missing, or has an earlier epoch than the metadata log beside it.",
+              "It starts with the epoch of the log, and may vote a second time in an epoch.",
+              "If the file was restored or removed, start the node last; if others of the cluster "
+              "have the earlier epoch, the last batches of this log have a wrong one.",
+              arises="The file was removed or replaced by an older one; a bit flipped in the epoch "
+                     "of a batch, which no checksum covers.", command=_RUN_QUORUM),
+    Reference("metadata-split-brain", _D,
+              "Copies of the metadata log have different batches of the same offset and epoch.",
+              "Not noticed: nodes have different metadata from there on.",
+              "Start none of them before it is decided whose metadata count; `kafkalog metadata` "
+              "shows both.",
+              arises="Two leaders wrote in one epoch: voters were formatted again, or directories "
+                     "were copied.", command=_RUN_QUORUM),
+    Reference("quorum-lost", _W,
+              "So many voters have other directories now that the rest cannot elect a leader.",
+              "The cluster has no controller: nothing can be changed, and brokers do not start.",
+              "Bring the directories of the voters back.",
+              arises="Disks of controllers were replaced, or their directories formatted again.",
+              command=_RUN_QUORUM),
+    Reference("quorum-behind", _D,
+              "Voters that lack committed records are enough to elect a leader.",
+              "If they start before the others, they lead, and the others truncate their logs to "
+              "theirs: the metadata of the cluster is lost.",
+              "Start none of them before a voter that has the records.",
+              arises="Static voters were formatted again, or restored from an earlier time.",
+              command=_RUN_QUORUM),
     Reference("bytes-unreadable", _D, "Some bytes of a file cannot be read from the disk.",
               "The first such error takes the log directory offline, with all its partitions.",
               "Let the broker fetch the replica from another one. If there is none, image the "

@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.file_names import DirectoryState, FileKind
+from formats.constants import INT64_MAX
+from formats.file_names import LEADER_EPOCHS, DirectoryState, FileKind
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
 from kafkalog.files.payloads.control_records import control_record
 from kafkalog.files.payloads.internal_topics import decode
 from kafkalog.files.payloads.kinds import PayloadKind
+from kafkalog.files.text_files import read_leader_epochs
 from kafkalog.io.jit import fast_path
 from kafkalog.log.batches.selection import (
     Selection,
@@ -26,6 +28,7 @@ from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import SNAPSHOT_EMPTY, ClusterImage, Provenance, Source
 from kafkalog.node.cluster_image.replay import MetadataTransactions
 from kafkalog.node.cluster_image.replay import replay as apply_record
+from kafkalog.node.quorum.lineage import Lineage, Position, Standing, foreign_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,9 +82,12 @@ class ImageReader:
     def begin(self, to_offset: int | None = None) -> None:
         """Apply the newest sound snapshot that ends at an offset or before it.
 
-        The defects of newer ones that are damaged stay in `image.defects`.
+        The defects of newer ones that are damaged, or of another history than the log, stay in
+        `image.defects`.
         """
-        for snapshot in reversed(self._directory.live(FileKind.KRAFT_SNAPSHOT)):
+        snapshots, foreign = snapshots_of(self._directory)
+        self._passed_over += foreign
+        for snapshot in reversed(snapshots):
             end = snapshot.name.offset or 0
             if to_offset is not None and end > to_offset:
                 continue
@@ -164,6 +170,27 @@ def last_batch(
     return found
 
 
+def snapshots_of(directory: PartitionDir) -> tuple[list[FileEntry], list[Defect]]:
+    """Return the snapshots of the history of a metadata log, by their ends, and the other ones.
+
+    A start would load these, but what the log has since is of another history. What
+    leader-epoch-checkpoint says decides; without it all of them count.
+
+    Returns:
+        The snapshots, and a defect for each other one.
+    """
+    found, entries = directory.live(FileKind.KRAFT_SNAPSHOT), []
+    with suppress(DataError):  # reported where it is checked
+        entries = read_leader_epochs(directory.place_of(LEADER_EPOCHS))
+    if not entries or not directory.segments:
+        return found, []
+    log = Lineage.of(directory.segments[0].base_offset, entries, INT64_MAX)
+    newest = max(found, key=Position.of, default=None)
+    foreign = [one for one in found if log.standing(Position.of(one)) == Standing.FOREIGN]
+    own = [one for one in found if one not in foreign]
+    return own, [foreign_snapshot(one, log, is_loaded=one is newest) for one in foreign]
+
+
 def metadata_partition(log_dir: LogDirListing) -> PartitionDir | None:
     """Return the directory of `__cluster_metadata-0` in a log directory, None if it has none."""
     return next(
@@ -212,7 +239,16 @@ def _items(
     progress: Callable[[int], None] | None,
 ) -> Iterator[Record | Defect]:
     """Yield the records that can say something, and all defects on the way."""
-    plan = plan_files(target, replace(selection, value_regex=_WANTED))
+    return records_in(target, replace(selection, value_regex=_WANTED), progress)
+
+
+def records_in(
+    target: PartitionDir | FileEntry,
+    selection: Selection,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Record | Defect]:
+    """Yield the records that are selected, and all defects on the way, fast if there are many."""
+    plan = plan_files(target, selection)
     if not fast_path.is_worth_it(plan_size(plan)):
         yield from planned_records(plan, progress)
         return

@@ -48,24 +48,47 @@ def snapshot_batches(values: Iterable[bytes], timestamp_ms: int) -> Iterator[byt
     """
     from formats.internal_topics import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
 
-    header = {"version": 0, "lastContainedLogTimestamp": timestamp_ms}
+    header = {"lastContainedLogTimestamp": timestamp_ms}
     yield _control(0, SNAPSHOT_HEADER, "SnapshotHeaderRecord", header, timestamp_ms)
     offset, left = 1, iter(values)
     while records := list(islice(left, _RECORDS_MAX)):
         yield _batch(offset, [(None, value) for value in records], timestamp_ms)
         offset += len(records)
-    yield _control(offset, SNAPSHOT_FOOTER, "SnapshotFooterRecord", {"version": 0}, timestamp_ms)
+    yield _control(offset, SNAPSHOT_FOOTER, "SnapshotFooterRecord", {}, timestamp_ms)
 
 
 def _control(
     offset: int, type_id: int, name: str, fields: dict[str, Any], timestamp_ms: int
 ) -> bytes:
+    return control_batch(offset, 0, [(type_id, name, fields)], timestamp_ms)
+
+
+def control_batch(
+    base_offset: int,
+    epoch: int,
+    records: Iterable[tuple[int, str, dict[str, Any]]],
+    timestamp_ms: int,
+) -> bytes:
+    """Return a batch of control records of KRaft.
+
+    Args:
+        base_offset: of its first record.
+        epoch: the leader epoch.
+        records: type of `ControlRecordType`, name of the message, and its fields; Kafka reads
+            version 0 of each, whatever the message says.
+        timestamp_ms: the time of all of them.
+    """
     from formats.internal_topics import ControlRecordKey
     from formats.message_schema import schema
 
-    key = ControlRecordKey.build({"version": 0, "type": type_id, "rest": b""})
-    value = schema(name, 0).build(fields)
-    return _batch(offset, [(key, value)], timestamp_ms, is_control=True)
+    built = [
+        (
+            ControlRecordKey.build({"version": 0, "type": type_id, "rest": b""}),
+            schema(name, 0).build({"version": 0, **fields}),
+        )
+        for type_id, name, fields in records
+    ]
+    return _batch(base_offset, built, timestamp_ms, epoch=epoch, is_control=True)
 
 
 def _batch(
@@ -73,6 +96,7 @@ def _batch(
     records: Sequence[tuple[bytes | None, bytes]],
     timestamp_ms: int,
     *,
+    epoch: int = 0,
     is_control: bool = False,
 ) -> bytes:
     from formats.record_batch import Attributes, Record, RecordBatch
@@ -93,7 +117,7 @@ def _batch(
     attributes = c.CONTROL_MASK if is_control else 0
     fields = {
         "base_offset": base_offset,
-        "partition_leader_epoch": 0,
+        "partition_leader_epoch": epoch,
         "magic": 2,
         "crc": 0,
         "attributes": Attributes.parse(attributes.to_bytes(2, "big")),

@@ -131,9 +131,13 @@ class NextStart:
 
     @classmethod
     def of_node(cls, node: NodeStart) -> Iterator[NextStart]:
-        """Summarize what belongs to no partition that is there: refusals, and logs created."""
+        """Summarize what belongs to no partition here: refusals, metadata, logs created."""
         for one in node.refusals:
             yield cls.of_log_dir(one.log_dir, one.refusal)
+        if node.home is not None and node.metadata_detail is not None:
+            path = node.home.log_dir.path
+            mode = start_mode(path)
+            yield cls._plain(path, None, None, mode, Verdict.HIDE, node.metadata_detail)
         if node.absent:
             path = node.absent[0].home.path
             line = absences_line(node.absent)

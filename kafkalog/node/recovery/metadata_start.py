@@ -18,6 +18,7 @@ from formats.constants import (
 from formats.file_names import FileKind
 from formats.late_classes import dataclass
 from kafkalog.io.paths.source import Source
+from kafkalog.node.quorum.lineage import Lineage, Position, Standing
 from kafkalog.node.recovery.model import StartMode, StartRefusedError
 from kafkalog.node.recovery.start import StartInProgress
 from kafkalog.node.recovery.walk import CorruptRecordError, frames
@@ -38,10 +39,13 @@ class StartedMetadata:
         image: the cluster image that it leaves; None if it leaves none.
         refusal: Kafka's exception, its message and the finding about it; None if it goes well, or
             if the log itself cannot be loaded, which its own prediction says.
+        detail: what it does that leaves the node with other metadata than its log has, in words
+            that follow "the next start would"; None if it does nothing of the kind.
     """
 
     image: ClusterImage | None = None
     refusal: tuple[str, str, str | None] | None = None
+    detail: str | None = None
 
 
 def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> StartedMetadata:
@@ -64,7 +68,7 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
         words = "there must be a snapshot at an offset larger than the current log start offset"
         words = f"Inconsistent snapshot state: {words} {start}"
         return StartedMetadata(refusal=("IllegalStateException", words, None))
-    newest = max(snapshots, key=lambda one: (one.name.epoch or 0, _end_of(one)), default=None)
+    newest = max(snapshots, key=Position.of, default=None)
     to_offset = None
     if newest is not None:
         try:
@@ -78,7 +82,9 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
                 finding = "batch-crc-mismatch"
             words = f"the newest snapshot is {newest.name.name}: {error.message}"
             return StartedMetadata(refusal=(error.error, words, finding))
-    is_emptied = newest is not None and _is_newer(newest, log)
+    lineage = Lineage.of(start, log.leader_epochs, log.log_end_offset)
+    standing = None if newest is None else lineage.standing(Position.of(newest))
+    is_emptied = standing == Standing.BEYOND
     is_whole = to_offset is None and not predicted.cuts and not is_emptied
     is_newest = best is not None and best.snapshot == (newest.name.name if newest else None)
     if best is not None and best.is_whole and is_newest and is_whole:
@@ -89,7 +95,13 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
     if newest is not None and _end_of(newest) and image.metadata_version is None:
         words = f"Unknown metadata version for FeaturesImage: {newest.name.name} is not whole"
         return StartedMetadata(refusal=("IllegalStateException", words, None))
-    return StartedMetadata(image)
+    detail = None
+    if newest is not None and is_emptied and lineage.spans:
+        detail = f"drop the metadata log up to offset {lineage.end}: {newest.name.name} is newer"
+    elif newest is not None and standing == Standing.FOREIGN:
+        detail = f"load {newest.name.name}, of a history that the metadata log has given up, and "
+        detail += f"apply nothing that the log has below offset {_end_of(newest)}"
+    return StartedMetadata(image, detail=detail)
 
 
 def _read_image(
@@ -132,13 +144,6 @@ def _left_of(directory: PartitionDir, log: LoadedLog) -> PartitionDir:
 
 def _end_of(snapshot: FileEntry) -> int:
     return snapshot.name.offset or 0
-
-
-def _is_newer(snapshot: FileEntry, log: LoadedLog) -> bool:
-    """Return whether a snapshot is of a later epoch, or a later offset of the same, than a log."""
-    latest = log.leader_epochs[-1].leader_epoch if log.leader_epochs else 0
-    epoch = snapshot.name.epoch or 0
-    return epoch > latest or (epoch == latest and _end_of(snapshot) > log.log_end_offset)
 
 
 def _whole_part(snapshot: FileEntry) -> int | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.file_names import DirectoryState, parse_directory_name
 from formats.late_classes import dataclass
-from formats.topic_names import CLUSTER_METADATA
+from formats.topic_names import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from kafkalog.errors import DataError
 from kafkalog.files.log_dir import PartitionDir
 from kafkalog.files.text_files import (
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kafkalog.node.cluster_image.model import Partition
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
-_METADATA_ID: Final = (1).to_bytes(16, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +204,10 @@ class NodeStart:
                 words = f"Found unexpected metadata location in data directory {other.log_dir.path}"
                 yield node_refusal(other, "KafkaException", words, None)
         # Of a malformed one its own prediction says that it is refused.
-        if directory.topic_id is not None and uuid_bytes(directory.topic_id) != _METADATA_ID:
-            words = "Tried to assign topic ID AAAAAAAAAAAAAAAAAAAAAQ to log for topic partition"
+        if directory.topic_id is not None and uuid_bytes(directory.topic_id) != uuid_bytes(
+            CLUSTER_METADATA_ID
+        ):
+            words = f"Tried to assign topic ID {CLUSTER_METADATA_ID} to log for topic partition"
             path = os.path.join(directory.path, file_names.PARTITION_METADATA)
             words = f"{words} {CLUSTER_METADATA}-0, but {path} has another"
             yield node_refusal(home, "InconsistentTopicIdException", words, None)
@@ -235,6 +236,11 @@ class NodeStart:
         if self.home is None or directory is None:
             return StartedMetadata()
         return start_metadata(directory, self.home.image)
+
+    @property
+    def metadata_detail(self) -> str | None:
+        """What the start does to leave the node with other metadata than its log has; or None."""
+        return self._metadata.detail
 
     @cached_property
     def hosting(self) -> Hosting | None:

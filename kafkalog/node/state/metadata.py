@@ -8,12 +8,10 @@ that the only voter of a quorum wrote.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.constants import NO_EPOCH
-from formats.file_names import QUORUM_STATE, FileKind
+from formats.file_names import FileKind
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError, NotFoundError, UnsupportedDataError, UsageError
 from kafkalog.files.log_dir import (
@@ -23,20 +21,24 @@ from kafkalog.files.log_dir import (
     open_path,
 )
 from kafkalog.files.payloads.control_records import control_record
-from kafkalog.files.text_files import read_quorum_state
 from kafkalog.log.batches.selection import Selection, plan_files, planned_batches, planned_records
 from kafkalog.log.events import reporting
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import Provenance
-from kafkalog.node.cluster_image.reader import ImageReader, last_batch, metadata_partition
+from kafkalog.node.cluster_image.reader import (
+    ImageReader,
+    last_batch,
+    metadata_partition,
+    snapshots_of,
+)
 from kafkalog.node.state.image_tree import image_tree, leaves
-from kafkalog.node.state.metadata_model import Metadata, Quorum, Voter, changes_of
+from kafkalog.node.state.metadata_model import Metadata, changes_of
 from kafkalog.node.state.model import Moment, moment_of
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sized
+    from collections.abc import Callable, Sized
 
     from kafkalog.errors import OnEvent
     from kafkalog.files.log_dir import Target
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 # Of `ControlRecordType`.
 _SNAPSHOT_HEADER: Final = 3
 _LEADER_CHANGE: Final = 2
-_NO_LEADER: Final = -1
 
 
 def metadata(
@@ -120,18 +121,6 @@ def read_metadata(
     return found
 
 
-def read_quorum(partition: PartitionDir) -> Quorum:
-    """Read who leads the quorum, who votes, and how far they had committed.
-
-    Raises:
-        NotFoundError: there is neither a log nor a snapshot.
-
-    Cost:
-        Reads the newest snapshot, and the log after it.
-    """
-    return _MetadataLog(show_now(partition).partition, None).quorum()
-
-
 def _partition(target: LogDirListing | PartitionDir) -> PartitionDir:
     """Return the partition of the metadata log."""
     found = metadata_partition(target) if isinstance(target, LogDirListing) else target
@@ -170,7 +159,7 @@ class _MetadataLog:
         self._partition = partition
         self._progress = progress
         self._log = UnifiedLog(partition)
-        self._snapshots = partition.live(FileKind.KRAFT_SNAPSHOT)
+        self._snapshots, _ = snapshots_of(partition)
         if not partition.segments and not self._snapshots:
             raise NotFoundError("There is neither a log nor a snapshot.", path=partition.path)
 
@@ -204,25 +193,6 @@ class _MetadataLog:
         if since is not None:
             found.changes = list(changes_of(before, found))
         return found
-
-    def quorum(self) -> Quorum:
-        """Return the quorum as of the end of the log."""
-        epochs = self._log.leader_epochs
-        epoch = epochs[-1].leader_epoch if epochs else NO_EPOCH
-        leader = self._leader_change.get("leaderId", _NO_LEADER)
-        if not self._leader_change:  # deleted, or never written
-            with suppress(DataError):
-                state = read_quorum_state(self._partition.place_of(QUORUM_STATE))
-                leader, epoch = state["leaderId"], state["leaderEpoch"]
-        reader = ImageReader(self._partition, self._progress)
-        reader.begin()
-        reader.advance()
-        voters = self._voters(reader)
-        found = [
-            Voter(one["voterId"], one.get("voterDirectoryId"), tuple(_listeners(one, reader)))
-            for one in voters
-        ]
-        return Quorum(leader, epoch, self._committed(self._end, voters), tuple(found))
 
     def _voters(self, reader: ImageReader) -> list[dict[str, Any]]:
         """Return the voters of the last record of them, or else of the last leader's message."""
@@ -298,15 +268,6 @@ class _MetadataLog:
         first = epochs[-1].start_offset
         wanted = Selection(from_offset=first, to_offset=first + 1, control=True)
         return _control(self._partition, wanted).get(_LEADER_CHANGE, {})
-
-
-def _listeners(voter: dict[str, Any], reader: ImageReader) -> Iterator[tuple[str, str, int]]:
-    """Yield where a voter listens: static voters have that in properties, and register it."""
-    if "endpoints" in voter:
-        yield from ((at["name"], at["host"], at["port"]) for at in voter["endpoints"])
-    elif voter["voterId"] in reader.image.controllers:
-        endpoints = reader.image.controllers[voter["voterId"]].endpoints
-        yield from ((at.name, at.host, at.port) for at in endpoints.values())
 
 
 def _header(snapshot: FileEntry) -> dict[str, Any]:

@@ -118,37 +118,6 @@ class ConfigValue:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
-    """A voter of the quorum.
-
-    Attributes:
-        node_id: its id.
-        directory_id: of its metadata log; None for a static voter.
-        listeners: name, host and port of each.
-    """
-
-    node_id: int
-    directory_id: str | None
-    listeners: tuple[tuple[str, str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Quorum:
-    """The quorum at the end of a metadata log.
-
-    Attributes:
-        leader_id, leader_epoch: of the last election; -1 if there was none.
-        high_watermark: the records below it were committed by the quorum.
-        voters: by node id.
-    """
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    voters: tuple[Voter, ...]
-
-
 @dataclass
 class Metadata:
     """The metadata of a cluster at a moment.

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Final
 from formats.error_codes import ErrorCode
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
-from kafkalog.files.text_files import properties_of
-from kafkalog.node.identity import newest_metadata
-from kafkalog.node.unified_log import UnifiedLog
+from kafkalog.node.identity import image_of
 from kafkalog.node.view import show_now
 from kafkalog.wire.server.model import NO_ID, Api
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.node.quorum.model import Voter
+    from kafkalog.node.quorum.quorum import Quorum
     from kafkalog.wire.server.catalog import Catalog
     from kafkalog.wire.server.model import Client, Fields, ServeListener
 
@@ -54,40 +56,49 @@ class QuorumApi:
             return {"errorCode": ErrorCode.UNKNOWN_SERVER_ERROR, "errorMessage": error.message}
 
     def _described(self) -> Fields:
-        from kafkalog.node.state.metadata import read_quorum  # few clients need it
+        # Few clients need it.
+        from kafkalog.node.quorum.quorum import quorum_of
+        from kafkalog.node.quorum.read import read_replicas
 
         logs = self._catalog.metadata_logs()
-        newest = newest_metadata(logs)
-        if newest is None:
+        if not logs:
             # An error of the partition would be one that clients retry.
             words = f"There is no {CLUSTER_METADATA}-0 among what is served."
             return {"errorCode": ErrorCode.INVALID_REQUEST, "errorMessage": words}
-        found = read_quorum(newest)
-        ends: dict[int | None, int] = {}
-        for one in logs:
-            properties = properties_of(one.log_dir)
-            if properties is not None:
-                ends[properties.node_id] = UnifiedLog(show_now(one).partition).log_end_offset
+        found = quorum_of(*read_replicas([show_now(one).partition for one in logs]))
+        ends = {one.node_id: one.started.end for one in found.copies}
+        leader_id, leader_epoch = found.leader
         partition = {
             "partitionIndex": 0,
             "errorCode": ErrorCode.NONE,
-            "leaderId": found.leader_id,
-            "leaderEpoch": found.leader_epoch,
-            "highWatermark": found.high_watermark,
+            "leaderId": leader_id,
+            "leaderEpoch": leader_epoch,
+            "highWatermark": found.proven,
             "currentVoters": [
                 {
                     "replicaId": one.node_id,
                     "replicaDirectoryId": one.directory_id or NO_ID,
                     "logEndOffset": ends.get(one.node_id, _NO_OFFSET),
                 }
-                for one in found.voters
+                for one in found.voters.voters
             ],
             "observers": [],
         }
         nodes = [
             {"nodeId": voter.node_id, "listeners": [
-                {"name": name, "host": host, "port": port} for name, host, port in voter.listeners
-            ]} for voter in found.voters
+                {"name": name, "host": host, "port": port}
+                for name, host, port in _listeners(voter, found)
+            ]} for voter in found.voters.voters
         ]  # fmt: skip
         topic = {"topicName": CLUSTER_METADATA, "partitions": [partition]}
         return {"errorCode": ErrorCode.NONE, "topics": [topic], "nodes": nodes}
+
+
+def _listeners(voter: Voter, quorum: Quorum) -> Iterator[tuple[str, str, int]]:
+    """Yield where a voter listens: static voters have that in properties, and register it."""
+    yield from voter.listeners
+    if voter.directory_id is None and quorum.chosen is not None:
+        image = image_of(quorum.chosen.partition)
+        known = None if image is None else image.controllers.get(voter.node_id)
+        for at in () if known is None else known.endpoints.values():
+            yield at.name, at.host, at.port

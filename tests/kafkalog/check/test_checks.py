@@ -373,6 +373,11 @@ MADE_IN = {
     "deleted-while-reading": "kafkalog/tables/test_other_disks.py",
     "check-failed": "kafkalog/check/test_contained.py",
     "kraft-snapshot-empty": "kafkalog/test_node_start.py",
+    **dict.fromkeys(
+        ("foreign-snapshot", "kraft-snapshot-torn", "metadata-split-brain", "quorum-behind",
+         "quorum-epoch-below-log", "quorum-lost", "snapshot-beyond-log"),
+        "kafkalog/node/quorum/test_findings.py",
+    ),
     "owner-differs": "kafkalog/check/test_owners.py",
     "partition-absent": "kafkalog/test_node_start.py",
     "read-from-copy": "kafkalog/tables/test_merging.py",
@@ -385,7 +390,7 @@ MADE_IN = {
     "replicas-fork": "kafkalog/check/test_replicas.py",
     "timestamp-unit-suspected": "kafkalog/check/test_segments.py",
     "view-differs": "kafkalog/test_view.py",
-}
+}  # fmt: skip
 TESTS = Path(__file__).parents[2]
 
 

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 import kafkalog
-from kafkalog.change.lake import Append, Export, ExportRequest
+from kafkalog.change.lake import Accepted, Append, Export, ExportRequest
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -157,7 +157,7 @@ def test_records_that_are_gone_end_the_run(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="starts at offset 135, and 120 was to be read next"):
         append(tmp_path / "log", to=to)
     assert files_of(to) == before
-    [done] = append(tmp_path / "log", to=to, allow_gaps=True)
+    [done] = append(tmp_path / "log", to=to, accepted=Accepted(gaps=True))
     [gap] = done.gaps
     assert (gap.topic, gap.partition, gap.topic_id) == ("orders", 0, TOPIC_ID.split()[-1])
     assert (gap.first_offset, gap.last_offset, gap.reason) == (120, 134, "deleted")
@@ -174,7 +174,7 @@ def test_a_lost_segment_is_a_gap(tmp_path: Path) -> None:
     (partition / f"{135:020}.log").unlink()
     with pytest.raises(RefusedError, match="lacks the offsets 135 to 149"):
         append(tmp_path / "log", to=to)
-    [done] = append(tmp_path / "log", to=to, allow_gaps=True)
+    [done] = append(tmp_path / "log", to=to, accepted=Accepted(gaps=True))
     assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
         (135, 149, "missing")
     ]
@@ -201,11 +201,11 @@ def test_what_damage_hides_is_refused_or_a_gap_of_the_commit(
     log.write_bytes(damaged)
     for _ in range(2):
         with pytest.raises(RefusedError, match="orders-0, offsets 72 to 74: Batch at"):
-            append(tmp_path / "log", to=to, form=form, allow_gaps=True)
+            append(tmp_path / "log", to=to, form=form, accepted=Accepted(gaps=True))
         assert not data_files(to)
     append(tmp_path / "log", tmp_path / "copy", to=tmp_path / "both", form=form)
     assert rows_of(tmp_path / "both", form) == rows(0, 120)
-    [done] = append(tmp_path / "log", to=to, form=form, allow_damage=True)
+    [done] = append(tmp_path / "log", to=to, form=form, accepted=Accepted(damage=True))
     assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
         (72, 74, "damaged")
     ]
@@ -228,7 +228,7 @@ def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
     (tmp_path / "log" / "other-0").mkdir()
     with pytest.raises(RefusedError, match="not here any more; 120 was to be read next"):
         append(tmp_path / "log", to=to)
-    [gone] = append(tmp_path / "log", to=to, allow_gaps=True)
+    [gone] = append(tmp_path / "log", to=to, accepted=Accepted(gaps=True))
     assert [(one.first_offset, one.last_offset, one.reason) for one in gone.gaps] == [
         (120, None, "gone")
     ]
@@ -265,7 +265,7 @@ def test_a_topic_that_is_deleted_while_a_run_plans(
 
     monkeypatch.setattr(Tail, "end", ending)
     grow(tmp_path / "log" / "stays-0", 3, 1)
-    [done] = append(tmp_path / "log", to=to, allow_gaps=True)
+    [done] = append(tmp_path / "log", to=to, accepted=Accepted(gaps=True))
     first = 120 if is_known else 0
     assert [(one.topic, one.first_offset, one.reason) for one in done.gaps] == [
         ("orders", first, "gone")
@@ -284,7 +284,7 @@ def test_a_new_log_that_has_lost_its_beginning(tmp_path: Path) -> None:
     write_log(tmp_path / "log" / "fast-0", *batches(30, 2), name=f"{30:020}")
     with pytest.raises(RefusedError, match="starts at offset 30, and 0 was to be read next"):
         append(tmp_path / "log", to=to)
-    [done] = append(tmp_path / "log", to=to, allow_gaps=True)
+    [done] = append(tmp_path / "log", to=to, accepted=Accepted(gaps=True))
     assert [(one.topic, one.first_offset, one.last_offset) for one in done.gaps] == [
         ("fast", 0, 29)
     ]
@@ -301,7 +301,7 @@ def test_a_log_that_was_cut_and_filled_again(tmp_path: Path) -> None:
     note_epochs(partition, (0, 0), (1, 90))
     with pytest.raises(RefusedError, match="another one from offset 90 on"):
         append(tmp_path / "log", to=to)
-    [done] = append(tmp_path / "log", to=to, allow_gaps=True)
+    [done] = append(tmp_path / "log", to=to, accepted=Accepted(gaps=True))
     [gap] = done.gaps
     assert (gap.first_offset, gap.last_offset, gap.reason) == (90, 119, "cut")
     assert rows_of(to) == sorted([*rows(0, 120), *rows(90, 126)])
@@ -343,7 +343,7 @@ def test_what_is_deleted_during_a_run_is_not_committed(
     assert files_of(to) == before
     with pytest.raises(RefusedError, match="starts at offset 132"):
         append(tmp_path / "log", to=to)
-    [done] = append(tmp_path / "log", to=to, allow_gaps=True)
+    [done] = append(tmp_path / "log", to=to, accepted=Accepted(gaps=True))
     assert [(one.first_offset, one.last_offset) for one in done.gaps] == [(120, 131)]
     assert rows_of(to) == [*rows(0, 120), *rows(132, 144)]
 

@@ -14,7 +14,14 @@ import pyarrow as pa
 import pytest
 
 import kafkalog.change.lake
-from kafkalog.change.lake import ExportRequest, FileFormat, Writing, appending, local_catalog
+from kafkalog.change.lake import (
+    Accepted,
+    ExportRequest,
+    FileFormat,
+    Writing,
+    appending,
+    local_catalog,
+)
 from kafkalog.errors import (
     CorruptDataError,
     DestinationExistsError,
@@ -191,14 +198,14 @@ def test_gaps(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="starts at offset 135, and 120 was to be read next"):
         append(tmp_path / "log", to=lake, form=ICEBERG)
     assert data_files(lake) == before
-    [done] = append(tmp_path / "log", to=lake, form=ICEBERG, allow_gaps=True)
+    [done] = append(tmp_path / "log", to=lake, form=ICEBERG, accepted=Accepted(gaps=True))
     assert [(one.first_offset, one.last_offset, one.reason) for one in done.gaps] == [
         (120, 134, "deleted")
     ]
     assert noted(iceberg(lake))["gaps"][0]["last_offset"] == 134
     shutil.rmtree(partition)
     (tmp_path / "log" / "other-0").mkdir()
-    [gone] = append(tmp_path / "log", to=lake, form=ICEBERG, allow_gaps=True)
+    [gone] = append(tmp_path / "log", to=lake, form=ICEBERG, accepted=Accepted(gaps=True))
     assert (gone.rows, len(gone.gaps), gone.was_complete) == (0, 1, False)
     assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].was_complete
     assert rows_of(lake, ICEBERG) == [*rows(0, 120), *rows(135, 165)]

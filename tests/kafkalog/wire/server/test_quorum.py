@@ -36,7 +36,8 @@ def write_node(log_dir: Path, node_id: int, operations: int, voters: list[int]) 
     batches += [batch(first + number, [noop], epoch=7) for number in range(operations)]
     write_log(log_dir / METADATA, *batches)
     (log_dir / METADATA / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
-    properties = ["version=1", f"cluster.id={CLUSTER}", f"node.id={node_id}", ""]
+    properties = ["version=1", f"cluster.id={CLUSTER}", f"node.id={node_id}"]
+    properties += [f"directory.id={uuid(node_id)}", ""]
     (log_dir / "meta.properties").write_text("\n".join(properties))
     (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
     return log_dir
@@ -48,7 +49,7 @@ def described(*log_dirs: Path, version: int = 2) -> dict[str, Any]:
 
 
 def test_voters_and_the_ends_of_their_logs(tmp_path: Path) -> None:
-    """The third voter's log is not there; what two of three may have committed is not known."""
+    """The third voter's log is not there; without `quorum-state` two of three prove nothing."""
     nodes = [write_node(tmp_path / str(one), one, 5 + one, [1, 2, 3]) for one in (1, 2)]
     answer = described(*nodes)
     [partition] = answer["topics"][0]["partitions"]

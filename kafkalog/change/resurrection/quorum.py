@@ -1,0 +1,187 @@
+"""Makes the log directory from which a quorum goes on, as `kafkalog.node.quorum.rescue` plans it.
+
+It has a new directory id: else two disks would be the same voter. Indexes, snapshots of producers
+and leader epochs are not copied: without the mark of a clean shutdown a start makes them of the
+batches. Follows `QuorumStateData` and `KafkaRaftLog` of Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from formats import file_names
+from formats.file_names import FileKind, segment_file_name
+from formats.topic_names import CLUSTER_METADATA, CLUSTER_METADATA_ID
+from kafkalog.change.resurrection.model import new_id
+from kafkalog.change.resurrection.properties import meta_properties
+from kafkalog.errors import CorruptDataError
+from kafkalog.files.text_files import topic_id_text
+from kafkalog.io.paths.source import Source
+from kafkalog.io.storage import LogDirLock, NewDirectory, require_outside, require_vacant
+from kafkalog.log.batches.framing import scan_batches
+from kafkalog.model import Batch, present_ms
+from kafkalog.node.quorum.choice import history
+from kafkalog.node.quorum.model import NOBODY, Voter
+from kafkalog.node.quorum.quorum import read_quorum
+from kafkalog.node.quorum.rescue import first_batch
+from kafkalog.node.targets import open_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.files.log_dir import Segment
+    from kafkalog.io.storage import Step
+    from kafkalog.node.quorum.choice import Merge, Part
+    from kafkalog.node.quorum.quorum import Quorum
+    from kafkalog.node.quorum.rescue import Rescue
+
+_METADATA: Final = f"{CLUSTER_METADATA}-0"
+_PIECE_SIZE: Final = 1 << 20
+
+
+def write_rescue(
+    quorum: Quorum, rescue: Rescue, to: str, observe: Callable[[Step], None] | None = None
+) -> int:
+    """Make the log directory of the controller that leads first; return how many files it has.
+
+    Args:
+        quorum: what is left of it.
+        rescue: how it goes on.
+        to: the new log directory.
+        observe: called after each step on the disk.
+
+    Raises:
+        DestinationExistsError: the path is taken.
+        LogDirInUseError: a broker runs on one of the copies.
+        CorruptDataError: the files changed after they were read, or read back differently.
+        UnreadableError, UnwritableError: of the files.
+
+    On disk after a crash: the whole directory, or none but `<to>.kafkalog-partial`, which the next
+    run removes.
+    """
+    merged = quorum.merged
+    assert merged is not None, "the plan required it"
+    log_dirs = [os.path.dirname(one.path) for one in quorum.copies]
+    require_outside(to, log_dirs)
+    require_vacant(os.path.realpath(to))
+    with ExitStack() as held:
+        for log_dir in log_dirs:
+            held.enter_context(LogDirLock(log_dir))
+        home = os.path.dirname(rescue.source.path)
+        directory = held.enter_context(NewDirectory(to, home, observe=observe))
+        directory_id = new_id()
+        batch = b""
+        if quorum.kraft_version and rescue.listener is not None:
+            voter = Voter(rescue.node_id, directory_id, (rescue.listener,))
+            batch = first_batch(
+                merged.end, rescue.leader_epoch, rescue.node_id, [voter], present_ms()
+            )
+        _write_log(directory, merged, batch)
+        state = _quorum_state(quorum, rescue, directory_id)
+        _write(directory, file_names.PARTITION_METADATA, (topic_id_text(CLUSTER_METADATA_ID),))
+        _write(directory, file_names.QUORUM_STATE, (json.dumps(state).encode(),))
+        properties = meta_properties(str(quorum.cluster_id), rescue.node_id, directory_id)
+        directory.write(file_names.META_PROPERTIES, properties)
+        _require_read_back(quorum, rescue, directory.building)
+        return sum(len(names) for _, _, names in os.walk(directory.building))
+
+
+def _write_log(directory: NewDirectory, merged: Merge, batch: bytes) -> None:
+    """Copy the snapshot and the log of a merge, in the segments they come from; append a batch."""
+    if merged.snapshot is not None:
+        path = merged.snapshot.entry.path
+        with Source(path) as source:
+            pieces = _pieces(source, 0, source.size_bytes)
+            _write(directory, merged.snapshot.name, pieces)
+    copies = [one for part in merged.parts for one in _segments(part)]
+    for number, (segment, first, runs) in enumerate(copies, 1):
+        with Source(segment.log.path) as source:
+            pieces = (one for start, end in runs for one in _pieces(source, start, end))
+            after = (batch,) if number == len(copies) else ()
+            _write(directory, segment_file_name(first, FileKind.LOG), chain(pieces, after))
+    if not copies:
+        _write(directory, segment_file_name(merged.end, FileKind.LOG), (batch,))
+
+
+def _segments(part: Part) -> Iterator[tuple[Segment, int, list[tuple[int, int]]]]:
+    """Yield the segments that have a part, each with its first offset there, and with positions.
+
+    Batches that do not go on where the one before ended are none of the part, as the reader of the
+    log found.
+    """
+    following = part.start
+    for segment in part.replica.partition.segments:
+        first, runs = following, list[tuple[int, int]]()
+        with Source(segment.log.path) as source:
+            for one in scan_batches(source, check_crc=True):
+                if not isinstance(one, Batch) or not one.crc_valid or following >= part.end:
+                    continue
+                if one.base_offset != following:
+                    continue
+                start, end = one.position, one.position + one.size_bytes
+                following = one.next_offset
+                if runs and runs[-1][1] == start:
+                    start = runs.pop()[0]
+                runs.append((start, end))
+        if runs:
+            yield segment, first, runs
+    if following != part.end:
+        raise _changed(part.replica.path, f"Its log has nothing at offset {following} now.")
+
+
+def _pieces(source: Source, start: int, end: int) -> Iterator[bytes]:
+    for position in range(start, end, _PIECE_SIZE):
+        yield source.read(position, min(_PIECE_SIZE, end - position))
+
+
+def _write(directory: NewDirectory, name: str, pieces: Iterable[bytes]) -> None:
+    with directory.create(f"{_METADATA}/{name}") as file:
+        for one in pieces:
+            file.write(one)
+
+
+def _quorum_state(quorum: Quorum, rescue: Rescue, directory_id: str) -> dict[str, Any]:
+    """Return `quorum-state`: a voter of its own directory has voted, so that it never votes twice.
+
+    Without voters in the log nobody leads yet: the properties say who is elected.
+    """
+    leader, epoch = rescue.node_id, rescue.leader_epoch
+    if quorum.kraft_version:
+        return {
+            "leaderId": leader, "leaderEpoch": epoch, "votedId": leader,
+            "votedDirectoryId": directory_id, "data_version": 1,
+        }  # fmt: skip
+    return {
+        "clusterId": "", "leaderId": NOBODY, "leaderEpoch": epoch, "votedId": NOBODY,
+        "appliedOffset": 0, "currentVoters": [{"voterId": leader}], "data_version": 0,
+    }  # fmt: skip
+
+
+def _require_read_back(quorum: Quorum, rescue: Rescue, log_dir: str) -> None:
+    """Read the new directory as a quorum of its own.
+
+    Raises:
+        CorruptDataError: it is not what was planned.
+    """
+    found, merged = read_quorum(open_targets([log_dir])), quorum.merged
+    assert merged is not None, "it was written"
+    copy = found.chosen
+    if (
+        copy is None
+        or found.defects
+        or (found.cluster_id, copy.node_id) != (quorum.cluster_id, rescue.node_id)
+        or (copy.lineage.spans and copy.lineage.start != merged.start)
+        or copy.reach.end < merged.end
+        or history(rescue.source).fork(history(copy)) < merged.end
+    ):
+        raise _changed(log_dir, "It reads back differently.")
+    if quorum.kraft_version and [one.node_id for one in found.candidates] != [rescue.node_id]:
+        raise _changed(log_dir, "Its controller could not be elected.")
+
+
+def _changed(path: str, words: str) -> CorruptDataError:
+    return CorruptDataError(f"The metadata changed while they were copied. {words}", path=path)
