@@ -141,13 +141,18 @@ def _by_partition(
     rows_of: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
     """Yield the rows of each partition; a failure affects only that partition."""
-    from kafkalog.files import ahead
     from kafkalog.io.paths.file_system import announced
+    from kafkalog.io.paths.uris import is_object
     from kafkalog.node.targets import partitions_of
 
     partitions = list(partitions_of(targets))
-    places = ahead.ends_of if rows_of is _listed_with_dirt else ahead.segments_of
-    with announced(places(partitions)):
+    places: Iterable[tuple[str, int]] = ()
+    if any(is_object(one.path) for one in partitions):
+        from kafkalog.files import ahead
+
+        ends = ahead.ends_of if rows_of is _listed_with_dirt else ahead.segments_of
+        places = ends(partitions)
+    with announced(places):
         for partition in partitions:
             found: list[Any] = []
             with outcome.contained(partition.path):

@@ -28,7 +28,6 @@ from kafkalog.model import Batch, Defect, Record
 from kafkalog.node.cluster_image.model import SNAPSHOT_EMPTY, ClusterImage, Provenance, Source
 from kafkalog.node.cluster_image.replay import MetadataTransactions
 from kafkalog.node.cluster_image.replay import replay as apply_record
-from kafkalog.node.quorum.lineage import Lineage, Position, Standing, foreign_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,10 +181,12 @@ def snapshots_of(directory: PartitionDir) -> tuple[list[FileEntry], list[Defect]
     found, entries = directory.live(FileKind.KRAFT_SNAPSHOT), []
     with suppress(DataError):  # reported where it is checked
         entries = read_leader_epochs(directory.place_of(LEADER_EPOCHS))
-    if not entries or not directory.segments:
+    if not found or not entries or not directory.segments:
         return found, []
+    from kafkalog.node.quorum.lineage import Lineage, Position, Standing, foreign_snapshot
+
     log = Lineage.of(directory.segments[0].base_offset, entries, INT64_MAX)
-    newest = max(found, key=Position.of, default=None)
+    newest = max(found, key=Position.of)
     foreign = [one for one in found if log.standing(Position.of(one)) == Standing.FOREIGN]
     own = [one for one in found if one not in foreign]
     return own, [foreign_snapshot(one, log, is_loaded=one is newest) for one in foreign]

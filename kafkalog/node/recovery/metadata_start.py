@@ -18,7 +18,6 @@ from formats.constants import (
 from formats.file_names import FileKind
 from formats.late_classes import dataclass
 from kafkalog.io.paths.source import Source
-from kafkalog.node.quorum.lineage import Lineage, Position, Standing
 from kafkalog.node.recovery.model import StartMode, StartRefusedError
 from kafkalog.node.recovery.start import StartInProgress
 from kafkalog.node.recovery.walk import CorruptRecordError, frames
@@ -68,9 +67,20 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
         words = "there must be a snapshot at an offset larger than the current log start offset"
         words = f"Inconsistent snapshot state: {words} {start}"
         return StartedMetadata(refusal=("IllegalStateException", words, None))
-    newest = max(snapshots, key=Position.of, default=None)
-    to_offset = None
-    if newest is not None:
+    newest = to_offset = detail = None
+    is_emptied = False
+    if snapshots:
+        from kafkalog.node.quorum.lineage import Lineage, Position, Standing
+
+        newest = max(snapshots, key=Position.of)
+        lineage = Lineage.of(start, log.leader_epochs, log.log_end_offset)
+        standing, name = lineage.standing(Position.of(newest)), newest.name.name
+        is_emptied = standing == Standing.BEYOND
+        if is_emptied and lineage.spans:
+            detail = f"drop the metadata log up to offset {lineage.end}: {name} is newer"
+        elif standing == Standing.FOREIGN:
+            detail = f"load {name}, of a history that the metadata log has given up, and apply "
+            detail += f"nothing that the log has below offset {_end_of(newest)}"
         try:
             to_offset = _whole_part(newest)
         except StartRefusedError as error:
@@ -80,11 +90,8 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
             finding = None if newest.size_bytes else SNAPSHOT_EMPTY
             if isinstance(error, CorruptRecordError):
                 finding = "batch-crc-mismatch"
-            words = f"the newest snapshot is {newest.name.name}: {error.message}"
+            words = f"the newest snapshot is {name}: {error.message}"
             return StartedMetadata(refusal=(error.error, words, finding))
-    lineage = Lineage.of(start, log.leader_epochs, log.log_end_offset)
-    standing = None if newest is None else lineage.standing(Position.of(newest))
-    is_emptied = standing == Standing.BEYOND
     is_whole = to_offset is None and not predicted.cuts and not is_emptied
     is_newest = best is not None and best.snapshot == (newest.name.name if newest else None)
     if best is not None and best.is_whole and is_newest and is_whole:
@@ -95,12 +102,6 @@ def start_metadata(directory: PartitionDir, best: ClusterImage | None) -> Starte
     if newest is not None and _end_of(newest) and image.metadata_version is None:
         words = f"Unknown metadata version for FeaturesImage: {newest.name.name} is not whole"
         return StartedMetadata(refusal=("IllegalStateException", words, None))
-    detail = None
-    if newest is not None and is_emptied and lineage.spans:
-        detail = f"drop the metadata log up to offset {lineage.end}: {newest.name.name} is newer"
-    elif newest is not None and standing == Standing.FOREIGN:
-        detail = f"load {newest.name.name}, of a history that the metadata log has given up, and "
-        detail += f"apply nothing that the log has below offset {_end_of(newest)}"
     return StartedMetadata(image, detail=detail)
 
 
