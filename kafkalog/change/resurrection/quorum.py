@@ -1,8 +1,8 @@
 """Makes the log directory from which a quorum goes on, as `kafkalog.node.quorum.rescue` plans it.
 
-It has a new directory id: else two disks would be the same voter. Indexes, snapshots of producers
-and leader epochs are not copied: without the mark of a clean shutdown a start makes them of the
-batches. Follows `QuorumStateData` and `KafkaRaftLog` of Kafka.
+It has a new directory id: else two disks would be the same voter. Indexes and snapshots of
+producers are not copied: without the mark of a clean shutdown a start makes them of the batches.
+Follows `QuorumStateData` and `KafkaRaftLog` of Kafka.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from formats import file_names
@@ -19,7 +20,7 @@ from formats.topic_names import CLUSTER_METADATA, CLUSTER_METADATA_ID
 from kafkalog.change.resurrection.model import new_id
 from kafkalog.change.resurrection.properties import meta_properties
 from kafkalog.errors import CorruptDataError
-from kafkalog.files.text_files import topic_id_text
+from kafkalog.files.text_files import checkpoint_text, topic_id_text
 from kafkalog.io.paths.source import Source
 from kafkalog.io.storage import LogDirLock, NewDirectory, require_outside, require_vacant
 from kafkalog.log.batches.framing import scan_batches
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.files.log_dir import Segment
     from kafkalog.io.storage import Step
     from kafkalog.node.quorum.choice import Merge, Part
+    from kafkalog.node.quorum.lineage import Lineage
     from kafkalog.node.quorum.quorum import Quorum
     from kafkalog.node.quorum.rescue import Rescue
 
@@ -83,10 +85,13 @@ def write_rescue(
         _write_log(directory, merged, batch)
         state = _quorum_state(quorum, rescue, directory_id)
         _write(directory, file_names.PARTITION_METADATA, (topic_id_text(CLUSTER_METADATA_ID),))
-        _write(directory, file_names.QUORUM_STATE, (json.dumps(state).encode(),))
+        text = json.dumps(state, separators=(",", ":"))  # as Kafka writes it
+        _write(directory, file_names.QUORUM_STATE, (text.encode(),))
         properties = meta_properties(str(quorum.cluster_id), rescue.node_id, directory_id)
         directory.write(file_names.META_PROPERTIES, properties)
-        _require_read_back(quorum, rescue, directory.building)
+        lineage = _read_back(quorum, rescue, directory.building)
+        epochs = [next(spans)[:2] for _, spans in groupby(lineage.spans, key=itemgetter(0))]
+        _write(directory, file_names.LEADER_EPOCHS, (checkpoint_text(epochs),))
         return sum(len(names) for _, _, names in os.walk(directory.building))
 
 
@@ -161,8 +166,8 @@ def _quorum_state(quorum: Quorum, rescue: Rescue, directory_id: str) -> dict[str
     }  # fmt: skip
 
 
-def _require_read_back(quorum: Quorum, rescue: Rescue, log_dir: str) -> None:
-    """Read the new directory as a quorum of its own.
+def _read_back(quorum: Quorum, rescue: Rescue, log_dir: str) -> Lineage:
+    """Read the new directory as a quorum of its own; return which epoch wrote what of its log.
 
     Raises:
         CorruptDataError: it is not what was planned.
@@ -181,6 +186,7 @@ def _require_read_back(quorum: Quorum, rescue: Rescue, log_dir: str) -> None:
         raise _changed(log_dir, "It reads back differently.")
     if quorum.kraft_version and [one.node_id for one in found.candidates] != [rescue.node_id]:
         raise _changed(log_dir, "Its controller could not be elected.")
+    return copy.lineage
 
 
 def _changed(path: str, words: str) -> CorruptDataError:
