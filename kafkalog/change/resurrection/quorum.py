@@ -67,6 +67,7 @@ def write_rescue(
     """
     merged = quorum.merged
     assert merged is not None, "the plan required it"
+    assert quorum.cluster_id is not None, "likewise"
     log_dirs = [os.path.dirname(one.path) for one in quorum.copies]
     require_outside(to, log_dirs)
     require_vacant(os.path.realpath(to))
@@ -87,7 +88,7 @@ def write_rescue(
         _write(directory, file_names.PARTITION_METADATA, (topic_id_text(CLUSTER_METADATA_ID),))
         text = json.dumps(state, separators=(",", ":"))  # as Kafka writes it
         _write(directory, file_names.QUORUM_STATE, (text.encode(),))
-        properties = meta_properties(str(quorum.cluster_id), rescue.node_id, directory_id)
+        properties = meta_properties(quorum.cluster_id, rescue.node_id, directory_id)
         directory.write(file_names.META_PROPERTIES, properties)
         lineage = _read_back(quorum, rescue, directory.building)
         epochs = [next(spans)[:2] for _, spans in groupby(lineage.spans, key=itemgetter(0))]

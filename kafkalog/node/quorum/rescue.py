@@ -164,6 +164,8 @@ def _required(quorum: Quorum, *, allow_loss: bool) -> Any:
     chosen, merged = quorum.chosen, quorum.merged
     if chosen is None or merged is None:
         raise RefusedError("No copy here has any metadata.")
+    if quorum.cluster_id is None:
+        raise RefusedError("No `meta.properties` says which cluster this is.", path=chosen.path)
     for one in quorum.copies:
         if one.is_running:
             raise RefusedError("A broker is running on it.", path=one.path, hint="Stop it.")

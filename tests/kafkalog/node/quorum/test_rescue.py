@@ -139,3 +139,10 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("kafkalog.node.quorum.read.is_broker_running", lambda _: True)
     with pytest.raises(RefusedError, match="A broker is running"):
         plan_rescue(read(logs[1]), 1)
+
+
+def test_a_cluster_without_an_id_is_refused(tmp_path: Path) -> None:
+    log_dir = write_copy(tmp_path, 1, epoch_batches([(1, 9)]), epoch=1)
+    (log_dir / "meta.properties").unlink()
+    with pytest.raises(RefusedError, match="which cluster this is"):
+        plan_rescue(read(log_dir), 1, ("controller1", 9093))
