@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -85,8 +84,9 @@ def bundle(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = [sys.executable, "-m", "delivery.bundle", "--wheel", wheel, "--to", place, *extras]
     subprocess.run(line, check=True, cwd=ROOT)
     shutil.rmtree(place / NAME)
-    with tarfile.open(place / f"{NAME}.tar.gz") as archive:
-        archive.extractall(place / "unpacked", filter="tar")
+    (place / "unpacked").mkdir()
+    unpack = ["tar", "-xzf", place / f"{NAME}.tar.gz", "-C", place / "unpacked"]
+    subprocess.run(unpack, check=True)
     return place / "unpacked" / NAME
 
 
@@ -101,7 +101,7 @@ def host(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hos
     else:
         smallest_root(root)
     assert not [*root.glob("usr/bin/python*"), *root.glob("usr/lib/python*")]
-    shutil.copytree(bundle, root / "opt" / "kafkalog", symlinks=True)
+    shutil.copytree(bundle, root / "opt" / "kafkalog", symlinks=True, copy_function=os.link)
     (root / str(PROGRAM)[1:]).parent.mkdir(parents=True, exist_ok=True)
     (root / str(PROGRAM)[1:]).symlink_to("/opt/kafkalog/kafkalog")
     data = tmp_path_factory.mktemp("data")
