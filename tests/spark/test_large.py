@@ -109,8 +109,8 @@ def test_a_large_log(
         file.truncate(BATCHES * len(one))
     first, last = 0 if tries_everything() else (1 << 31) // len(one) + 1, BATCHES - 1
     query = (
-        "select count(*) n, count(distinct offset) d, max(batch_position) p, "
-        f"max(length(value)) v from records where offset >= {first}"  # noqa: S608 # our own number
+        "select count(*) n, count(distinct offset) d, max(batch_position) p, "  # noqa: S608 # our own number
+        f"max(length(value)) v from records where offset >= {first}"
     )
     [row] = rows_of(run("sql", "--format", "ndjson", "-c", query, place))
     count = BATCHES - first
