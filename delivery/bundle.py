@@ -94,9 +94,10 @@ def make_bundle(wheel: Path, to: Path, extras: str = EXTRAS) -> Path:
     program.write_text(_PROGRAM)
     program.chmod(0o755)
     # They are right whatever the times of the sources are, which copying changes.
+    modules = folder / "lib" / _NUMBER
     subprocess.run(
         [python, "-I", "-m", "compileall", "-qqf", "--invalidation-mode", "unchecked-hash",
-         folder / "lib" / _NUMBER, site],
+         modules, *([] if site.is_relative_to(modules) else [site])],
         check=False, env=_environment(folder),  # some packages have templates that are no Python
     )  # fmt: skip
     _write_licences(folder / "licences", site, libraries)

@@ -38,9 +38,9 @@ _SPECIAL: Final = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\
 
 def manual_pages() -> dict[str, str]:
     """Write the manual page, and one for each command, by their places below a directory."""
-    root = command_group()
+    root, release = command_group(), _release()
     parts = [
-        _head("kafkalog", "read, check and repair the log files of Apache Kafka"),
+        _head(release, "kafkalog", "read, check and repair the log files of Apache Kafka"),
         ".SH SYNOPSIS\n.B kafkalog\n\\fICOMMAND\\fR \\fIPATH\\fR... [\\fIOPTIONS\\fR]\n",
         ".SH DESCRIPTION\n",
         *_paragraphs(inspect.cleandoc(root.help)),
@@ -52,7 +52,7 @@ def manual_pages() -> dict[str, str]:
     for name, command in commands().items():
         parts.append(f".TP\n.BR {_plain(f'kafkalog-{name}')} (1)\n{_text(command.short_help)}")
         page = [
-            _head(f"kafkalog-{name}", command.short_help.rstrip(".")),
+            _head(release, f"kafkalog-{name}", command.short_help.rstrip(".")),
             f".SH SYNOPSIS\n.B kafkalog {_plain(name)}\n[\\fIARGUMENTS\\fR]... [\\fIOPTIONS\\fR]\n",
             ".SH DESCRIPTION\n",
             *_paragraphs(inspect.cleandoc(command.help)),
@@ -67,11 +67,15 @@ def manual_pages() -> dict[str, str]:
     return {MANUAL: "".join(parts), **pages}
 
 
-def _head(name: str, summary: str) -> str:
+def _release() -> str:
+    """Return what the titles of all pages have in common; in a checkout, git is asked."""
     known = commit()
     time = datetime.fromtimestamp(0 if known is None else known.time, UTC)
-    version = f'"kafkalog {_plain(version_text())}" "User Commands"'
-    title = f".TH {_plain(name.upper())} 1 {time:%Y-%m-%d} {version}\n"
+    return f'{time:%Y-%m-%d} "kafkalog {_plain(version_text())}" "User Commands"'
+
+
+def _head(release: str, name: str, summary: str) -> str:
+    title = f".TH {_plain(name.upper())} 1 {release}\n"
     return f"{title}.SH NAME\n{_plain(name)} \\- {_plain(summary)}\n"
 
 

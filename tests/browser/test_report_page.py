@@ -18,6 +18,7 @@ import pytest
 from kafkalog.answers.overview import report
 from tests.browser import browser as chromium
 from tests.builders import batch, copy_tree, record, write_log
+from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -289,7 +290,7 @@ def test_tables_sort_by_keyboard_and_filter(page: chromium.Page) -> None:
     assert shown(page, "partition-table") == ["torn-c-0"]
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", PAIRS if tries_everything() else ["light", "phone"])
 def test_it_fits_the_window_in_light_and_dark(
     browser: chromium.Browser, page_file: Path, name: str, tmp_path: Path
 ) -> None:

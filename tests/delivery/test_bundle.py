@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,7 +22,7 @@ from delivery.debian import make_package
 from docgen.manual import COMPLETIONS, MANUAL
 from tests.builders import batch, record, write_log
 from tests.delivery.conftest import ROOT, TIME
-from tests.sampling import tries_everything
+from tests.sampling import sampled, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,8 +37,8 @@ LINES = [
     "dump-segment {data}/large/t-0 --format ndjson",
     "kafka-dump-log --deep-iteration --print-data-log --files {data}/large/t-0/{first}.log",
     "lookup-offset {data}/log-dir/orders-0 --timestamp 2024-01-01T00:04:20Z",
-    "verify {data}/damaged",
     "explain",
+    "verify {data}/damaged",
     "dump-segment {data}/nowhere",
 ]
 WITH_EXTRAS = [
@@ -85,8 +84,9 @@ def bundle(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = [sys.executable, "-m", "delivery.bundle", "--wheel", wheel, "--to", place, *extras]
     subprocess.run(line, check=True, cwd=ROOT)
     shutil.rmtree(place / NAME)
-    with tarfile.open(place / f"{NAME}.tar.gz") as archive:
-        archive.extractall(place / "unpacked", filter="tar")
+    (place / "unpacked").mkdir()
+    unpack = ["tar", "-xzf", place / f"{NAME}.tar.gz", "-C", place / "unpacked"]
+    subprocess.run(unpack, check=True)
     return place / "unpacked" / NAME
 
 
@@ -101,7 +101,7 @@ def host(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hos
     else:
         smallest_root(root)
     assert not [*root.glob("usr/bin/python*"), *root.glob("usr/lib/python*")]
-    shutil.copytree(bundle, root / "opt" / "kafkalog", symlinks=True)
+    shutil.copytree(bundle, root / "opt" / "kafkalog", symlinks=True, copy_function=os.link)
     (root / str(PROGRAM)[1:]).parent.mkdir(parents=True, exist_ok=True)
     (root / str(PROGRAM)[1:]).symlink_to("/opt/kafkalog/kafkalog")
     data = tmp_path_factory.mktemp("data")
@@ -109,7 +109,7 @@ def host(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hos
         shutil.copytree(ROOT / "examples" / name, data / name)
     large_log(data / "large" / "t-0")
     shutil.copytree(data, root / str(data)[1:])
-    yield Host(root, data, LINES + (WITH_EXTRAS if tries_everything() else []))
+    yield Host(root, data, [*sampled(LINES, 2), *(WITH_EXTRAS if tries_everything() else [])])
     if tries_everything():
         subprocess.run(["umount", root / "proc"], check=True)
 

@@ -17,6 +17,7 @@ from docgen.manual import COMPLETIONS, MANUAL, manual_pages
 from kafkalog.io.jit import library
 from kafkalog_cli.version import commit
 from tests.delivery.conftest import TIME, built, checkout
+from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +31,12 @@ def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
     """
     name = checkout(tmp_path / "one")
     first = built(tmp_path / "one", tmp_path / "to1", "--sdist", "--wheel")
-    assert checkout(tmp_path / "another-place") == name
-    second = built(tmp_path / "another-place", tmp_path / "to2", "--sdist", "--wheel", umask=0o077)
-    assert first == second
+    place = tmp_path / "another-place"
+    assert checkout(place) == name
+    what = ["--sdist", "--wheel"] if tries_everything() else ["--sdist"]
+    second = built(place, tmp_path / "to2", *what, umask=0o077)
+    assert len(second) == len(what)
+    assert second.items() <= first.items()
     [archive] = (tmp_path / "to1").glob("*.tar.gz")
     [wheel] = (tmp_path / "to1").glob("*.whl")
     with tarfile.open(archive) as members:
@@ -42,7 +46,8 @@ def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
             members.getnames()
         )
         members.extractall(tmp_path, filter="data")
-    again = built(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "to3", "--wheel")
+    place = tmp_path / archive.name.removesuffix(".tar.gz")
+    again = built(place, tmp_path / "to3", "--wheel", umask=0o077)
     assert again == {wheel.name: first[wheel.name]}
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", archive, wheel], check=True)
     with zipfile.ZipFile(wheel) as members:

@@ -7,7 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import Distribution, distribution, distributions
 from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from tests.delivery.conftest import ROOT
 from tests.sampling import tries_everything
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INSTALLED_SIZE_MAX = 90_000_000  # without compiled modules, which `pip` adds
+WITH_TESTS = ["pyarrow", "pytest", "pytest-xdist", "hypothesis", "zstandard"]
 QUICK = [
     "tests/kafkalog/log/columns/test_fact_twins.py",
     "tests/kafkalog/log/columns/test_unpacking.py",
@@ -51,20 +55,54 @@ def install(python: Path, *what: str | Path) -> None:
     subprocess.run(words, check=True, env=plain_environ())
 
 
+def needed(found: Distribution) -> list[str]:
+    """Return the names of the packages that one needs without extras."""
+    asked = map(Requirement, found.requires or ())
+    return [one.name for one in asked if not one.marker or one.marker.evaluate({"extra": ""})]
+
+
+def link(packages: Path, *names: str) -> int:
+    """Link packages of this environment, and what they need; return the size of all files.
+
+    They come from the same constraints.
+    """
+    asked, known, size = [*names], set(), 0
+    while asked:
+        found = distribution(asked.pop())
+        if found.name in known:
+            continue
+        known.add(found.name)
+        paths = [path for path in found.files or () if path.suffix != ".pyc"]
+        size += sum(os.path.getsize(path.locate()) for path in paths)
+        for top in {path.parts[0] for path in paths} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(str(found.locate_file(top)))
+        asked += needed(found)
+    return size
+
+
 def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
     """Those of reading facts and decompressing; `make test-all` runs all.
 
-    What a user installs without extras stays small: most of it is numpy.
+    What a user installs without extras stays small: most of it is numpy. In a sample, the packages
+    that it needs are those of this environment; `test_bundle.py` lets pip install them.
     """
     environment = tmp_path / "environment"
     python = environment / "bin" / "python"
-    suites, more = (all_suites(), ["fastavro", "polars"]) if tries_everything() else (QUICK, [])
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    install(python, wheel)
     packages = next((environment / "lib").glob("python*/site-packages"))
+    install(python, wheel, *([] if tries_everything() else ["--no-deps"]))
     size = sum(path.stat().st_size for path in packages.rglob("*") if not path.is_symlink())
+    if not tries_everything():
+        [own] = distributions(name="kafkalog", path=[str(packages)])
+        size += link(packages, *needed(own))
     assert size < INSTALLED_SIZE_MAX, f"{size:,}"
-    install(python, "pyarrow", "pytest", "pytest-xdist", "hypothesis", "zstandard", *more)
+    if tries_everything():
+        suites = all_suites()
+        install(python, *WITH_TESTS, "fastavro", "polars")
+    else:
+        suites = QUICK
+        link(packages, *WITH_TESTS)
     found = "import importlib.util as i, kafkalog; print(i.find_spec('numba'), kafkalog.__file__)"
     place = tmp_path / "place"
     shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__"))

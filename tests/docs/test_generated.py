@@ -128,6 +128,7 @@ def needs_spark(line: str) -> bool:
     return "--spark" in line
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line", [one for one in example_commands() if not needs_spark(one)])
 def test_examples_of_the_help_run(
     line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,6 +137,7 @@ def test_examples_of_the_help_run(
     run_example(line, kafkalog, tmp_path, monkeypatch)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("line", [one for one in example_commands() if needs_spark(one)])
 def test_examples_with_spark_run(

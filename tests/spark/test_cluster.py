@@ -37,6 +37,9 @@ def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: 
     assert len(ran) > len(set(ran)) == 6, "a task was done twice"
 
 
+@pytest.mark.thorough(
+    "tests/spark/test_session.py::test_a_slow_driver_is_not_a_master_that_does_not_answer"
+)
 def test_wrong_secret_is_told_in_time(cluster: Cluster, tmp_path: Path) -> None:
     """Spark itself would keep trying for a minute."""
     driver = start_driver(

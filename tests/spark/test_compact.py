@@ -23,7 +23,7 @@ from tests.conftest import scenario_names
 from tests.kafkalog.change.compaction.generated import Generator
 from tests.kafkalog.change.compaction.oracle import PARTITION, cleanings
 from tests.kafkalog.change.compaction.twins import by_engine, in_one_process, tree
-from tests.sampling import sampled
+from tests.sampling import sampled, tries_everything
 from tests.spark.cluster import QUICK
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_generated_logs_and_the_corpus(
     spark: SparkSession, corpus_dir: Path, tmp_path: Path
 ) -> None:
     """Partitions with one or many segments, in all formats, sound and damaged, in one job."""
-    one = make(tmp_path / "one", 4, 12)
+    one = make(tmp_path / "one", *((4, 12) if tries_everything() else (3, 6)))
     for number, name in enumerate(sampled(scenario_names("compaction"), 18)):
         before = cleanings(corpus_dir / "compaction", name)[0].before
         shutil.copytree(before / PARTITION, one / f"corpus-{number}")
@@ -84,7 +84,7 @@ def test_keys_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(one, other)
     engine = SparkEngine(spark, 2)
-    for memory in (None, 1):
+    for memory in (None, 1) if tries_everything() else (1,):
         planned = by_engine(engine, other, find, REQUEST, writes=False, task_memory=memory)
         assert planned == in_one_process(one, find, REQUEST, writes=False)
     done = by_engine(engine, other, find, REQUEST, task_memory=1)

@@ -61,10 +61,11 @@ def lag(log_dir: Path) -> None:
 def disks(cluster: Cluster) -> Path:
     """Fill the disks. On the driver's, all three logs are equal; others match their names."""
     disk = cluster.disk
+    make_logs(disk / "same")
     for name in ("same", "other", "mixed"):
-        make_logs(disk / name)
-        for own in cluster.disks:
-            copy_tree(disk / name, own / name)
+        for place in (disk, *cluster.disks):
+            if not (place / name).exists():
+                copy_tree(disk / "same", place / name)
     first, second = cluster.disks
     properties = first / "other" / "meta.properties"
     properties.write_text(properties.read_text().replace("node.id=1", "node.id=2"))
@@ -79,7 +80,7 @@ def test_other_disks_are_refused_every_time(
     cluster: Cluster, commands: CommandSession, disks: Path, tmp_path: Path
 ) -> None:
     """Another broker's disk, an older copy, and a target that is not the driver's."""
-    make_logs(tmp_path / "shared")
+    copy_tree(disks / "same", tmp_path / "shared")
     spark = ("--spark", "local[*]")
     small = ("--set", "split-size=2KiB")
     counting = "select count(*) n from records"

@@ -158,6 +158,7 @@ def test_interrupt_ends_all(tmp_path: Path) -> None:
     until(lambda: not (mine | workers) & {pid for pid, _, _ in running_processes()}, pause_s=0.1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("raised", ["UsageError('no plan')", "KeyboardInterrupt()"])
 def test_a_session_that_is_not_asked_for_ends_with_the_block(raised: str, tmp_path: Path) -> None:
     """Nothing is left of it, and the error is that of the block."""

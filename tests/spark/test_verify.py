@@ -28,7 +28,7 @@ ON_SPARK = ("--spark", "local[2]")
 
 @pytest.fixture(scope="module")
 def shares(corpus_dir: Path) -> dict[Level, Sequence[State]]:
-    """Assign states to levels: all to each, or one level per state by a seed, with a torn one."""
+    """Assign states to levels: all to each, or one level to half of them, with a torn one."""
     places = [*OF_KAFKA_4, *(("kafka-2.8", name) for name in STATES_28)]
     states = [state(corpus_dir, *place) for place in places]
     if tries_everything():
@@ -38,7 +38,7 @@ def shares(corpus_dir: Path) -> dict[Level, Sequence[State]]:
     random.Random(seed).shuffle(states)
     torn = [one for one in states if one.name == "crash-1-torn"]
     sound = [one for one in states if one.name != "crash-1-torn"]
-    return {level: torn + sound[number :: len(Level)] for number, level in enumerate(Level)}
+    return {level: torn + sound[number :: 2 * len(Level)] for number, level in enumerate(Level)}
 
 
 @pytest.mark.sampled(3)
