@@ -150,12 +150,14 @@ def share_classes(release: str = RELEASE) -> None:
     with locked(home / "build.lock"):
         stamp = home / "built-from.txt"
         if not archive.exists() or archive.stat().st_mtime_ns < stamp.stat().st_mtime_ns:
-            archive.unlink(missing_ok=True)
+            staged = home / "classes.jsa.new"  # a JVM crashes on half of one
+            staged.unlink(missing_ok=True)
             with tempfile.TemporaryDirectory(prefix="kafkalog-classes-") as place:
-                options = (*JVM_OPTIONS, *_SHARING, f"-XX:ArchiveClassesAtExit={archive}")
+                options = (*JVM_OPTIONS, *_SHARING, f"-XX:ArchiveClassesAtExit={staged}")
                 words = (f"{place}/log", "1", "100", "1")
                 name = "kafkalog.harness.FilledBroker"
                 java(name, *words, cwd=Path(place), options=options, release=release)
+            staged.replace(archive)
     _archives[release] = archive
 
 
