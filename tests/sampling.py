@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pytest
 
@@ -41,18 +41,16 @@ def sampled(cases: Sequence[T], one_of: int) -> Sequence[T]:
     return cases[first::one_of]
 
 
-def halves(cases: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Return a random half of the cases and the other half, for two proofs that share them.
+def shares(cases: Sequence[T], count: int, kind: Callable[[T], str]) -> list[Sequence[T]]:
+    """Return random shares of the cases for some proofs, each case in one, each kind in most.
 
-    Both are all cases if everything is tried.
+    All are all cases if everything is tried.
     """
     if tries_everything():
-        return cases, cases
-    drawn = drawn_for(f"halves of {len(cases)} cases").sample(range(len(cases)), len(cases) // 2)
-    return (
-        [one for number, one in enumerate(cases) if number in drawn],
-        [one for number, one in enumerate(cases) if number not in drawn],
-    )
+        return [cases] * count
+    rng = drawn_for(f"{count} shares of {len(cases)} cases")
+    dealt = sorted(rng.sample(range(len(cases)), len(cases)), key=lambda one: kind(cases[one]))
+    return [[cases[one] for one in sorted(dealt[first::count])] for first in range(count)]
 
 
 def examples(count: int) -> int:

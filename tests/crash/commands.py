@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -30,7 +31,7 @@ from tests.crash.served import is_partly_cleaned
 from tests.kafkalog.change.resurrection.test_into import home, put
 from tests.kafkalog.change.resurrection.test_resurrect import log_of, make
 from tests.kafkalog.test_recovery import CONFIG
-from tests.sampling import halves
+from tests.sampling import shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +68,13 @@ class Command:
     is_stepwise: bool = False
     builds_aside: ClassVar[bool] = False
     """Whether states that differ only in what a broker removes as unfinished count as one."""
+
+    @property
+    def kind(self) -> str:
+        """What it does, without the log that it does it to: `undo-of-compact`."""
+        found = re.match("(undo-of-)?[a-z]+", self.name)
+        assert found is not None
+        return found[0]
 
     def accepts(self, got: dict[str, Served], logs: Sequence[dict[str, Served]]) -> bool:
         """Check whether a start found one of `logs`, of which the last is the new one.
@@ -428,5 +436,5 @@ COMMANDS = [
     Command("resume-of-swap-stopped-before-final", run_swap_again, stopped_before("final")),
 ]
 
-CRASHING, FAILING = halves(COMMANDS)
-"""Those whose crashes a run enumerates and that it kills, and those whose calls it lets fail."""
+CRASHING, FAILING, KILLED = shares(COMMANDS, 3, lambda one: one.kind)
+"""Those whose crashes a run enumerates, those whose calls it lets fail, and those that it kills."""

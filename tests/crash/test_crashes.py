@@ -99,7 +99,7 @@ class Enumeration:
 def enumeration(
     request: pytest.FixtureRequest, corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Enumeration]:
-    """The crashes of a command, for both judges; a sample has half of the commands."""
+    """The crashes of a command, for both judges; a sample has a third of the commands."""
     root = tmp_path_factory.mktemp("crashes")
     yield Enumeration(request.param, corpus_dir, root)
     shutil.rmtree(root)

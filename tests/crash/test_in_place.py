@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MARK = ".kafka_cleanshutdown"
 OPTIONS = ResurrectOptions(cluster_id="N" * 21 + "A")
-KILLS = 3
+KILLS = 9 if tries_everything() else 2
 
 
 def prepared(root: Path) -> Path:
@@ -178,7 +178,7 @@ def test_a_killed_command_can_be_gone_back_or_on(
     new = set(files(root / "d"))
     found: Counter[str] = Counter()
     for number in count():
-        if number >= (3 * KILLS if tries_everything() else KILLS) and has_killed(found):
+        if number >= KILLS and has_killed(found):
             break
         root = prepared(tmp_path / str(number))
         process = start(root)

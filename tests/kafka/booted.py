@@ -194,6 +194,7 @@ class Life:
             if not opened:
                 return told
             assert time.monotonic() < deadline, opened
+            time.sleep(0.2)
 
 
 NEW_KEYS = ["idempotent-0", "idempotent-1", "committed", "aborted"]

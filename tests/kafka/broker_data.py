@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,6 +49,12 @@ JVM_OPTIONS = (
     "-Dfile.encoding=UTF-8",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=" + os.environ.get("KAFKALOG_KAFKA_LOG", "off"),
 )
+
+
+_SHARING = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""Without a word if an archive does not fit: its classes are loaded from the jars then."""
+_archives: dict[str, Path] = {}
+"""Where this process has the loaded classes of a release."""
 
 
 class HarnessError(Exception):
@@ -133,6 +140,27 @@ def build(release: str = RELEASE) -> None:
     package(HERE, target(release), *words)
 
 
+def share_classes(release: str = RELEASE) -> None:
+    """Let JVMs of this process begin with the classes that a broker and a client have loaded.
+
+    The JVMs of tests live for seconds, of which loading these classes takes one.
+    """
+    home = target(release)
+    archive = home / "classes.jsa"
+    with locked(home / "build.lock"):
+        stamp = home / "built-from.txt"
+        if not archive.exists() or archive.stat().st_mtime_ns < stamp.stat().st_mtime_ns:
+            staged = home / "classes.jsa.new"  # a JVM crashes on half of one
+            staged.unlink(missing_ok=True)
+            with tempfile.TemporaryDirectory(prefix="kafkalog-classes-") as place:
+                options = (*JVM_OPTIONS, *_SHARING, f"-XX:ArchiveClassesAtExit={staged}")
+                words = (f"{place}/log", "1", "100", "1")
+                name = "kafkalog.harness.FilledBroker"
+                java(name, *words, cwd=Path(place), options=options, release=release)
+            staged.replace(archive)
+    _archives[release] = archive
+
+
 def package(home: Path, into: Path, *words: str) -> None:
     """Let Maven package a project, unless this was done with exactly these sources."""
     stamp = into / "built-from.txt"
@@ -160,7 +188,9 @@ def java_command(
     """Return the command that runs a class of the harness; the jars in `lib` come first."""
     home = target(release)
     places = [home / lib / "*"] if lib else []
-    places += [home / "classes", home / "lib" / "*"]
+    places += [home / "kafka-harness.jar", home / "lib" / "*"]
+    if release in _archives and not lib:
+        options = (*options, *_SHARING, f"-XX:SharedArchiveFile={_archives[release]}")
     class_path = os.pathsep.join(map(str, places))
     return ["java", *options, "-cp", class_path, main, *args]
 

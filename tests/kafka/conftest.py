@@ -53,6 +53,7 @@ def java_tools() -> None:
 def harness(java_tools: None) -> None:  # noqa: ARG001
     """The compiled Java side."""
     broker_data.build()
+    broker_data.share_classes()
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
+import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -15,7 +18,7 @@ from kafkalog.spark import KafkaLogDataSource
 from tests.waiting import HANG_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +57,7 @@ class SparkReads:
         self._place = place
         self._everything = self._follow_everything()
         self._went_on_s = 0.0
+        self._looked_at: set[str] = set()
 
     def batches(self) -> None:
         """Read batches: every record of topics that lose none, and what is left of the others."""
@@ -88,10 +92,7 @@ class SparkReads:
 
         def has_one() -> bool:
             self.go_on()
-            if not (self._place / "everything" / "copy" / "_spark_metadata").exists():
-                return False
-            topics = self._spark.read.parquet(self._copy("everything")).select("topic").distinct()
-            return any(_is_passing(row["topic"]) for row in topics.collect())
+            return any(map(_is_passing, self._new_topics()))
 
         until(has_one, pause_s=1.0)
 
@@ -113,6 +114,15 @@ class SparkReads:
                 assert {offset: copy[topic][offset] for offset in left} == left, topic
                 assert all(copy[topic].get(offset, one) == one for offset, one in consumed.items())
         assert any(map(_is_passing, everything))
+
+    def _new_topics(self) -> Iterator[str]:
+        """Yield the topics in files that the stream of all topics has committed since last time."""
+        for log in sorted((self._place / "everything" / "copy" / "_spark_metadata").glob("[0-9]*")):
+            _, *entries = log.read_text().splitlines()
+            for path in {unquote(urlsplit(json.loads(one)["path"]).path) for one in entries}:
+                if path not in self._looked_at:
+                    self._looked_at.add(path)
+                    yield from pq.read_table(path, columns=["topic"])["topic"].unique().to_pylist()
 
     def _follow_kept(self) -> None:
         stream = self._stream("kept", {"subscribe": ",".join((*WHOLE, *COMPACTED))})

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-RUNS: Final = 100 if tries_everything() else 4
+RUNS: Final = 100 if tries_everything() else 3
 KEPT: Final = ("steady", "ledger")
 """Nothing is deleted of these."""
 COLUMNS: Final = ["offset", "value"]

@@ -27,6 +27,7 @@ from kafkalog.io.engine import LocalEngine
 from kafkalog.model import Level, Severity
 from kafkalog.node.configs import ConfigSources
 from tests.kafka import broker_data
+from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +105,10 @@ def check_partition(before: BrokerData, after: BrokerData, name: str, upper: int
 
 
 def check_undo(brokers: Brokers, closed: Path, before: BrokerData, root: Path) -> None:
-    """Require that undo restores every file of a compacted copy, and consumers every record."""
+    """Require that undo restores every file of a compacted copy, and consumers every record.
+
+    A start on equal files shows what it showed before: only `make test-all` makes it.
+    """
     log_dir = root / "log"
     shutil.copytree(closed, log_dir)
     was = broker_data.fingerprint(log_dir)
@@ -116,6 +120,8 @@ def check_undo(brokers: Brokers, closed: Path, before: BrokerData, root: Path) -
     (log_dir / ".lock").unlink()
     was.pop(".lock", None)
     assert broker_data.fingerprint(log_dir) == was
+    if not tries_everything():
+        return
     after = brokers.serve(log_dir, root / "after")
     for name in compacted:
         assert data_of(after, name) == data_of(before, name), name

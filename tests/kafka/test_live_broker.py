@@ -156,6 +156,7 @@ def test_every_recorded_dump_belongs_to_a_test(broker: BrokerData) -> None:
         assert [name for name in broker.dumps(state) if not name.endswith(known)] == []
 
 
+@pytest.mark.sampled(2)
 def test_records_are_those_of_a_consumer(
     broker: BrokerData, log_dir: Any, kafkalog: Callable[..., Any]
 ) -> None:
@@ -189,6 +190,7 @@ def test_records_are_those_of_a_consumer(
     fail_on(differences, sum(p["records"] for p in broker.facts["partitions"].values()))
 
 
+@pytest.mark.sampled(2)
 def test_read_committed_offsets_are_those_of_a_consumer(
     broker: BrokerData, log_dir: Any, kafkalog: Callable[..., Any]
 ) -> None:

@@ -260,6 +260,7 @@ def require_equal(cluster: Cluster, where: str) -> None:
         if before == after and not differ:
             return
         assert time.monotonic() < over, f"{where}\n" + "\n".join(differ or ["it does not rest"])
+        time.sleep(0.2)
 
 
 def test_commands_show_what_admin_answers(

@@ -105,7 +105,7 @@ def start(root: Path, ports: list[int], release: str = broker_data.RELEASE) -> O
     return outcome(output.read_text(), root, made)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 def test_the_recorded_outcomes_are_a_brokers(
     state: State, brokers: Brokers, tmp_path: Path
@@ -123,7 +123,7 @@ def test_the_recorded_outcomes_are_a_brokers(
         assert started.created == tuple(sorted(state.created))
 
 
-@pytest.mark.sampled(100)
+@pytest.mark.sampled(200)
 @pytest.mark.parametrize("number", range(DAMAGED))
 def test_damaged_nodes_start_as_predicted(
     number: int, brokers: Brokers, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]

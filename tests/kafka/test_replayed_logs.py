@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-KILLS: Final = 20 if tries_everything() else 4
+KILLS: Final = 20 if tries_everything() else 3
 WAIT_S: Final = 60
 SMALL_TRANSACTIONS: Final = """
 import sys
@@ -181,7 +181,7 @@ def objects(result: Result, kind: str) -> list[dict[str, Any]]:
 STATES: Final = ("codecs", "txn", "timestamps", "default-config-live", "internal-topics")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATES)
 def test_a_consumer_gets_what_the_consumer_of_the_source_got(
     name: str, target: Broker, corpus_dir: Path, kafkalog: Kafkalog, tmp_path: Path

@@ -7,6 +7,7 @@ records, offsets, groups, transactional ids, topics, configs, ACLs, SCRAM users 
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -206,5 +207,6 @@ def test_each_record_of_the_checkpoint_is_needed(
         assert {name for name in once if told[name][0] < once[name].end} == set(once)
         new = mutated.observe({})
         while new.report["offsets"]["plain-0"]["read_uncommitted"]["earliest"][0] == 0:
+            time.sleep(0.2)
             new = mutated.observe({})
     assert len(new.records("plain-0")) < len(lost.truths["plain-0"].records)

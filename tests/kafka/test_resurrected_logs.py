@@ -45,7 +45,7 @@ def staged_states(corpus_dir: Path, root: Path) -> Staged:
     """Stage the partitions with user data of some recordings, without any metadata."""
     staged = Staged(root)
     for kind in (*KNOWN, "kafka-2.8", "foreign"):
-        for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 8):
+        for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 16):
             recorded = expected.with_suffix("")
             for name, truth in truths(expected):
                 places = [recorded / name, *recorded.glob(f"*/{name}")]
@@ -198,7 +198,7 @@ def test_logs_that_kafka_recovered_are_served(
 ) -> None:
     """Kafka's own loader recovered each damaged log; the new broker serves the same records."""
     staged = Staged(tmp_path / "staged")
-    for place in sampled(sorted((corpus_dir / "recovery").iterdir()), 8):
+    for place in sampled(sorted((corpus_dir / "recovery").iterdir()), 16):
         facts = json.loads((place / "facts.json").read_text())
         wanted = facts["modes"]["full"].get("log")
         if wanted is None or place.name in UNREADABLE:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 REQUESTS = 20_000 if tries_everything() else 600
-ENOUGH = REQUESTS if tries_everything() else 250
+ENOUGH = REQUESTS if tries_everything() else 150
 """So many will do once each of ERRORS was among the answers."""
 TIMES_ONE_OF = 6
 SHOWN_MAX = 5

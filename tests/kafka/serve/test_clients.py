@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-SAMPLE = 40
+SAMPLE = 15
 SHOWN_MAX = 5
 
 

@@ -32,9 +32,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED [again] [moves]`, in an empty working directory. It appends,
+ * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED [again] [moves] [calm]`, in an empty working directory. It appends,
  * rolls, cleans, deletes, moves log starts, commits offsets of a group, and creates and deletes topics in OUT/log. With `moves` a topic
- * goes back and forth between OUT/log and OUT/log2. Says `running` when the topics are
+ * goes back and forth between OUT/log and OUT/log2. With `calm` it appends more rarely, and notes high watermarks more often, so that
+ * readers soon find what is new. Says `running` when the topics are
  * there. To the line `end` it answers with the end of the acknowledged records of `steady`. With the line `rest` the load
  * ends, OUT/consumed/TOPIC gets what a read_committed consumer is given of each topic, and the answer is `rested`. At the
  * end of stdin it shuts down.
@@ -46,16 +47,19 @@ public final class LivingBroker {
     private static final List<String> TOPICS = List.of("steady", "ledger", "compacted", "transactional", "retained", "trimmed");
     private static final int KEYS = 60;
     private static final long PAUSE_MS = 20;
+    private static final long CALM_PAUSE_MS = 100;
     private static final long SETTLING_MS = 3000; // a few checks of retention: no log starts later while it is consumed
 
     private final String bootstrap;
     private final long seed;
+    private final long pauseMs;
     private volatile boolean isOver;
     private volatile long steadyEnd;
 
-    private LivingBroker(String bootstrap, long seed) {
+    private LivingBroker(String bootstrap, long seed, long pauseMs) {
         this.bootstrap = bootstrap;
         this.seed = seed;
+        this.pauseMs = pauseMs;
     }
 
     public static void main(String[] argv) {
@@ -77,6 +81,8 @@ public final class LivingBroker {
         Properties config = LiveBroker.config(ports, out.resolve("log"));
         List<String> dirs = List.of(out.resolve("log").toString(), out.resolve("log2").toString());
         if (more.contains("moves")) config.put("log.dirs", String.join(",", dirs));
+        boolean calm = more.contains("calm");
+        if (calm) config.put("replica.high.watermark.checkpoint.interval.ms", "500");
         config.put("log.cleaner.backoff.ms", "1000");
         config.put("log.retention.check.interval.ms", "1000");
         config.put("log.segment.delete.delay.ms", "1000"); // soon: an open file outlives its name
@@ -85,7 +91,7 @@ public final class LivingBroker {
         KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
         server.startup();
         String bootstrap = "127.0.0.1:" + ports[0];
-        LivingBroker load = new LivingBroker(bootstrap, seed);
+        LivingBroker load = new LivingBroker(bootstrap, seed, calm ? CALM_PAUSE_MS : PAUSE_MS);
         ExecutorService pool = Executors.newCachedThreadPool();
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             admin.createTopics(List.of(
@@ -170,7 +176,7 @@ public final class LivingBroker {
                 }
                 producer.flush();
                 if (topic.equals("steady")) steadyEnd = offset;
-                Thread.sleep(PAUSE_MS);
+                Thread.sleep(pauseMs);
             }
         }
         return null;
@@ -191,7 +197,7 @@ public final class LivingBroker {
                 producer.flush();
                 if (aborts) producer.abortTransaction();
                 else producer.commitTransaction();
-                Thread.sleep(PAUSE_MS);
+                Thread.sleep(pauseMs);
             }
         }
         return null;
