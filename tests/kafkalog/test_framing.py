@@ -138,6 +138,7 @@ def test_sequences_wrap(tmp_path: Path):
     assert found.last_sequence == 3
 
 
+@pytest.mark.sampled(3)
 def test_corpus_batches_are_where_the_lengths_say(any_state: State):
     """Every live and closed segment of every broker; the checksums match as well."""
     for path in sorted(any_state.root.rglob("*.log*")):

@@ -260,6 +260,7 @@ def test_the_offset_has_a_source(case: tuple[State, list[Path]]) -> None:
     assert stable.source == (OffsetSource.TRANSACTION if state.end > OPEN else state.source)
 
 
+@pytest.mark.sampled(8, each_value=True)
 @pytest.mark.filterwarnings("ignore:.* becomes a stray:UserWarning")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_stops_there(

@@ -93,7 +93,7 @@ def test_readers_give_each_row_once_beside_a_living_broker(
             broker.require_read(rows, before)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_verify_finds_nothing_wrong_beside_a_living_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

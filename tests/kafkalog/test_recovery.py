@@ -328,6 +328,7 @@ def open_log_dir(path: Path) -> LogDirListing:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_hostile_directories_end_in_a_value(
     scenarios: list[Scenario], seed: int, tmp_path: Path

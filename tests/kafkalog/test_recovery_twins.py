@@ -91,7 +91,7 @@ def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> Non
         assert_twins(scenario.path / PARTITION, mode, config=CONFIG)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path) -> None:
     """Flipped bits, cuts, swapped and renamed files."""

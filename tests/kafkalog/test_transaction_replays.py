@@ -64,7 +64,7 @@ def assert_twins(partition: Path, **given: Any) -> Any:
     return wanted
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 def test_what_brokers_left(any_state: State) -> None:
     """At each high watermark at or next to the end of a segment, and some others."""
     for partition in any_state.partitions():
@@ -179,6 +179,7 @@ def written(rng: random.Random, version: int) -> Iterator[Written]:
         offset += len(records)
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
 def test_whole_logs_have_the_transactions_that_were_written(

@@ -215,6 +215,7 @@ def test_a_small_file_that_cannot_be_read_costs_no_record(
     assert rescued.read_bytes() == log_of(EXAMPLE / VICTIM).read_bytes()
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("spoil", [failing, device, pipe, broken_link, directory])
 @pytest.mark.parametrize("more", [(), ("--salvage",), ("--copy", "copy")])
 def test_a_source_of_a_resurrection_that_cannot_be_read(

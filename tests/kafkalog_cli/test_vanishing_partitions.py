@@ -143,6 +143,7 @@ def try_change(
         return kafkalog(*words), changes.calls
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("change", [deleted, removed, shortened])
 @pytest.mark.parametrize("name", LINES)
 def test_a_vanishing_file_is_no_error(name: str, change: Change, tmp_path: Path, kafkalog: Run):
@@ -329,7 +330,7 @@ def answer_of(name: str, done: Result, to: Path, dirs: list[Path]) -> Counter[by
     return Counter(one for one in lines if not any(word in one for word in (*passing, b"PAGE")))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("name", "change"), STORMS)
 def test_a_storm_of_moves(
     name: str, change: Callable[[Path, Path, str], None], tmp_path: Path, kafkalog: Run

@@ -311,6 +311,7 @@ def test_deep_values_are_text(depth: int, ends: tuple[str, str]) -> None:
     assert isinstance(json_or_text(text.encode()), str) == (depth > DEPTH_MAX)
 
 
+@pytest.mark.sampled(14, each_value=True)
 @pytest.mark.parametrize(
     "value",
     [

@@ -70,7 +70,7 @@ def is_sound(found: dict[str, Any], *states: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
 @pytest.mark.parametrize("changes", ["nothing", "more"])
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
@@ -116,6 +116,7 @@ def test_a_run_that_stops_at_any_write(
     assert at > 30, "each of three tables has a plan, files, entries and a commit"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
 def test_a_run_that_stops_between_commits(
@@ -162,6 +163,7 @@ def test_a_run_that_stops_between_commits(
         assert shown(tables_in(to, str(form))) == after
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize(
     ("form", "append"),
     [(FILES, True), (FILES, False), (DELTA, True), (DELTA, False), (ICEBERG, True)],
@@ -257,7 +259,7 @@ run(Path(sys.argv[1]), Path(sys.argv[2]), TableFormat(sys.argv[3]))
 """
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
 def test_a_process_that_is_killed_around_a_commit(
