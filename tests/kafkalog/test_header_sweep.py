@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 BITS: Final = 17 * 8
 BITS_OF_OFFSET: Final = 64
-SHARE: Final = 1501
+SHARE: Final = 2401
 """`make test` tries one case in this many, `make test-all` all of them."""
 SEGMENTS: Final = 3
 BATCHES: Final = 7  # of a segment

@@ -291,9 +291,9 @@ def test_lookups_by_names_are_those_in_the_whole_log(
         times = [int(one) for one in recorded.told[name]["times"]]
         questions: list[Callable[[UnifiedLog], Lookup]] = [
             partial(lookup_offset, offset=one)
-            for one in (*range(0, end, 47), end - 1, end, end + 1)
+            for one in (*sampled(range(0, end, 47), 4), end - 1, end, end + 1)
         ]
-        questions += [partial(lookup_timestamp, timestamp=one) for one in times[::15]]
+        questions += [partial(lookup_timestamp, timestamp=one) for one in sampled(times[::15], 4)]
         questions += [partial(lookup_special, special=one) for one in Special]
         targets = open_targets([recorded.log_dir, remote])
         [joined_log] = [

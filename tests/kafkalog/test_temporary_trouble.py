@@ -306,7 +306,7 @@ def test_a_busy_store_changes_no_answer(
         assert whole.status in (0, 1, 8), whole
         requests = sorted(busy.asked)
         assert requests
-        for request in sampled(requests, 12):
+        for request in sampled(requests, 24):
             busy.refuses = request
             for times, busy.status in ((1, 503), (1 << 30, 503), (1, 0)):
                 busy.times = times

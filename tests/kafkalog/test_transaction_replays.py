@@ -21,7 +21,7 @@ from tests.counted_work import counted_work
 from tests.kafkalog.log.columns.test_twins import logs
 from tests.kafkalog.test_header_sweep import BITS, LOGS, SEGMENTS
 from tests.kafkalog.test_recovery_twins import transactions
-from tests.sampling import drawn_for, examples, tries_everything
+from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
     import random
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import State
 
-DRAWN = settings(max_examples=examples(300))
+DRAWN = settings(max_examples=300 if tries_everything() else 15)
 
 
 @contextmanager

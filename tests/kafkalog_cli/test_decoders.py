@@ -160,12 +160,12 @@ def jobs_of(corpus: Path) -> list[tuple[str, Job]]:
 
 
 def some_jobs_of(corpus: Path) -> list[tuple[str, Job]]:
-    """Return each command over two log directories."""
+    """Return each command over a log directory."""
     jobs: dict[str, list[Job]] = {name: [] for name in COMMANDS}
     for name, job in jobs_of(corpus):
         jobs[name].append(job)
     return [
-        (name, job) for name in jobs for job in drawn_for(f"decoders: {name}").sample(jobs[name], 2)
+        (name, job) for name in jobs for job in drawn_for(f"decoders: {name}").sample(jobs[name], 1)
     ]
 
 

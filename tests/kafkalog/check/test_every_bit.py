@@ -128,7 +128,7 @@ def test_each_entry_of_an_index_altered(small: SmallLogDir, log_dir: Path):
     for path in sorted((log_dir / small.partition).iterdir()):
         size = ENTRIES.get(path.suffix)
         data = path.read_bytes()
-        for start in sampled(range(0, len(data), size), 18) if size else ():
+        for start in sampled(range(0, len(data), size), 36) if size else ():
             entry, rest = data[start : start + size], data[start + size :]
             ways = [entry + entry + rest, rest[:size] + entry + rest[size:]]
             fields = struct.Struct({8: ">ii", 12: ">qi", 34: ">hqqqq"}[size])
