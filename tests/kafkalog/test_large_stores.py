@@ -192,6 +192,7 @@ def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tup
     return str(on_disk(running, tmp_path_factory.mktemp("lost"))), running.uri(PREFIX)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [

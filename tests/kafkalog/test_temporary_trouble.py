@@ -270,7 +270,7 @@ def answer(done: Result) -> bytes:
     return OF_THE_RUN.sub(b"", done.stdout)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", OF_STORES)
 def test_a_busy_store_changes_no_answer(
     name: str, kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,7 @@ def test_logs_of_any_content(
     assert_twins(tmp_path / "t-0", high_watermark=mark, log_start_offset=start)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LOGS)
 def test_flipped_bits_of_headers(tmp_path: Path, name: str) -> None:
     """Each bit that no checksum covers, in each batch; both ways pass over the same damage."""

@@ -229,6 +229,7 @@ def test_words_of_the_command_line(tmp_path: Path, kafkalog: Run, evil: bytes):
         assert_safe(result, line)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "line",
     [

@@ -330,7 +330,7 @@ def answer_of(name: str, done: Result, to: Path, dirs: list[Path]) -> Counter[by
     return Counter(one for one in lines if not any(word in one for word in (*passing, b"PAGE")))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("name", "change"), STORMS)
 def test_a_storm_of_moves(
     name: str, change: Callable[[Path, Path, str], None], tmp_path: Path, kafkalog: Run

@@ -207,7 +207,7 @@ def test_fields_that_come_and_go(tmp_path: Path, form: TableFormat) -> None:
         assert len(iceberg(to).metadata.schemas) == 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_wider_types(tmp_path: Path, form: TableFormat) -> None:
     """Iceberg's columns get wider; others have another column. Integers have one width in all."""
@@ -267,7 +267,7 @@ def test_other_types(tmp_path: Path, form: TableFormat) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_decimals_of_other_sizes(tmp_path: Path, form: TableFormat) -> None:
     """More digits are another type; of another scale, the table has those that are exactly its."""
@@ -290,7 +290,7 @@ def test_decimals_of_other_sizes(tmp_path: Path, form: TableFormat) -> None:
         ]  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_text_and_json(tmp_path: Path, form: TableFormat) -> None:
     """Both are strings; the table knows which is which, also within lists."""
@@ -313,7 +313,7 @@ def test_text_and_json(tmp_path: Path, form: TableFormat) -> None:
     assert [value for (value,) in read(to, form, "value_decoded")] == wanted * 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_another_type_of_the_whole_column(tmp_path: Path, form: TableFormat) -> None:
     """A column next to it has the values; other columns stay as they are."""
@@ -333,7 +333,7 @@ def test_another_type_of_the_whole_column(tmp_path: Path, form: TableFormat) -> 
     ]  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_a_field_that_is_renamed(tmp_path: Path, form: TableFormat) -> None:
     """By an alias: files and Delta keep the old name, Iceberg has the new one for all rows."""

@@ -78,6 +78,7 @@ def log_start(root: Path) -> bytes:
     return path.read_bytes() if path.exists() else b"0\n0\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_the_files_that_are_left_are_kafkas(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """Byte for byte: logs, indexes, producer snapshots, leader epochs; and the log start."""
