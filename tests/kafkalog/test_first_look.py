@@ -253,7 +253,7 @@ def test_readers_get_the_same_after_two_kinds_of_damage(tmp_path: Path, number: 
     assert_same_rows(path, Selection(), bulk=number % 2 == 0, batches=False)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 def test_readers_get_the_same_of_the_corpus(any_state: State) -> None:
     """Of what brokers left behind, most of it not closed."""
     for path in sampled(any_state.partitions(), 3):
@@ -307,7 +307,7 @@ def assert_same_answers(path: Path, asks: list[Any], targets: list[int]) -> None
             assert answers(path, questions, lazily=True) == wanted, (name, target)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("damage", "point", "step"), CASES, ids=str)
 def test_lookups_answer_the_same_of_both_views(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, point: int | None, step: int

@@ -458,6 +458,7 @@ LINES: Final = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_a_command_shows_what_the_sound_log_has_or_fails(
     line: Sequence[str], tmp_path: Path, kafkalog: Callable[..., Result]

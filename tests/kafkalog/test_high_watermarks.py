@@ -288,6 +288,7 @@ def test_an_open_transaction_that_blocks_readers_is_shown(
     assert ("above the high watermark" in found.stderr) == (state.end < END)
 
 
+@pytest.mark.sampled(3)
 def test_a_search_says_that_it_goes_beyond(
     case: tuple[State, list[Path]], kafkalog: Run, tmp_path: Path
 ) -> None:

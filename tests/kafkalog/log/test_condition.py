@@ -197,7 +197,7 @@ def content(value: Any, offset: int = 0) -> Content:
     return Content(offset, 0, b"k", json.dumps(value, ensure_ascii=False).encode())
 
 
-@settings(max_examples=2000 if tries_everything() else 80)
+@settings(max_examples=2000 if tries_everything() else 40)
 @given(expression=EXPRESSIONS, values=st.lists(VALUES, min_size=1, max_size=8))
 def test_the_answers_are_those_of_python(
     expression: tuple[str, Answer], values: list[dict[str, Any]]

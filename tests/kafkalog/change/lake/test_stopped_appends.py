@@ -135,7 +135,9 @@ def test_a_run_that_stops_at_any_write(
     assert at > 14 + step, "it writes a plan, files, entries and a commit"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough(
+    "tests/kafkalog/change/lake/test_stopped_splits.py::test_a_run_that_stops_at_any_write"
+)
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
 @pytest.mark.parametrize("changes", ["nothing", "deleted"])
 def test_a_run_into_iceberg_that_stops_at_any_write(

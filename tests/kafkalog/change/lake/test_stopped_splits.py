@@ -260,7 +260,9 @@ run(Path(sys.argv[1]), Path(sys.argv[2]), TableFormat(sys.argv[3]))
 """
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.thorough(
+    "tests/kafkalog/change/lake/test_stopped_splits.py::test_a_run_that_stops_at_any_write"
+)
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
 def test_a_process_that_is_killed_around_a_commit(

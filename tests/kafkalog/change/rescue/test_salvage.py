@@ -266,7 +266,7 @@ def test_a_healthy_log_is_copied_whole(any_state: State, tmp_path: Path):
             assert not healthy(any_state) or row["reason"] == "zero-tail"
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("bit", range(64))
 def test_a_base_offset_that_the_batches_around_prove_is_corrected(tmp_path: Path, bit: int) -> None:
     """The new logs are those that were there before the bit flipped, byte for byte."""
