@@ -80,9 +80,10 @@ def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pyt
     """Return the tests to run and those left out.
 
     `make test` runs one case in n of a test marked `sampled(n)`, at least one, and none of a test
-    marked `thorough`, which names the test that stands for it. Where the corpus has a state of two
-    releases, it takes one of the two. The id of a case repeats it. All processes of a run draw the
-    same cases.
+    marked `thorough`, which names the test that stands for it. With `each_value=True` each value
+    of each parameter is in a case, though not each combination. Where the corpus has a state of
+    two releases, it takes one of the two. The id of a case repeats it. All processes of a run draw
+    the same cases.
     """
     if tries_everything():
         return list(items), []
@@ -99,8 +100,29 @@ def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pyt
             drawn.update(cases)
             continue
         [one_of] = mark.args
-        drawn.update(drawn_for(name).sample(cases, -(-len(cases) // one_of)))
+        rng, count = drawn_for(name), -(-len(cases) // one_of)
+        if mark.kwargs.get("each_value"):
+            drawn.update(_of_each_value(rng.sample(cases, len(cases)), count))
+        else:
+            drawn.update(rng.sample(cases, count))
     return [one for one in items if one in drawn], [one for one in items if one not in drawn]
+
+
+def _of_each_value(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """Return that many cases, or as many as it takes for each value of each parameter."""
+    rest = {case: _values_of(case) for case in cases}
+    lacking = set().union(*rest.values())
+    chosen: list[pytest.Item] = []
+    while lacking or len(chosen) < count:
+        chosen.append(max(rest, key=lambda case: len(rest[case] & lacking)))
+        lacking -= rest.pop(chosen[-1])
+    return chosen
+
+
+def _values_of(case: pytest.Item) -> set[tuple[str, str]]:
+    """Return the name and value of each parameter of a case."""
+    params = case.callspec.params  # type: ignore[attr-defined] # only cases of parameters have it
+    return {(name, repr(value)) for name, value in params.items()}
 
 
 def _of_one_release(test: str, cases: list[pytest.Item]) -> list[pytest.Item]:

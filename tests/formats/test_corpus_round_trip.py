@@ -68,7 +68,7 @@ def survives(schema: Any, data: bytes) -> Any:
     return parsed
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(30)
 def test_every_file_comes_back_byte_for_byte(any_state: State) -> None:
     """Batches, records of every codec, indexes, snapshots, checkpoints, internal records."""
     counts: Counter[str] = Counter()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.file_names import (
@@ -25,6 +25,7 @@ from formats.file_names import (
     segment_file,
     segment_file_name,
 )
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from tests.conftest import State
@@ -217,6 +218,7 @@ def test_endless_digits_are_no_number(digits: int):
     assert parse_directory_name(f"orders-{'9' * digits}") is None
 
 
+@settings(max_examples=examples(100))
 @given(st.text(max_size=300))
 def test_any_text_is_taken(name: str):
     """Names come from disk: every name is kept, and none raises."""

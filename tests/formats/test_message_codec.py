@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VERSIONS = [(found.name, version) for found in requests().values() for version in found.versions]
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
 @settings(max_examples=15)
 @given(data=st.data())

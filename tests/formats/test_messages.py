@@ -213,7 +213,7 @@ def value(field: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]:
     return st.none() | found if field.nullable else found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
 @settings(max_examples=15)
 @given(data=st.data())

@@ -101,7 +101,7 @@ def test_fields_tile_every_file_of_the_corpus(
     """With and without a limit, also for files that a broker left unfinished."""
     files = kafka_files(corpus_dir)
     use_keys(map(str, corpus_dir.rglob("*.pem")))
-    chosen = sampled(files, 180)
+    chosen = sampled(files, 360)
     fields = 0
     for path in chosen:
         fields += len(of_file(path).fields)

@@ -132,6 +132,7 @@ def test_few_reads_fail_however_much_of_a_disk_is_gone(log: Path, disk: BadDisk)
     assert disk.failed < 100
 
 
+@pytest.mark.sampled(2, each_value=True)
 @by_kernels
 @pytest.mark.parametrize("form", ["ndjson", "csv", "kafka", "table"])
 def test_a_dump_goes_on_after_a_bad_sector(

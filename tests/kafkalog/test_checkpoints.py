@@ -126,6 +126,7 @@ def test_any_bytes_give_entries_or_our_error(file: Path, data: bytes):
         assert len(entries) <= data.count(b"\n") + data.count(b"\r")
 
 
+@pytest.mark.sampled(3)
 def test_corpus_checkpoints_are_read(any_state: State):
     """Compared with a plain split into lines and fields."""
     for path in sorted(any_state.root.rglob("*checkpoint")):

@@ -98,6 +98,7 @@ NARROWED: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("isolation", Isolation)
 def test_searches_and_replays_take_what_matches(
     kafkalog: Run, log_dir: Path, isolation: Isolation
@@ -126,6 +127,7 @@ def test_searches_and_replays_take_what_matches(
                 assert said == [str(odd)] * bool(odd)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("isolation", Isolation)
 def test_a_table_that_grows_gets_each_match_once(
     log_dir: Path, tmp_path: Path, isolation: Isolation

@@ -218,7 +218,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12, each_value=True)
 @pytest.mark.parametrize(("damage", "point", "step"), CASES, ids=str)
 @pytest.mark.parametrize("bulk", [False, True])
 def test_readers_get_the_same_of_both_views(
@@ -233,7 +233,7 @@ def test_readers_get_the_same_of_both_views(
     """Whatever a start cuts off, deletes, splits, completes or refuses."""
     monkeypatch.setattr(segment_recovery, "_STEP_MIN", step)
     path = damaged(tmp_path, [damage], point)
-    for selection in selections(LAST):
+    for selection in sampled(selections(LAST), 2):
         for batches in (False, True):
             assert_same_rows(path, selection, bulk=bulk, batches=batches)
 
@@ -253,6 +253,7 @@ def test_readers_get_the_same_after_two_kinds_of_damage(tmp_path: Path, number: 
     assert_same_rows(path, Selection(), bulk=number % 2 == 0, batches=False)
 
 
+@pytest.mark.sampled(10)
 def test_readers_get_the_same_of_the_corpus(any_state: State) -> None:
     """Of what brokers left behind, most of it not closed."""
     for path in sampled(any_state.partitions(), 3):
@@ -306,7 +307,7 @@ def assert_same_answers(path: Path, asks: list[Any], targets: list[int]) -> None
             assert answers(path, questions, lazily=True) == wanted, (name, target)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("damage", "point", "step"), CASES, ids=str)
 def test_lookups_answer_the_same_of_both_views(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, point: int | None, step: int

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 BITS: Final = 17 * 8
 BITS_OF_OFFSET: Final = 64
-SHARE: Final = 1501
+SHARE: Final = 2401
 """`make test` tries one case in this many, `make test-all` all of them."""
 SEGMENTS: Final = 3
 BATCHES: Final = 7  # of a segment
@@ -458,6 +458,7 @@ LINES: Final = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_a_command_shows_what_the_sound_log_has_or_fails(
     line: Sequence[str], tmp_path: Path, kafkalog: Callable[..., Result]

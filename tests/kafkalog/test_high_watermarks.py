@@ -260,6 +260,7 @@ def test_the_offset_has_a_source(case: tuple[State, list[Path]]) -> None:
     assert stable.source == (OffsetSource.TRANSACTION if state.end > OPEN else state.source)
 
 
+@pytest.mark.sampled(8, each_value=True)
 @pytest.mark.filterwarnings("ignore:.* becomes a stray:UserWarning")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_stops_there(
@@ -287,6 +288,7 @@ def test_an_open_transaction_that_blocks_readers_is_shown(
     assert ("above the high watermark" in found.stderr) == (state.end < END)
 
 
+@pytest.mark.sampled(3)
 def test_a_search_says_that_it_goes_beyond(
     case: tuple[State, list[Path]], kafkalog: Run, tmp_path: Path
 ) -> None:

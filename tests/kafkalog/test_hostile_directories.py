@@ -184,7 +184,7 @@ def test_small_files_that_are_large_take_little_memory(tmp_path: Path):
             read(str(tmp_path / name))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 1 << 18])
 @pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"])
 def test_checkpoints_longer_than_what_is_parsed_at_a_time(tmp_path: Path, size: int, line_end: str):

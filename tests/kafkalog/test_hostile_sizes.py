@@ -128,7 +128,7 @@ def test_a_sparse_file_with_a_batch_at_its_end(tmp_path: Path):
     assert [item.position for item in found if isinstance(item, Batch)] == [0, 1 << 28]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_bomb_is_left_out(tmp_path: Path, codec: int):
     """Two gibibytes of zeros in one batch, in a process limited to 1.5."""

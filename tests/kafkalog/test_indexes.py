@@ -109,7 +109,7 @@ def test_lookup_is_the_floor(
     assert (hit and hit.entry) == (at if at >= 0 else None)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("kind", "size"), [("index", 8), ("timeindex", 12)])
 def test_corpus_entries_are_those_of_the_bytes(any_state: State, kind: str, size: int):
     """Every index of every broker, padded or not, compared with struct and the rule of §6.4/5."""

@@ -156,6 +156,7 @@ REQUESTS = {
 }
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("wanted", REQUESTS.values(), ids=list(REQUESTS))
 @pytest.mark.parametrize("has_empty_end", [False, True], ids=["usual", "empty end"])
 def test_splits_in_a_store_are_those_on_a_disk(
@@ -191,6 +192,7 @@ def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tup
     return str(on_disk(running, tmp_path_factory.mktemp("lost"))), running.uri(PREFIX)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [

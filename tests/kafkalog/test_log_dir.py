@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UID = "0123456789abcdef0123456789abcdef"
 
 
+@pytest.mark.sampled(3)
 def test_every_corpus_directory_is_what_it_is(any_state: State):
     """All log directories, partitions in any state, and all their files."""
     for log_dir in any_state.log_dirs:
@@ -50,6 +51,7 @@ def used_bytes(path: Path) -> int:
     return min(status.st_size, 512 * status.st_blocks)
 
 
+@pytest.mark.sampled(3)
 def test_listings_have_a_row_for_each(any_state: State):
     """Sizes are those of the files; a log end is the end of the last batch."""
     targets = [open_path(str(log_dir)) for log_dir in any_state.log_dirs]

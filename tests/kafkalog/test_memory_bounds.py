@@ -159,7 +159,7 @@ def test_a_command_keeps_its_bound(tmp_path: Path, command: str, codec: int) -> 
     assert peak < bound(command, SIZE), peak >> 20
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.thorough("tests/kafkalog/test_memory_bounds.py::test_a_command_keeps_its_bound")
 @pytest.mark.parametrize(
     ("codec", "magic", "pieces"),
     [(GZIP, 2, 1), (SNAPPY, 2, 40), (LZ4, 2, 1), (GZIP, 1, 1), (SNAPPY, 0, 1), (LZ4, 1, 1)],

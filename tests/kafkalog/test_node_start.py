@@ -110,6 +110,7 @@ def test_only_voters_bring_back_what_a_start_cuts_off(tmp_path: Path) -> None:
     assert found == {"observer": state.strays, "voter": ()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 def test_a_node_starts_as_it_did(state: State, tmp_path: Path) -> None:
     """Refusals with their exception, strays, logs created, future copies promoted."""
@@ -149,7 +150,7 @@ RECORDED = [
 """What brokers made of nodes that were drawn and damaged, by the seed; see `test_node_starts`."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("row", RECORDED, ids=lambda row: str(row["seed"]))
 def test_a_damaged_node_starts_as_it_did(
     row: dict[str, Any], corpus_dir: Path, tmp_path: Path
@@ -161,6 +162,7 @@ def test_a_damaged_node_starts_as_it_did(
     assert not predicted(root).differences(Outcome.of(dict(row["outcome"]))), about
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 def test_verify_and_recover_tell_the_same_start(
     state: State, tmp_path: Path, kafkalog: Any

@@ -77,6 +77,7 @@ def coordinator(kind: str, key_type: int, key: dict, version: int, value: dict |
 # --- equal to Kafka's tool
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize(
     ("release", "line"),
     [*product([NEWER], PAYLOADS), *product([OLDER], OLD_PAYLOADS)],

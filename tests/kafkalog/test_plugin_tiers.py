@@ -89,6 +89,7 @@ def test_the_recordings_are_what_the_tests_are_about(corpus_dir: Path) -> None:
         assert aborted - {*tier.told["transactions-0"]["committed"]}
 
 
+@pytest.mark.sampled(2)
 def test_records_and_offsets_are_those_of_clients(recorded: PluginTier, kafkalog: Run) -> None:
     """Of the tier alone, and of the log that it is together with the log directory."""
     for name in PARTITIONS:
@@ -119,6 +120,7 @@ def test_records_and_offsets_are_those_of_clients(recorded: PluginTier, kafkalog
         assert [row["offset"] for row in found] == [*times.values()]
 
 
+@pytest.mark.sampled(2)
 def test_nothing_is_wrong_with_what_the_plugin_uploads(recorded: PluginTier, kafkalog: Run) -> None:
     """With the metadata of the broker, whose segments are all there, and each batch read."""
     paths = (recorded.log_dir, recorded.tier)
@@ -128,6 +130,7 @@ def test_nothing_is_wrong_with_what_the_plugin_uploads(recorded: PluginTier, kaf
     assert not wrong
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_half", [False, True])
 def test_an_upload_counts_as_under_way_for_an_hour(
     corpus_dir: Path,
@@ -267,7 +270,7 @@ def test_dumps_of_some_offsets_are_those_of_the_whole_log(
             assert kafkalog(*words) == some, span
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("recorded", "harm"),
     [*((packing, "none") for packing in PACKINGS), ("sealed", "manifest"), ("sealed", "log")],
@@ -291,9 +294,9 @@ def test_lookups_by_names_are_those_in_the_whole_log(
         times = [int(one) for one in recorded.told[name]["times"]]
         questions: list[Callable[[UnifiedLog], Lookup]] = [
             partial(lookup_offset, offset=one)
-            for one in (*range(0, end, 47), end - 1, end, end + 1)
+            for one in (*sampled(range(0, end, 47), 4), end - 1, end, end + 1)
         ]
-        questions += [partial(lookup_timestamp, timestamp=one) for one in times[::15]]
+        questions += [partial(lookup_timestamp, timestamp=one) for one in sampled(times[::15], 4)]
         questions += [partial(lookup_special, special=one) for one in Special]
         targets = open_targets([recorded.log_dir, remote])
         [joined_log] = [

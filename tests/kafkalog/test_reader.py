@@ -86,7 +86,7 @@ def test_there_is_something_to_select_from(log: Log):
     assert offsets == sorted(offsets)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_offsets_are_selected(log: Log) -> None:
     """From is inclusive, to is exclusive; the index is only a shortcut."""
     rows = log.records
@@ -112,6 +112,7 @@ def test_times_are_selected(log: Log) -> None:
         same(log, Selection(from_time=time, to_time=time + 500, from_offset=3), within)
 
 
+@pytest.mark.sampled(3)
 def test_keys_and_values_are_selected(log: Log) -> None:
     """Exact matches and regular expressions; null and empty are different."""
     rows = log.records
@@ -139,6 +140,7 @@ def test_control_records_are_selected(log: Log) -> None:
     same(log, Selection(control=True), [r for r in log.records if r.batch.is_control])
 
 
+@pytest.mark.sampled(3)
 def test_a_limit_counts_rows(log: Log):
     """Limits of zero, of some, and of more rows than exist; also with a filter."""
     offsets = [row.offset for row in log.records]
@@ -149,6 +151,7 @@ def test_a_limit_counts_rows(log: Log):
     assert len(select(log.path, Selection(limit=2, from_offset=offsets[4]))) == 2
 
 
+@pytest.mark.sampled(3)
 def test_batches_are_selected_as_a_whole(log: Log):
     """A batch is returned if it can contain a selected record."""
     for offset in bounds([row.offset for row in log.records]):
@@ -158,6 +161,7 @@ def test_batches_are_selected_as_a_whole(log: Log):
         assert [b for b in got if b.base_offset <= offset <= b.last_offset] == wanted
 
 
+@pytest.mark.sampled(3)
 def test_positions_are_where_reading_starts(log: Log):
     """From a batch's position on, the batch and all later ones; from inside it, the later ones."""
     path = min(log.path.glob("*.log"))
@@ -174,6 +178,7 @@ def test_positions_are_where_reading_starts(log: Log):
         ]
 
 
+@pytest.mark.sampled(3)
 def test_max_bytes_is_where_reading_ends(log: Log):
     """At most SIZE bytes of each file are read; a batch cut there is not damage."""
     for size in (0, 1, 17, 100, 1000, 5000, 1 << 40):
@@ -202,6 +207,7 @@ def test_headers_are_selected(tmp_path: Path):
         assert [row.offset for row in select(path, Selection(header=header))] == offsets
 
 
+@pytest.mark.sampled(3)
 def test_read_committed_gives_what_the_consumer_was_given(any_state: State):
     """Recorded with isolation.level=read_committed: from the log start on, data records only."""
     for partition in any_state.partitions():

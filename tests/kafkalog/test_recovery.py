@@ -34,6 +34,7 @@ from tests.builders import batch, message, record, write_log
 from tests.checkout import ROOT
 from tests.kafka.damaged_logs import Damage
 from tests.kafkalog import replay
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +133,7 @@ def test_a_predicted_start_is_kafkas(
     """
     wrong = {
         scenario.name: found
-        for scenario in scenarios
+        for scenario in sampled(scenarios, 2)
         if (found := differences(scenario, mode, scenario.copy_of_4_3(tmp_path)))
     }
     assert not wrong, json.dumps(wrong, indent=1)
@@ -245,7 +246,7 @@ def test_what_a_clean_start_does_not_notice_is_noted(scenario: Any, name: str, n
 
 def test_predicting_changes_nothing(scenarios: list[Scenario], tmp_path: Path) -> None:
     """No byte, name or time changes."""
-    for scenario in scenarios:
+    for scenario in sampled(scenarios, 3):
         partition = scenario.copy(tmp_path)
         before = stamps(partition)
         for mode in StartMode:
@@ -328,6 +329,7 @@ def open_log_dir(path: Path) -> LogDirListing:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_hostile_directories_end_in_a_value(
     scenarios: list[Scenario], seed: int, tmp_path: Path

@@ -87,11 +87,11 @@ def assert_twins(partition: Path, mode: StartMode, **options: Any) -> PredictedS
 @pytest.mark.parametrize("mode", StartMode)
 def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> None:
     """The scenarios that were compared with Kafka's own loader."""
-    for scenario in sampled(scenarios, 3):
+    for scenario in sampled(scenarios, 9):
         assert_twins(scenario.path / PARTITION, mode, config=CONFIG)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path) -> None:
     """Flipped bits, cuts, swapped and renamed files."""

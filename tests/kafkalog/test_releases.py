@@ -93,6 +93,7 @@ def test_a_directory_names_its_release(name: str, node: Callable[[str], Path]) -
     assert configs.of_topic("orders").release.name == RELEASES[name]
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("name", [*FORMATTED, *STARTED])
 def test_a_healthy_node_is_healthy(name: str, level: Level, node: Callable[[str], Path]) -> None:

@@ -282,7 +282,7 @@ def answer(done: Result) -> bytes:
     return OF_THE_RUN.sub(b"", done.stdout)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", OF_STORES)
 def test_a_busy_store_changes_no_answer(
     name: str, kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -317,7 +317,7 @@ def test_a_busy_store_changes_no_answer(
         assert whole.status in (0, 1, 8), whole
         requests = sorted(busy.asked)
         assert requests
-        for request in sampled(requests, 12):
+        for request in sampled(requests, 24):
             busy.refuses = request
             for times, busy.status in ((1, 503), (1 << 30, 503), (1, 0)):
                 busy.times = times

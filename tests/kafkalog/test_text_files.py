@@ -268,6 +268,7 @@ def test_readers_say_what_is_missing_or_too_large(tmp_path: Path, name: str):
         READERS[name](str(path))
 
 
+@pytest.mark.sampled(4, each_value=True)
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("unit", [b"\\\n", b"\n", b"a", b"=", b" ", b"#\r", b"\\u0041", b"\0"])
 def test_repetitive_texts_take_no_time(tmp_path: Path, name: str, unit: bytes):
@@ -288,6 +289,7 @@ def test_repetitive_texts_take_no_time(tmp_path: Path, name: str, unit: bytes):
     assert time.thread_time() - started < HANGING_S
 
 
+@pytest.mark.sampled(3)
 def test_corpus_files_are_read(any_state: State):
     """Every broker's own files, compared with a few lines of Python."""
     for path in sorted(any_state.root.rglob("*")):

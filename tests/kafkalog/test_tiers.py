@@ -366,6 +366,7 @@ def test_a_tier_of_another_topic_is_not_joined(tmp_path: Path) -> None:
     assert offsets_of(Log(local, tier=other)) == offsets_of(Log(local))
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("kind", ["local", "packed"])
 @pytest.mark.parametrize("command", ["salvage", "resurrect"])
 def test_a_tier_becomes_local_again(tmp_path: Path, kafkalog: Any, command: str, kind: str) -> None:

@@ -21,7 +21,7 @@ from tests.counted_work import counted_work
 from tests.kafkalog.log.columns.test_twins import logs
 from tests.kafkalog.test_header_sweep import BITS, LOGS, SEGMENTS
 from tests.kafkalog.test_recovery_twins import transactions
-from tests.sampling import drawn_for, examples, tries_everything
+from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
     import random
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import State
 
-DRAWN = settings(max_examples=examples(300))
+DRAWN = settings(max_examples=300 if tries_everything() else 15)
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def assert_twins(partition: Path, **given: Any) -> Any:
     return wanted
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 def test_what_brokers_left(any_state: State) -> None:
     """At each high watermark at or next to the end of a segment, and some others."""
     for partition in any_state.partitions():
@@ -101,6 +101,7 @@ def test_logs_of_any_content(
     assert_twins(tmp_path / "t-0", high_watermark=mark, log_start_offset=start)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LOGS)
 def test_flipped_bits_of_headers(tmp_path: Path, name: str) -> None:
     """Each bit that no checksum covers, in each batch; both ways pass over the same damage."""
@@ -179,6 +180,7 @@ def written(rng: random.Random, version: int) -> Iterator[Written]:
         offset += len(records)
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
 def test_whole_logs_have_the_transactions_that_were_written(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MARKER = [b"\x20\0\0\0\x08\0\0\0\1\x0c\0\0\0\0\0\x0c\0"]
 
 
+@pytest.mark.sampled(3)
 def test_offsets_are_those_the_broker_served(any_state: State):
     """Admin.listOffsets: earliest, latest, last stable offset.
 

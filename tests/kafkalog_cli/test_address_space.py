@@ -20,6 +20,7 @@ LINES = {
 QUERY = "select count(*) n from records"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "mebibytes"),
     [

@@ -33,6 +33,7 @@ def completed(*words: str, **variables: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

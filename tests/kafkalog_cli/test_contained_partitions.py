@@ -86,6 +86,7 @@ def test_a_partition_that_cannot_be_planned_costs_itself(
     assert [row for row in done.stdout.splitlines() if b"/orders-1" in row] == wanted
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("step", [PLANNED, PERFORMED], ids=["planned", "performed"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_partition_that_fails_leaves_the_others_to_be_changed(

@@ -79,7 +79,7 @@ def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
         )
 
 
-@pytest.mark.sampled(28)
+@pytest.mark.sampled(60)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
     """Every partition of every broker, as NDJSON and as Kafka's text."""
     for partition in any_state.partitions():
@@ -184,6 +184,7 @@ def test_texts_are_escaped_the_same(
     assert_same(capfdbinary, path, "--format", form, "--key-format", how, "--value-format", how)
 
 
+@pytest.mark.sampled(4, each_value=True)
 @pytest.mark.parametrize("how", BYTES)
 @pytest.mark.parametrize(
     "odd",

@@ -57,7 +57,7 @@ def log_start(kafkalog: Any, partition: Path) -> int:
     return int(json.loads(result.stdout)["offset"])
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 def test_ndjson_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
     """Every record of every partition: offset, timestamp, type, key, value, headers."""
     for partition in any_state.partitions():

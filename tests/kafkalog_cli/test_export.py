@@ -70,7 +70,7 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", request.param)
 
 
-@pytest.mark.sampled(28)
+@pytest.mark.sampled(85)
 @pytest.mark.usefixtures("_either_way")
 def test_records_and_batches_are_those_of_ndjson(any_state: State, tmp_path: Path, kafkalog: Any):
     """Whole log directories, and several PATHs into one file."""

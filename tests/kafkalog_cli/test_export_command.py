@@ -140,6 +140,7 @@ def test_something_else_is_refused(kafkalog: Run, tmp_path: Path) -> None:
     assert "destination-exists" in done.stderr
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
 @pytest.mark.parametrize("name", ["write", "fsync", "replace", "mkdir"])
 def test_failures_of_the_disk_are_one_error(

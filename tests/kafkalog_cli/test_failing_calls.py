@@ -304,7 +304,7 @@ def change_byte(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*LINES, *WRITERS])
 def test_a_call_that_fails_is_told(
     name: str, log_dir: Path, kafkalog: Run, tell: Callable[[str], None]

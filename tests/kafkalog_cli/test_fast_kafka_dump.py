@@ -51,7 +51,7 @@ def assert_same(capture: pytest.CaptureFixture[bytes], *argv: object) -> bytes:
     return fast[1]
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(43)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
     """Every log of every broker, sound and torn."""
     paths = [path for log_dir in any_state.log_dirs for path in sorted(log_dir.glob("*/*.log"))]

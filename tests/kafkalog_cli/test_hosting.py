@@ -75,6 +75,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(4, each_value=True)
 @pytest.mark.parametrize(("command", "state"), CASES)
 def test_what_is_not_where_its_node_has_it_is_noted(
     tmp_path: Path, kafkalog: Callable[..., Any], command: str, state: str

@@ -272,7 +272,7 @@ def test_every_command_is_here() -> None:
     assert known | set().union(*OTHERS.values()) == set(NAMES)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12, each_value=True)
 @pytest.mark.parametrize("backwards", [False, True], ids=["in order", "backwards"])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("command", COMMANDS)

@@ -53,6 +53,7 @@ def test_a_lost_segment_is_told(log_dir: Path, kafkalog: Run, reader: str) -> No
     assert "Offsets 250 to 499 are missing." in result.stdout.decode() + result.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reader", READERS)
 def test_what_compaction_explains_is_not(log_dir: Path, kafkalog: Run, reader: str) -> None:
     """The gap is below the cleaner's checkpoint: the cleaner may have removed a whole segment."""

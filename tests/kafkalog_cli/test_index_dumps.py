@@ -86,7 +86,7 @@ def hurt(data: bytes, size: int, rng: random.Random) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 def test_the_damaged_corpus_reads_the_same(any_state: State, tmp_path: Path, capfdbinary: Capture):
     """Damages the log, the offset index or the time index, while the other two stay sound."""
     rng = random.Random(any_state.name)

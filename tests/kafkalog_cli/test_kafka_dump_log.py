@@ -38,7 +38,7 @@ def check(kafkalog: Any, arguments: list[str], expected: bytes, died: bool) -> i
     return result.status
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 def test_recorded_calls_print_the_recorded_bytes(
     any_state: State, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

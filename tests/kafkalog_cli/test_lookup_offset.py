@@ -66,7 +66,7 @@ def served(state: State) -> list[tuple[Path, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
     """Admin.listOffsets (4.3) and offsetsForTimes (2.8) were called while the broker ran."""
     for partition, recorded in served(any_state):
@@ -95,7 +95,7 @@ def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> 
         ), partition
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_special_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
     """Earliest, latest, the last stable offset and, since 3.0, the largest timestamp.
 
@@ -126,6 +126,7 @@ def test_special_timestamps_get_the_brokers_answers(any_state: State, kafkalog: 
         assert row["offset"] == stable["offset"], partition
 
 
+@pytest.mark.sampled(3)
 def test_read_committed_hides_what_the_broker_hides(any_state: State, kafkalog: Any) -> None:
     """An answer at or after the last stable offset is left out."""
     for partition, recorded in served(any_state):
@@ -166,7 +167,7 @@ def test_offsets_are_where_the_storage_classes_read_them(
             assert row["offset"] == expected["firstRecordOffset"], expected
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_timestamps_get_the_storage_classes_answers(
     scenario: str, corpus_dir: Path, kafkalog: Any
@@ -192,6 +193,7 @@ def test_timestamps_get_the_storage_classes_answers(
         assert row["leader_epoch"] == expected["leaderEpoch"], expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scanning_finds_what_the_indexes_find(
     scenario: str, corpus_dir: Path, kafkalog: Any
@@ -237,7 +239,7 @@ def log_of(corpus_dir: Path, scenario: str) -> Path:
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_a_log_directory_answers_with_each_of_its_partitions(any_state: State, kafkalog: Any):
     """Each answer equals the broker's. Rows name the partition, and each is asked once."""
     recorded = {partition.name: answers for partition, answers in served(any_state)}

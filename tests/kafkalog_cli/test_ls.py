@@ -7,14 +7,14 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from kafkalog.errors import UnreadableError
 from kafkalog.node import inventory
 from tests.builders import copy_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.conftest import State
 
@@ -25,6 +25,7 @@ def rows(kafkalog: Any, *arguments: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.sampled(3)
 def test_every_file_is_named_and_known(any_state: State, kafkalog: Any) -> None:
     """No file that Kafka wrote is unknown or left out."""
     on_disk = {
@@ -45,6 +46,7 @@ def test_every_file_is_named_and_known(any_state: State, kafkalog: Any) -> None:
         assert row["modified_timestamp"] == status.st_mtime_ns // 1_000_000
 
 
+@pytest.mark.sampled(3)
 def test_partitions_are_those_of_the_log_directory(any_state: State, kafkalog: Any) -> None:
     """One row per directory, with the log end that the broker gave as `latest`."""
     listed = [row for row in rows(kafkalog, *any_state.log_dirs) if row["type"] == "partition"]

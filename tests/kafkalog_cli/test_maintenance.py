@@ -205,6 +205,7 @@ def test_a_backup_and_a_yes_are_about_a_change(command: str, log_dir: Path, kafk
         assert (result.status, "error: usage" in result.stderr) == (2, True)
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize(
     ("words", "has_terminal", "asked"),
     [((), True, 1), (("-y",), True, 0), ((), False, 0), (("--dry-run",), True, 0)],

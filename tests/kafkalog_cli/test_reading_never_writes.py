@@ -22,6 +22,7 @@ import pytest
 
 from tests.builders import copy_tree, flip
 from tests.conftest import OF_KAFKA_4, SCENARIOS, STATES_28, Result
+from tests.sampling import sampled
 from tests.sweeps import command_lines
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ def lines_for(root: Path, *, thoroughly: bool) -> list[list[str]]:
 def trees(request: pytest.FixtureRequest, corpus_dir: Path, tmp_path: Path) -> list[Path]:
     """Copies of some trees of the corpus, each with one log damaged."""
     data = tmp_path / "data"
-    return [damaged_copy(corpus_dir / name, data / name) for name in TREES[request.param :: GROUPS]]
+    names = sampled(TREES[request.param :: GROUPS], 2)
+    return [damaged_copy(corpus_dir / name, data / name) for name in names]
 
 
 def damaged_copy(origin: Path, target: Path) -> Path:

@@ -96,6 +96,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Path]:
     return one, as_topic(tmp_path / "disk", one["versions"])
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("forms", [("AVRO",), ("JSON",), ("PROTOBUF",), ()])
 def test_each_type_has_a_field(
     case: tuple[Any, Path], forms: tuple[str, ...], kafkalog: Kafkalog, tmp_path: Path
@@ -496,6 +497,7 @@ def test_fields_as_columns(kafkalog: Kafkalog, tmp_path: Path, kind: str) -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("kind", ["files", "delta", "iceberg"])
 @pytest.mark.parametrize(
     ("fields", "newer"),

@@ -74,6 +74,7 @@ def test_retention_of_a_real_broker(corpus_dir: Path, kafkalog: Run) -> None:
     assert gone == {"retention.bytes", "retention.ms", "log-start-offset"}
 
 
+@pytest.mark.sampled(3)
 def test_every_state_has_a_verdict_for_every_segment(any_state: State, kafkalog: Run) -> None:
     """Any log directory that a broker left is judged as a whole, without an error."""
     for log_dir in any_state.log_dirs:
@@ -93,7 +94,7 @@ def test_every_state_has_a_verdict_for_every_segment(any_state: State, kafkalog:
         assert reasons <= {"metadata-log"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("release", "name"),
     [one for one in OF_KAFKA_4 if one[1] not in NOT_AS_WRITTEN],

@@ -116,6 +116,7 @@ def shown(tables: dict[str, list[dict[str, Any]]]) -> dict[str, list[tuple[int, 
     }
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [*CASES])
 def test_each_type_is_a_table(kafkalog: Kafkalog, tmp_path: Path, kind: str, name: str) -> None:
@@ -137,6 +138,7 @@ def test_each_type_is_a_table(kafkalog: Kafkalog, tmp_path: Path, kind: str, nam
     assert tables_in(tmp_path / "lake", kind) == tables
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_versions_are_resolved_as_by_fastavro(
     kafkalog: Kafkalog, tmp_path: Path, kind: str
@@ -161,6 +163,7 @@ def test_versions_are_resolved_as_by_fastavro(
     assert {*tables_in(tmp_path / "lake", kind)} >= {"Order", "Payment"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_type_is_a_new_table(kafkalog: Kafkalog, tmp_path: Path, kind: str) -> None:
     """After each run each table has what the log has of its type, once."""
@@ -180,6 +183,7 @@ def test_a_new_type_is_a_new_table(kafkalog: Kafkalog, tmp_path: Path, kind: str
     assert json.loads(idle.stdout.splitlines()[-1])["was_complete"] is True
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rejects_count_together(kafkalog: Kafkalog, tmp_path: Path, kind: str) -> None:
     """Those of a type are next to its table, others next to `null`; too many leave nothing."""
@@ -219,6 +223,7 @@ def test_rejects_count_together(kafkalog: Kafkalog, tmp_path: Path, kind: str) -
     assert offsets == {"Order": [5], "Payment": [7], "null": [6, 8]}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_begins_after_the_rejects_of_earlier_runs(
     kafkalog: Kafkalog, tmp_path: Path, kind: str
@@ -240,6 +245,7 @@ def test_a_table_begins_after_the_rejects_of_earlier_runs(
     assert offsets == {"Order": [0, 3], "Payment": [2], "null": []}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_branches_and_messages_are_types(kafkalog: Kafkalog, tmp_path: Path, kind: str) -> None:
     """A branch of a union, also next to the record alone; values without fields have a column."""
@@ -268,6 +274,7 @@ def test_branches_and_messages_are_types(kafkalog: Kafkalog, tmp_path: Path, kin
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_types_of_topics_by_transactions_keys_columns_and_conditions(
     kafkalog: Kafkalog, tmp_path: Path, kind: str
@@ -316,6 +323,7 @@ def test_types_of_topics_by_transactions_keys_columns_and_conditions(
     assert "C" not in tables_in(tmp_path / "lake", kind)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_records_that_are_gone_are_in_no_table(
     kafkalog: Kafkalog, tmp_path: Path, kind: str

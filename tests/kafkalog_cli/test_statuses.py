@@ -170,7 +170,7 @@ def test_the_table_has_every_command() -> None:
     assert {line.split()[0] for line in TABLE} == {*all_commands()} - {*ALIASES}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("line", TABLE)
 def test_a_situation_has_one_status(line: str, tmp_path: Path, kafkalog: Run) -> None:
     wanted, bench = TABLE[line], Bench(tmp_path / "bench", kafkalog)

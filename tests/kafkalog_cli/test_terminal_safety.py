@@ -116,6 +116,7 @@ def test_what_is_escaped_can_be_read_back(tmp_path: Path, kafkalog: Run):
             assert set(row["value"]) == {"base64"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(len(EVIL)))
 def test_names_of_topics_and_files(tmp_path: Path, kafkalog: Run, number: int):
     """In listings, findings, dumps and errors, also for missing files."""
@@ -174,6 +175,7 @@ def test_reports_of_kafkas_tool_name_files_safely(tmp_path: Path, kafkalog: Run)
         assert is_safe(result.stderr), result.stderr
 
 
+@pytest.mark.sampled(4, each_value=True)
 @pytest.mark.parametrize("content", EVIL[::2])
 @pytest.mark.parametrize(
     "name",
@@ -227,6 +229,7 @@ def test_words_of_the_command_line(tmp_path: Path, kafkalog: Run, evil: bytes):
         assert_safe(result, line)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "line",
     [

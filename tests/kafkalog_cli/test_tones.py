@@ -45,6 +45,7 @@ def test_changes_have_their_colours(tmp_path: Path) -> None:
     assert text.count("\x1b[33mdelete") == 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ["ndjson", "csv", "json"])
 def test_data_have_no_colour(tmp_path: Path, form: str) -> None:
     """Formats for programs are the same on a terminal."""

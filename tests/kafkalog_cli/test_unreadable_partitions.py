@@ -13,9 +13,10 @@ import pytest
 from kafkalog.errors import INCOMPLETE
 from tests.checkout import ROOT
 from tests.nodes import write_node
+from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.conftest import Result
 
@@ -93,6 +94,11 @@ def directory(partition: Path, _: pytest.MonkeyPatch) -> None:
 KINDS = (unlistable, failing, device, pipe, broken_link, directory)
 
 
+def kinds_for(what: str) -> Sequence[Callable[..., None]]:
+    """Return all kinds, or two that are drawn for one of the proofs."""
+    return KINDS if tries_everything() else drawn_for(what).sample(KINDS, 2)
+
+
 def log_of(partition: Path) -> Path:
     return partition / "00000000000000000000.log"
 
@@ -133,7 +139,7 @@ def test_it_costs_itself(name: str, log_dir: Path, tmp_path: Path, kafkalog: Run
     whole = kafkalog(*words_of(name, log_dir, to))
     assert whole.status == 0, whole
     files = files_of(to)
-    for spoil in KINDS:
+    for spoil in kinds_for(name):
         shutil.rmtree(log_dir)
         shutil.copytree(EXAMPLE, log_dir)
         with pytest.MonkeyPatch.context() as patch:
@@ -152,7 +158,7 @@ def test_it_is_not_touched_for_another_topic(
     to = tmp_path / "to"
     whole = kafkalog(*words_of(name, log_dir, to, "--topic", "orders"))
     assert whole.status == 0, whole
-    for spoil in KINDS:
+    for spoil in kinds_for(f"{name} of a topic"):
         shutil.rmtree(log_dir)
         shutil.copytree(EXAMPLE, log_dir)
         with pytest.MonkeyPatch.context() as patch:
@@ -215,6 +221,7 @@ def test_a_small_file_that_cannot_be_read_costs_no_record(
     assert rescued.read_bytes() == log_of(EXAMPLE / VICTIM).read_bytes()
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("spoil", [failing, device, pipe, broken_link, directory])
 @pytest.mark.parametrize("more", [(), ("--salvage",), ("--copy", "copy")])
 def test_a_source_of_a_resurrection_that_cannot_be_read(

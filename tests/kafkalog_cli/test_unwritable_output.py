@@ -103,6 +103,7 @@ def contents(log_dir: Path) -> dict[str, object]:
     return {name: data for name, (*_, data) in state(log_dir).items()}
 
 
+@pytest.mark.sampled(2, each_value=True)
 @no_place
 @pytest.mark.parametrize("words", [
     ["compact", "{log_dir}", *COMMANDS["compact"], "--to", "{to}"],

@@ -143,6 +143,7 @@ def try_change(
         return kafkalog(*words), changes.calls
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("change", [deleted, removed, shortened])
 @pytest.mark.parametrize("name", LINES)
 def test_a_vanishing_file_is_no_error(name: str, change: Change, tmp_path: Path, kafkalog: Run):
@@ -151,7 +152,7 @@ def test_a_vanishing_file_is_no_error(name: str, change: Change, tmp_path: Path,
     assert count > 10
     parts = [0, 0.25, 0.4, 0.55, 0.7, 0.85, 1]
     if not tries_everything():
-        parts = sorted(drawn_for(f"{name} {change.__name__}").sample(parts, 3))
+        parts = sorted(drawn_for(f"{name} {change.__name__}").sample(parts, 2))
     for part in parts:
         before = round(part * (count - 1))
         done, _ = try_change(name, change, before, tmp_path, kafkalog)
@@ -329,7 +330,7 @@ def answer_of(name: str, done: Result, to: Path, dirs: list[Path]) -> Counter[by
     return Counter(one for one in lines if not any(word in one for word in (*passing, b"PAGE")))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("name", "change"), STORMS)
 def test_a_storm_of_moves(
     name: str, change: Callable[[Path, Path, str], None], tmp_path: Path, kafkalog: Run
@@ -357,7 +358,7 @@ def test_a_storm_of_moves(
     assert whole.status in (0, 1), whole
     assert as_before
     assert count > 10
-    for before in sorted(rng.sample(range(count), 16 if tries_everything() else 4)):
+    for before in sorted(rng.sample(range(count), 16 if tries_everything() else 3)):
         done, answer, _ = run(before)
         # What stays somewhere is no reason to fail, but for coordinators' own topics.
         may_fail = (is_other and name not in OF_NOW) or name in OWN

@@ -169,6 +169,7 @@ def test_a_note_fails_only_when_asked(tmp_path: Path, corpus_dir: Path, kafkalog
     assert statuses == {"damage": 0, "index": 0, "warning": 0, "note": 1}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_the_table_stays_within_the_terminal(
     columns: int, hurt: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch

@@ -291,6 +291,7 @@ def test_unknown_columns(
         write(form, columns=columns)
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("form", [Format.NDJSON, Format.JSON, Format.CSV])
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize(

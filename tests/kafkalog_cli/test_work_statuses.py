@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import INCOMPLETE
 from tests.crash.test_faults import Fault
 from tests.kafkalog_cli.test_maintenance import COMMANDS, IN_PLACE, every_command, log_dir
+from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["log_dir"]
 
-FAULTS = 12
+FAULTS = 12 if tries_everything() else 4
 
 
 def contents(log_dir: Path) -> dict[str, bytes]:

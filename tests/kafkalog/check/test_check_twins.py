@@ -94,14 +94,14 @@ def levels(request: pytest.FixtureRequest) -> Iterator[tuple[Level, ...]]:
     )
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(43)
 def test_the_corpus(any_state: State, levels: Iterator[tuple[Level, ...]]):
     """A sample has each partition at one level, and uses all levels."""
     for partition in any_state.partitions():
         assert_twins(partition, small=partition.name.endswith("-0"), levels=next(levels))
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(43)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path, levels: Iterator[tuple[Level, ...]]):
     """The log and each of its three indexes is damaged while the others are sound.
 
@@ -281,6 +281,7 @@ def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
     assert [(one.reference, one.offset) for one in defects] == quick
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("is_short", [True, False], ids=["short", "whole"])
 @pytest.mark.parametrize("place", [0, 100, 150_000, 290_000])
 def test_a_disk_that_fails_is_told_at_the_same_place(

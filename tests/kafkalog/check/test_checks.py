@@ -43,7 +43,7 @@ def serious(defects: list[Defect]) -> list[Defect]:
     return [defect for defect in defects if defect.severity != Severity.NOTE]
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("level", Level)
 def test_what_a_broker_left_gives_no_finding(any_state: State, level: Level):
     """Closed, live, killed, compacted, half compacted, recovered, upgraded; all is read."""
@@ -233,7 +233,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("reference", "number"), [(name, i) for name, ways in DAMAGE.items() for i in range(len(ways))]
 )

@@ -53,6 +53,7 @@ def test_nothing_is_wrong_before(log_dir: Path):
     assert {defect.reference for defect in findings(log_dir)} <= notes
 
 
+@pytest.mark.sampled(2)
 def test_each_bit_is_reported_or_of_a_published_class(
     small: SmallLogDir, log_dir: Path, tell: Callable[[str], None]
 ):
@@ -90,6 +91,7 @@ def is_as_good(path: Path, data: bytes, size: int) -> bool:
     )
 
 
+@pytest.mark.sampled(2)
 def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
     """The seed chooses the sizes."""
     seed = new_seed()
@@ -103,6 +105,7 @@ def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
                     assert findings(log_dir) - before, (path.name, size)
 
 
+@pytest.mark.sampled(2)
 def test_adjacent_batches_swapped_doubled_dropped(small: SmallLogDir, log_dir: Path):
     """The test takes each adjacent pair and each batch."""
     before = findings(log_dir)
@@ -119,6 +122,7 @@ def test_adjacent_batches_swapped_doubled_dropped(small: SmallLogDir, log_dir: P
                         assert findings(log_dir) - before, (path.name, what, i)
 
 
+@pytest.mark.sampled(2)
 def test_each_entry_of_an_index_altered(small: SmallLogDir, log_dir: Path):
     """Each entry is doubled, swapped with the next, and changed by one in each of its fields.
 
@@ -128,7 +132,7 @@ def test_each_entry_of_an_index_altered(small: SmallLogDir, log_dir: Path):
     for path in sorted((log_dir / small.partition).iterdir()):
         size = ENTRIES.get(path.suffix)
         data = path.read_bytes()
-        for start in sampled(range(0, len(data), size), 18) if size else ():
+        for start in sampled(range(0, len(data), size), 36) if size else ():
             entry, rest = data[start : start + size], data[start + size :]
             ways = [entry + entry + rest, rest[:size] + entry + rest[size:]]
             fields = struct.Struct({8: ">ii", 12: ">qi", 34: ">hqqqq"}[size])

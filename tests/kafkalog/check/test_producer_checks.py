@@ -152,6 +152,7 @@ WRONG: dict[str, list[list[bytes]]] = {
 }
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("name", LEGAL)
 @pytest.mark.parametrize("level", Level)
 def test_what_brokers_write_gives_no_finding(tmp_path: Path, name: str, level: Level):
@@ -160,6 +161,7 @@ def test_what_brokers_write_gives_no_finding(tmp_path: Path, name: str, level: L
     assert grave(verify(tmp_path / "t-0", level)) == []
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize(
     ("reference", "number"), [(name, i) for name, logs in WRONG.items() for i in range(len(logs))]
 )

@@ -64,6 +64,7 @@ def write_index(log: Path, *entries: tuple[int, int, int, int]) -> Path:
     return path
 
 
+@pytest.mark.sampled(3)
 def test_columns_are_what_the_reference_reads(any_state: State):
     """Every snapshot of a broker is compared by producer id."""
     for path in any_state.root.rglob("*.snapshot"):

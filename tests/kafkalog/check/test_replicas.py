@@ -148,6 +148,7 @@ def test_copies_of_one_partition_are_compared_however_they_are_given(tmp_path: P
     assert diverging(partitions[0], partitions[0], reference=reference) == []
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("at", [0, 35, 60, 80, 95])
 def test_a_batch_that_is_another_is_told(tmp_path: Path, at: int, count: int):

@@ -148,6 +148,7 @@ def test_a_large_partition_stops_between_segments(root: Path):
     assert run.summary.checked_bytes - small + run.summary.deferred_bytes == total
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("level", [Level.STANDARD, Level.DEEP])
 @pytest.mark.parametrize("duration_s", [0, 5, 10, 25, 50])
 def test_runs_that_go_on_reach_every_segment_once(root: Path, duration_s: float, level: Level):

@@ -48,7 +48,7 @@ def assert_same(
     return found[0], engine.pieces
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(43)
 def test_the_corpus(any_state: State):
     """All log directories of a cluster at once, whole and in pieces."""
     assert_same(any_state.log_dirs, Level.QUICK, split_bytes=1 << 40)
@@ -140,6 +140,7 @@ def damages(log: bytes, sizes: Sequence[int], rng: random.Random) -> Iterator[by
     yield bytes(many)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_logs(tmp_path: Path, seed: int):
     """The damage is at, across and far from the borders; read with the kernels and without."""

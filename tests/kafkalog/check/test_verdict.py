@@ -37,6 +37,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize("level", UNREAD)
 @pytest.mark.parametrize("command", ["verify", "report"])
 def test_it_says_what_was_not_read(

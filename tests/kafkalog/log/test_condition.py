@@ -35,7 +35,7 @@ from kafkalog.tables.reading import plan_of_split
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.log.columns.test_twins import logs
 from tests.kafkalog.log.columns.twins import assert_twins, by_kernels, by_reference
-from tests.sampling import examples
+from tests.sampling import examples, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,7 +197,7 @@ def content(value: Any, offset: int = 0) -> Content:
     return Content(offset, 0, b"k", json.dumps(value, ensure_ascii=False).encode())
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=2000 if tries_everything() else 40)
 @given(expression=EXPRESSIONS, values=st.lists(VALUES, min_size=1, max_size=8))
 def test_the_answers_are_those_of_python(
     expression: tuple[str, Answer], values: list[dict[str, Any]]
@@ -311,6 +311,7 @@ def test_deep_values_are_text(depth: int, ends: tuple[str, str]) -> None:
     assert isinstance(json_or_text(text.encode()), str) == (depth > DEPTH_MAX)
 
 
+@pytest.mark.sampled(14, each_value=True)
 @pytest.mark.parametrize(
     "value",
     [

@@ -38,7 +38,7 @@ def within(row: dict[str, Any], bounds: Bounds) -> bool:
     )
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(43)
 def test_no_wanted_row_is_left_out(any_state: State) -> None:
     """For any bounds, the rows read include all that a filter over every row selects."""
     chance = random.Random(SEED)
@@ -138,7 +138,7 @@ def test_splits_have_at_least_a_byte(one_day: Path) -> None:
         plan_splits([str(one_day)], Request(split_bytes=0))
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("table", [one for one in TableName if one != TableName.RECORDS])
 def test_other_tables_hold_the_same_however_they_are_split(
     any_state: State, table: TableName

@@ -108,7 +108,7 @@ def committed(found: State, partition: str) -> list[int]:
     return offsets
 
 
-@pytest.mark.sampled(48)
+@pytest.mark.sampled(120)
 @pytest.mark.parametrize("seed", range(240))
 def test_random_damage_to_two_of_three_copies_loses_nothing(
     corpus_dir: Path, tmp_path: Path, seed: int

@@ -83,7 +83,7 @@ def isolation_of(state: State) -> Isolation:
     return Isolation.LOG if state.name == "crash" else Isolation.READ_UNCOMMITTED
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("split_bytes", [SMALL, 1 << 26])
 def test_records_are_what_a_consumer_read(any_state: State, split_bytes: int) -> None:
     """Every field of every partition that a consumer read."""
@@ -111,7 +111,7 @@ def committed_offsets(state: State, partition: str) -> list[int] | None:
     return None
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_committed_records_are_what_a_consumer_read(any_state: State) -> None:
     """With isolation read_committed."""
     for partition in any_state.partitions():

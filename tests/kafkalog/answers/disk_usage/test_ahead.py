@@ -39,7 +39,7 @@ def counted(partition: PartitionDir, now_ms: int) -> list[int]:
     return hours
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_growth_is_what_the_batches_add_up_to(any_state: State):
     """With indexes of real brokers, and hours that cut through the logs."""
     rng = random.Random(11)
@@ -73,7 +73,7 @@ def test_growth_without_indexes_and_with_odd_times(tmp_path: Path):
         assert list(growth_of(partition, BASE_TIME)) == counted(partition, BASE_TIME)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(30)
 def test_retention_is_that_of_simulate_retention(any_state: State):
     """Bytes freed now and later agree, at several clocks."""
     configs = {"retention.ms": "3600000", "retention.bytes": "30000"}

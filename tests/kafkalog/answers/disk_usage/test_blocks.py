@@ -34,7 +34,7 @@ def blocks(report: Report) -> int:
     return total
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_every_corpus_directory_takes_what_du_says(any_state: State):
     """This holds however the sum is split."""
     wanted = du(*any_state.log_dirs)

@@ -45,7 +45,7 @@ def place(found: Found) -> tuple[str, int]:
     return f"{found.topic}-{found.partition}", found.record.offset
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATES)
 def test_a_key_is_found_wherever_consumers_got_it(corpus_dir: Path, name: str) -> None:
     """In all partitions of all log directories: the most frequent keys, and one that is missing."""

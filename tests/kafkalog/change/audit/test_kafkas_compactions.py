@@ -98,7 +98,7 @@ def test_no_scenario_is_missing() -> None:
     assert len(scenario_names("compaction")) == 63
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CLEANED)
 def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
     """Each pass is judged alone; where Kafka itself makes a mistake, the audit names it."""
@@ -113,7 +113,7 @@ def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
         assert wrong == ([] if mistake is None else [mistake])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", CLEANED)
 def test_the_kernels_prove_what_the_reference_finds_right(
     name: str, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch

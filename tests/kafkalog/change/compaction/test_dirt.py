@@ -28,6 +28,7 @@ HOUR_S = 3600
 SIZE = len(batch(0, [record(key=b"k")]))
 
 
+@pytest.mark.sampled(3)
 def test_dirty_bytes_are_those_of_the_segments_after_the_checkpoint(any_state: State):
     """LogToClean counts whole segments, from the one of the offset up to the active one."""
     for log_dir in any_state.log_dirs:

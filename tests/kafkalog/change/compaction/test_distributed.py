@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 LATER_MS = BASE_TIME + 3_600_000
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", scenario_names("compaction"))
 def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """Each compaction of the corpus is planned and done, including those that are refused.
@@ -75,7 +75,7 @@ def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -
             shutil.rmtree(other)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("memory", [None, 1], ids=["a map", "buckets"])
 def test_generated_logs(seed: int, memory: int | None, tmp_path: Path) -> None:

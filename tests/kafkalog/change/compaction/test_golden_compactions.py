@@ -47,7 +47,7 @@ def test_no_scenario_is_missing() -> None:
     assert len(scenario_names("compaction")) == COUNT
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("which", PASSES)
 @pytest.mark.parametrize("name", sorted(set(scenario_names("compaction")) - {*REFUSED, DIES}))
 def test_a_compaction_gives_what_kafka_gave(

@@ -237,7 +237,7 @@ def test_undo_keeps_brokers_off(root: Path) -> None:
         os.waitpid(taken, 0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_a_journal_whose_last_line_was_being_written_is_read(root: Path, cut: int) -> None:
     """The step after that line was not done."""

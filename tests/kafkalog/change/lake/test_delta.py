@@ -88,6 +88,7 @@ def test_a_run_that_was_killed_after_the_commit_goes_on(tmp_path: Path, corpus_d
     assert len(table.to_pyarrow_table()) == rows
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*TableName])
 def test_every_table_can_be_one(name: TableName, tmp_path: Path, corpus_dir: Path) -> None:
     """Delta knows all types of columns."""

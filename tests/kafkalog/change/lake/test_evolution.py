@@ -169,6 +169,7 @@ def _planner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # another is a package of its own
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ALL)
 def test_fields_that_come_and_go(tmp_path: Path, form: TableFormat) -> None:
     """A new schema adds fields, also within lists; a field that it lacks is null."""
@@ -206,6 +207,7 @@ def test_fields_that_come_and_go(tmp_path: Path, form: TableFormat) -> None:
         assert len(iceberg(to).metadata.schemas) == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_wider_types(tmp_path: Path, form: TableFormat) -> None:
     """Iceberg's columns get wider; others have another column. Integers have one width in all."""
@@ -235,6 +237,7 @@ def test_wider_types(tmp_path: Path, form: TableFormat) -> None:
     assert [(value["id"], value["rate"]) for value in found][2:] == [(3, 0.25)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ALL)
 def test_other_types(tmp_path: Path, form: TableFormat) -> None:
     """They get conflict columns, also below lists; later runs use these, and say so."""
@@ -264,6 +267,7 @@ def test_other_types(tmp_path: Path, form: TableFormat) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_decimals_of_other_sizes(tmp_path: Path, form: TableFormat) -> None:
     """More digits are another type; of another scale, the table has those that are exactly its."""
@@ -286,6 +290,7 @@ def test_decimals_of_other_sizes(tmp_path: Path, form: TableFormat) -> None:
         ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_text_and_json(tmp_path: Path, form: TableFormat) -> None:
     """Both are strings; the table knows which is which, also within lists."""
@@ -308,6 +313,7 @@ def test_text_and_json(tmp_path: Path, form: TableFormat) -> None:
     assert [value for (value,) in read(to, form, "value_decoded")] == wanted * 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_another_type_of_the_whole_column(tmp_path: Path, form: TableFormat) -> None:
     """A column next to it has the values; other columns stay as they are."""
@@ -327,6 +333,7 @@ def test_another_type_of_the_whole_column(tmp_path: Path, form: TableFormat) -> 
     ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ALL)
 def test_a_field_that_is_renamed(tmp_path: Path, form: TableFormat) -> None:
     """By an alias: files and Delta keep the old name, Iceberg has the new one for all rows."""
@@ -380,6 +387,7 @@ def test_iceberg_renames_at_any_depth(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ALL)
 def test_other_columns(tmp_path: Path, form: TableFormat) -> None:
     """With `--columns`, an added column is null before, and one left out is null from then on."""
@@ -471,6 +479,7 @@ def test_columns_of_an_iceberg_table_that_change_meanwhile(
     ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
 @pytest.mark.parametrize("form", ALL)
 def test_a_run_with_new_columns_that_stops_at_any_write(
@@ -554,6 +563,7 @@ def test_rows_of_other_types() -> None:
                 Evolution(pa.schema([("c", one)]), pa.schema([("c", other)]), "x", widens=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["", "AAAA", "%", "/////w==", "e30="])
 def test_columns_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     """Nothing is guessed from an edited commit."""

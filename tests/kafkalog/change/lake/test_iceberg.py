@@ -263,6 +263,7 @@ def test_tables_of_others(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["", "{}", '{"number": -1}', "[1", "null"])
 def test_edited_notes(tmp_path: Path, text: str) -> None:
     """Nothing is guessed from them."""

@@ -238,6 +238,7 @@ GROWTHS: Final = [
 ]
 
 
+@pytest.mark.sampled(4, each_value=True)
 @pytest.mark.parametrize("names", GROWTHS)
 @pytest.mark.parametrize("form", OF_TABLES)
 def test_a_name_keeps_its_field(

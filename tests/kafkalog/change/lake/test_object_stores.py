@@ -155,6 +155,7 @@ def test_a_store_out_of_reach_is_no_wrong_usage(
     assert caught.value.exit_code == status
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("append", [True, False])
 def test_a_bucket_gets_the_tables_of_types(
     tmp_path: Path, endpoint: str, store: Any, *, append: bool

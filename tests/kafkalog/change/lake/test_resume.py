@@ -19,7 +19,7 @@ from kafkalog.io.engine import LocalEngine
 from kafkalog.tables import Request, TableName
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.change.lake.exporting import export, files_of, table_of
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def test_killed_runs_leave_what_one_run_leaves(tmp_path: Path, source: list[Path
     words = [sys.executable, "-m", "kafkalog_cli", "export", *source, "--set", "split-size=1",
              "--to", tmp_path / "killed", "--replicas", "all"]  # fmt: skip
     killed = 0
-    for _ in range(4):
+    for _ in range(4 if tries_everything() else 2):
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
         entries = tmp_path / "killed" / "_kafkalog" / "parts"
         wanted = chance.randrange(1, 8)

@@ -41,7 +41,7 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> None:
     """Every field of every partition that a consumer read, from directories read as one table."""
     noted = {}
@@ -59,7 +59,7 @@ def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> N
     assert found == {partition.name: lines for partition, lines in noted.items()}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_committed_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> None:
     """The isolation level is read_committed."""
     for partition in any_state.partitions():

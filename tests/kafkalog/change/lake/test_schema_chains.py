@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
@@ -43,13 +44,9 @@ def test_rows_of_random_chains(tmp_path: Path, form: TableFormat) -> None:
     What came later is null in them. A value that the newest version cannot have is in the column of
     its own type.
     """
-    java = Java()
-    first = drawn_for(f"chains in {form}").randrange(CHAINS)
-    numbers = range(CHAINS) if tries_everything() else [first]
-    chains = [Chain(drawn_for(f"chain {number} of versions")) for number in numbers]
-    rows = [rows_of(chain, java) for chain in chains]
+    java, chains = chains_with_rows()
     conflicts = refused = 0
-    for number, chain, some in zip(numbers, chains, rows, strict=True):
+    for number, (chain, some) in chains.items():
         print(f"chain {number}")
         compared = Comparison(java, names_of(chain.versions), has_null_lists=form != ICEBERG)
         run(chain, some, tmp_path / str(number), form, compared)
@@ -59,6 +56,16 @@ def test_rows_of_random_chains(tmp_path: Path, form: TableFormat) -> None:
     print(conflicts, refused)
     if tries_everything():  # one chain may be without any
         assert min(conflicts, refused) > CHAINS
+
+
+@cache
+def chains_with_rows() -> tuple[Java, dict[int, tuple[Chain, list[list[tuple[bytes, Any]]]]]]:
+    """Return all chains by their numbers, or one, with their rows; Java is asked once for all."""
+    java = Java()
+    first = drawn_for("chains").randrange(CHAINS)
+    numbers = range(CHAINS) if tries_everything() else [first]
+    chains = {number: Chain(drawn_for(f"chain {number} of versions")) for number in numbers}
+    return java, {number: (chain, rows_of(chain, java)) for number, chain in chains.items()}
 
 
 def rows_of(chain: Chain, java: Java) -> list[list[tuple[bytes, Any]]]:

@@ -54,7 +54,7 @@ def test_a_recovery_that_a_crash_ends_is_finished_by_the_next(
     """The files are the same, byte for byte; each run tries other states of each scenario."""
     seed = new_seed()
     wrong, count = [], 0
-    chosen = sampled(scenarios, 4)
+    chosen = sampled(scenarios, 8)
     for scenario in chosen:
         partition = scenario.copy(tmp_path)
         recorder = Recorder(partition.parent)

@@ -227,7 +227,7 @@ def test_what_is_left_out_is_said_and_counted(tmp_path: Path, kafkalog: Any) -> 
     assert (nothing.status, (tmp_path / "nothing").exists()) == (0, False)
 
 
-@pytest.mark.sampled(22)
+@pytest.mark.sampled(44)
 @pytest.mark.parametrize(("release", "state", "name"), LOGS, ids=str)
 @pytest.mark.parametrize("kind", [*KINDS, "several"])
 def test_what_no_damage_touched_is_salvaged(
@@ -254,7 +254,7 @@ def test_what_no_damage_touched_is_salvaged(
         check_result(partition)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 def test_a_healthy_log_is_copied_whole(any_state: State, tmp_path: Path):
     """Logs of any release, killed, compacted or preallocated, lose nothing."""
     for number, log_dir in enumerate(any_state.log_dirs):
@@ -266,7 +266,7 @@ def test_a_healthy_log_is_copied_whole(any_state: State, tmp_path: Path):
             assert not healthy(any_state) or row["reason"] == "zero-tail"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("bit", range(64))
 def test_a_base_offset_that_the_batches_around_prove_is_corrected(tmp_path: Path, bit: int) -> None:
     """The new logs are those that were there before the bit flipped, byte for byte."""

@@ -18,6 +18,7 @@ from kafkalog.node.state.metadata import metadata
 from tests.builders import batch, flip, record, write_log
 from tests.checkout import ROOT
 from tests.metadata_logs import value_of
+from tests.sampling import tries_everything
 from tests.stores import running_store
 
 if TYPE_CHECKING:
@@ -413,12 +414,13 @@ def test_leader_epochs_that_go_back_are_noted(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_holes_cost_little(tmp_path: Path) -> None:
-    make(tmp_path / "a", "t-9999", log_of(1))
+    count = 10_000 if tries_everything() else 2_000
+    make(tmp_path / "a", f"t-{count - 1}", log_of(1))
     to = tmp_path / "out"
     run(tmp_path / "a", to=to, missing=Missing.OFFLINE)
     image = metadata(to / "log" / "bootstrap.checkpoint").image
-    assert image.partition_count("t") == 10_000
-    assert image.partition(TOPIC_ID, 9999).leader == 1
+    assert image.partition_count("t") == count
+    assert image.partition(TOPIC_ID, count - 1).leader == 1
 
 
 def test_objects_are_copied(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_retention_is_kafkas(name: str, corpus_dir: Path) -> None:
     assert len(again.deleted) == facts["result"]["secondRunDeletes"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_verdicts_say_what_the_run_does(name: str, corpus_dir: Path) -> None:
     """There is one verdict per segment. None is kept for time that time alone would delete now."""

@@ -78,6 +78,7 @@ def log_start(root: Path) -> bytes:
     return path.read_bytes() if path.exists() else b"0\n0\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_the_files_that_are_left_are_kafkas(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """Byte for byte: logs, indexes, producer snapshots, leader epochs; and the log start."""
@@ -104,6 +105,7 @@ def test_the_files_that_are_left_are_kafkas(name: str, corpus_dir: Path, tmp_pat
     assert log_start(case.root) == (entry if noted else b"0\n0\n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_the_names_before_the_removal_are_kafkas(
     name: str, corpus_dir: Path, tmp_path: Path
@@ -122,7 +124,7 @@ def test_the_names_before_the_removal_are_kafkas(
     assert ours == sorted(wanted)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_a_run_that_a_crash_ends_is_finished_by_the_next(
     name: str, corpus_dir: Path, tmp_path: Path
@@ -139,6 +141,7 @@ def test_a_run_that_a_crash_ends_is_finished_by_the_next(
         assert case.files() == wanted, how
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_a_second_run_finds_nothing_to_do(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """The plan of a trimmed log is empty, and applying it takes no step."""

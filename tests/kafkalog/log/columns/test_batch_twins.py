@@ -83,7 +83,7 @@ def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, selection: Sele
     assert_twins(path, selection)
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(43)
 def test_the_corpus(any_state: State):
     """Compressed messages of magic 0 and 1 also have their true base offset."""
     for partition in any_state.partitions():

@@ -216,7 +216,7 @@ def test_every_cut_of_a_set_and_of_a_wrapper(tmp_path: Path):
         assert_twins(write_log(tmp_path, cut, message(9)))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_damaged_logs_of_old_brokers(any_state: State, tmp_path: Path):
     """The corpus in old formats with bits flipped, pieces cut out, messages swapped."""
     rng = random.Random(any_state.name)

@@ -179,7 +179,7 @@ def test_bytes_of_kafka_itself(tmp_path: Path, blob: str):
     assert not defects
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(43)
 def test_the_corpus(any_state: State):
     """Every partition and every single log that a broker wrote; read committed, too."""
     for partition in any_state.partitions():
@@ -189,7 +189,7 @@ def test_the_corpus(any_state: State):
             assert_twins(path, batch_rows=100)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
     """Some logs of each archive, with damage as a disk causes it."""
     rng = random.Random(any_state.name)

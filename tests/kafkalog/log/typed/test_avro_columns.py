@@ -83,7 +83,7 @@ def damaged(data: bytes, rng: Random) -> bytes:
     return data[:place] + rng.choice((b"\xff", b"\x80", b"\0", b"\2")) + data[place + 1 :]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_both_ways_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(seed)

@@ -136,6 +136,7 @@ EVERY: dict[str, tuple[Any, Any, bytes, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("place", ["top", "field"])
 def test_type_and_value(name: str, place: str) -> None:

@@ -125,6 +125,7 @@ def decoded(column: TypedColumn, value: bytes, *, by_columns: bool) -> tuple[Any
     return array, [one.reason for one in failures]
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.usefixtures("low")
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("form", COLUMNS)
@@ -165,6 +166,7 @@ def test_many_small_numbers_decode() -> None:
     assert decoded(column, value + b",7]", by_columns=True)[1]
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("form", COLUMNS)
 def test_values_are_decoded_in_pieces(
@@ -299,6 +301,7 @@ def texts() -> dict[str, tuple[TypedColumn, bytes]]:
     }  # fmt: skip
 
 
+@pytest.mark.sampled(2, each_value=True)
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("name", texts())
 def test_text_of_schemas_counts(name: str, by_columns: bool) -> None:
@@ -361,7 +364,7 @@ def test_a_negative_zero_keeps_its_sign() -> None:
         assert found == {"n": 0.0, "i": 0, "any": "[-0,-0.0,0]"}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("command", ["`export`", "`dump-segment` as table", "find"])
 @pytest.mark.parametrize("form", COLUMNS)
 def test_a_command_keeps_its_bound(tmp_path: Path, form: str, command: str) -> None:

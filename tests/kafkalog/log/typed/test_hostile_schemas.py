@@ -131,6 +131,7 @@ LARGE: dict[str, tuple[Any, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_schema_of_json_is_text(name: str) -> None:
     """Within the bounds it has a type. It takes a second, and little memory."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-SCHEMAS = 3000 if tries_everything() else 150
+SCHEMAS = 3000 if tries_everything() else 75
 VALUES = 40
 # Of each kind those that mostly fit, and those that mostly do not.
 INTEGERS = ("0", "-0", "7", "-12", "9223372036854775807", "-9223372036854775808", "1.0", "1e3")

@@ -16,7 +16,7 @@ import pytest
 
 from kafkalog.log.typed.json_schema import JsonDecoder
 from tests.kafkalog.log.typed.json_suite import compare
-from tests.sampling import drawn_for, examples
+from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
     from random import Random
@@ -122,7 +122,7 @@ def test_valid_values_of_drawn_schemas() -> None:
     """They decode, and what the column has of them is as it was."""
     rng = drawn_for("schemas of JSON")
     counts: Counter[str] = Counter()
-    for number in range(examples(2000)):
+    for number in range(2000 if tries_everything() else 100):
         tree = schema(rng)
         if not isinstance(tree, dict):
             continue

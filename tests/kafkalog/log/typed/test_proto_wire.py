@@ -25,7 +25,7 @@ from tests.sampling import new_seed, tries_everything
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-SCHEMAS = 1500 if tries_everything() else 40
+SCHEMAS = 1500 if tries_everything() else 20
 VALUES = 60
 
 

@@ -146,6 +146,7 @@ def ways_to(case: dict[str, Any]) -> list[str]:
     return ways + ["descriptors"] * (case["form"] == "protobuf")
 
 
+@pytest.mark.sampled(3, each_value=True)
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name, case in CASES.items() for kind in ways_to(case)]
 )

@@ -144,6 +144,7 @@ def test_a_log_directory_without_metadata_has_none(tmp_path: Path) -> None:
 ELSEWHERE = {"interrupted-0-cleaned", "jbod-live", "jbod-restarted"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("release", "name"),
     [one for one in OF_KAFKA_4 if one[1] not in (*ELSEWHERE, "features-4.4-killed")],

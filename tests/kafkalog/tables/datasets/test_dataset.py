@@ -169,6 +169,7 @@ def test_all_tables_are_those_of_the_splits(corpus_dir: Path, name: str) -> None
         assert found.to_table().select(schema.names).equals(wanted), table
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed", "log"])
 def test_counts_by_headers_are_those_of_the_reference_reader(
     corpus_dir: Path, isolation: str

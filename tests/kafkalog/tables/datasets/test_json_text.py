@@ -80,6 +80,7 @@ def test_columns_keep_the_names_that_duckdb_gives_them(log: Path) -> None:
     assert names == ["(\"value\" ->> 'item')", 'json_valid("key")']
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "query",
     [

@@ -44,7 +44,7 @@ def identity(noted: Any) -> str:
     return json.dumps(noted)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize(("release", "name"), OF_KAFKA_4, ids=lambda word: word)
 def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, release: str, name: str) -> None:
     """Records, sizes, nulls, offsets, times and keys, with the work in many small pieces."""

@@ -193,6 +193,7 @@ def limited(files: int, more: str = "") -> str:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sent", [b"", WHOLE])
 def test_two_thousand_sockets(tmp_path: Path, sent: bytes) -> None:
     """A client that is there keeps its place, and one that comes later gets one."""

@@ -94,7 +94,7 @@ def everything(client: Connected, topic: str, partition: int, size: int) -> byte
         offset = whole[-1][2]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5, each_value=True)
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("size", [1, 5000, 1 << 20])
 def test_all_bytes_of_the_logs_arrive(corpus_dir: Path, name: str, size: int):

@@ -44,6 +44,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     return {"high_watermark": Watermark.END, **WAYS[request.param]}
 
 
+@pytest.mark.sampled(2)
 def test_a_slow_client_gets_every_byte(log: Path, way: dict[str, Any]) -> None:
     """This includes what follows the records in the response, and the next response."""
     wanted = log.read_bytes()[:LARGE]
@@ -58,6 +59,7 @@ def test_a_slow_client_gets_every_byte(log: Path, way: dict[str, Any]) -> None:
             assert found["records"] == wanted
 
 
+@pytest.mark.sampled(2)
 def test_clients_that_take_nothing_keep_nobody_waiting(log: Path, way: dict[str, Any]) -> None:
     """There are more such clients than threads. Then the server shuts down amid their responses."""
     with serving(log.parent, **way) as served:
