@@ -33,7 +33,6 @@ def completed(*words: str, **variables: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

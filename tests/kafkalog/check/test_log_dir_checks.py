@@ -217,7 +217,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("reference", "number"), [(name, i) for name, ways in DAMAGE.items() for i in range(len(ways))]
 )
@@ -307,7 +307,6 @@ TOGETHER: dict[str, list[Callable[[Path, Path], None]]] = {
 }
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("reference", "number"),
     [(name, i) for name, ways in TOGETHER.items() for i in range(len(ways))],
