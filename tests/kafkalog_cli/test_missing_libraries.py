@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLE = ROOT / "examples" / "log-dir"
 OPTIONAL = ("pyarrow", "duckdb", "numba", "pyspark", "pyiceberg", "deltalake", "confluent_kafka",
             "fastavro", "prometheus_client", "datasketches", "prompt_toolkit", "itables",
-            "vl_convert", "pandas", "cel")  # fmt: skip
+            "vl_convert", "pandas", "cel", "obstore")  # fmt: skip
 SCRIPT = """
 import contextlib, io, json, sys
 from importlib.machinery import PathFinder
@@ -126,6 +126,7 @@ FREE = [
     ["groups", EXAMPLE, "--at", "2024-01-01T00:00:00Z"],
     ["transactions", EXAMPLE],
     ["metadata", EXAMPLE],
+    ["quorum", EXAMPLE],
     ["retention", EXAMPLE],
     ["simulate-roll", LOG, "--config", "segment.bytes=1000"],
     ["recover", EXAMPLE],

@@ -385,6 +385,18 @@ MADE_IN = {
     "replicas-fork": "kafkalog/check/test_replicas.py",
     "timestamp-unit-suspected": "kafkalog/check/test_segments.py",
     "view-differs": "kafkalog/test_view.py",
+    **dict.fromkeys(
+        (
+            "foreign-snapshot",
+            "kraft-snapshot-torn",
+            "metadata-split-brain",
+            "quorum-behind",
+            "quorum-epoch-below-log",
+            "quorum-lost",
+            "snapshot-beyond-log",
+        ),
+        "kafkalog/node/quorum/test_findings.py",
+    ),
 }
 TESTS = Path(__file__).parents[2]
 
