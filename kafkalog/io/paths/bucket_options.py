@@ -265,7 +265,7 @@ def _configured_region(session: Any) -> str | None:
 
 
 def _region_of(bucket: str) -> str | None:
-    """Return the region that AWS says a bucket is in, whoever asks; None if it says nothing."""
+    """Return the region that AWS tells anybody a bucket is in; None if it says nothing."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 

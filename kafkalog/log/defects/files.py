@@ -111,7 +111,7 @@ _FILES: Final = (
                      "interrupted.", command=_RUN_QUORUM,
               example="The snapshot is not whole: it has no footer."),
     Reference("foreign-snapshot", _D,
-              "A snapshot of the cluster's metadata is of a history that the log beside it has "
+              "A snapshot of the cluster's metadata is of a history that its node's log has "
               "given up.",
               "A start loads it, and never applies what the log has up to its end: the node has "
               "other metadata than the rest of the cluster, without an error.",
@@ -120,14 +120,14 @@ _FILES: Final = (
               arises="The quorum went on from a log that ended earlier: after the loss of voters, "
                      "or because empty voters were a majority.", command=_RUN_QUORUM),
     Reference("snapshot-beyond-log", _W,
-              "A snapshot of the cluster's metadata is newer than the log beside it.",
+              "A snapshot of the cluster's metadata is newer than its node's log.",
               "A start drops the log, and goes on from the snapshot.",
               "If the snapshot is sound, nothing; else move it away, or take the end of the log "
               "from another node.",
               arises="The end of the log was lost, or the snapshot was copied from another node.",
               command=_RUN_QUORUM),
     Reference("quorum-epoch-below-log", _W,
-              "quorum-state is missing, or has an earlier epoch than the metadata log beside it.",
+              "quorum-state is missing, or has an earlier epoch than the node's metadata log.",
               "It starts with the epoch of the log, and may vote a second time in an epoch.",
               "If the file was restored or removed, start the node last; if others of the cluster "
               "have the earlier epoch, the last batches of this log have a wrong one.",

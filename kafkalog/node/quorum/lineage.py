@@ -133,7 +133,7 @@ class Lineage:
 
 
 def foreign_snapshot(snapshot: FileEntry, log: Lineage, *, is_loaded: bool) -> Defect:
-    """Return the defect of a snapshot of a history that the log beside it has given up.
+    """Return the defect of a snapshot of a history that its node's log has given up.
 
     Args:
         snapshot: its file.

@@ -93,12 +93,12 @@ class QuorumState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot of the metadata, beside a log.
+    """A snapshot of the metadata in the directory of a log.
 
     Attributes:
         entry: its file.
         contents: what was read of it.
-        standing: what it is to the log beside it.
+        standing: what it is to that log.
     """
 
     entry: FileEntry
@@ -136,7 +136,7 @@ class Replica:
 
     Attributes:
         partition: its directory.
-        cluster_id, node_id, directory_id: in `meta.properties` beside it; None if it does not say.
+        cluster_id, node_id, directory_id: in `meta.properties`; None if that does not say.
         log: what was read of its log.
         snapshots: by the end of what they hold.
         state: what is in `quorum-state`; None if it is missing or malformed.

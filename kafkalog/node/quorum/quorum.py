@@ -425,7 +425,7 @@ def _registered(merged: Merge, log_dirs: Iterable[str]) -> Iterator[int]:
         try:
             mark = read_clean_shutdown(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
         except DataError:
-            continue  # there is none, or `verify` reports it
+            continue  # a broker without the file, or `verify` reports it
         offset = mark.get("brokerEpoch", -1)
         here = (one for one in merged.parts if one.start <= offset < one.end)
         for part in here:

@@ -34,7 +34,7 @@ def found(*paths: Path) -> list[tuple[str, str]]:
 
 
 def starts(path: Path) -> list[str]:
-    """Return what the next start of a node would do beside loading its logs."""
+    """Return what the next start of a node would do except loading its logs."""
     dirs = [NodeDir(one) for one in open_targets([str(path)])]  # type: ignore[arg-type] # log dirs
     return [one.detail for node in nodes_of(dirs) for one in NextStart.of_node(node)]
 
