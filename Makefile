@@ -32,7 +32,7 @@ demo: $(INSTALLED)  ## set up, then look at the log directory in examples/
 
 setup: $(STAMP)  ## all that the other targets use
 
-test: $(STAMP)  ## set up, then run the tests: a sample of long proofs, ten minutes
+test: $(STAMP)  ## set up, then run the tests: a sample of long proofs, a quarter of an hour
 	$(BIN)/python -m pytest -n auto --durations=40 --junitxml=build/tests.xml
 
 test-all: $(STAMP)  ## every test with every case; GROUPS="spark crash" runs only these

@@ -160,8 +160,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Start three processes more than there are processors: many tests wait for other programs."""
-    return len(os.sched_getaffinity(0)) + 3
+    """Start two processes more than there are processors: many tests wait for other programs."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 _OF_CLUSTERS = ("cluster", "commands_on_a_cluster", "other_disks", "paths", "session")

@@ -28,12 +28,15 @@ from kafkalog.io.paths import bucket_options, buckets, file_system, object_store
 from kafkalog.io.paths.retry import Retry, retrying
 from kafkalog.io.paths.source import Source, read_file
 from tests.counted_store import KEY, MODIFIED, SECRET, CountedStore, Faults, counted_store
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 DATA = bytes(range(256)) * 4096
+LATE_S = 60.0
+"""How late an answer is that nobody waits for."""
 
 
 @pytest.fixture(scope="module")
@@ -225,22 +228,30 @@ def test_an_interrupt_ends_a_request(store: CountedStore, monkeypatch: pytest.Mo
     store.objects |= {f"d/{number}": b"x" for number in range(5)}
     store.changed()
     object_store.prefetch_listing("s3://logs/d")
-    monkeypatch.setattr(store, "delay_s", 8.0)
+    monkeypatch.setattr(store, "delay_s", LATE_S)
 
     def several() -> None:
         store.delay_s = 0.0  # the first is done alone
         paths = ["s3://logs/d/log", *(f"s3://logs/d/{number}" for number in range(5))]
         for _ in in_order(read_file, paths, 4):
-            store.delay_s = 8.0
+            store.delay_s = LATE_S
 
-    for call in (lambda: read_file("s3://logs/d/log"), several):
-        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    def interrupt(late: set[str]) -> None:
+        until(lambda: not late.isdisjoint(key for _, key in [*store.asked]))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for call, late in (
+        (lambda: read_file("s3://logs/d/log"), {"d/log"}),
+        (several, {f"d/{number}" for number in range(5)}),
+    ):
+        store.forget()
+        waiting = threading.Thread(target=interrupt, args=(late,))
         began = time.monotonic()
-        timer.start()
+        waiting.start()
         with pytest.raises(KeyboardInterrupt):
             call()
-        assert time.monotonic() - began < 6, "it waited for the answer"
-        timer.join()
+        assert time.monotonic() - began < LATE_S / 2, "it waited for the answer"
+        waiting.join()
 
 
 def test_what_the_environment_says(store: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
