@@ -54,6 +54,8 @@ _LICENCE: Final = re.compile(r"licen[cs]e|copying|notice|authors", re.IGNORECASE
 
 _SAME_LICENCE: Final = {"grpcio-tools": "grpcio"}
 """Packages without a file of it, and the package of the same source that has one."""
+_LICENCES: Final = Path(__file__).with_name("licences")
+"""What the sources of packages have, and their wheels have not."""
 
 _PROGRAM: Final = """\
 #!/bin/sh
@@ -194,7 +196,8 @@ def _write_licences(to: Path, site: Path, libraries: Iterable[Path]) -> None:
             if _LICENCE.match(file.name) and not file.suffix.startswith(".py")
         ]  # fmt: skip
         paths = [Path(str(one.locate_file(file))) for file in files]
-        _copy(to / name, [path for path in paths if path.exists()])
+        there = [path for path in paths if path.exists()]
+        _copy(to / name, there or [*(_LICENCES / name).glob("*")])
     for path in libraries:
         if not path.is_relative_to(sys.base_prefix) or sys.base_prefix == "/usr":
             licence = _debian(path)

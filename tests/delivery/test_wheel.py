@@ -99,7 +99,7 @@ def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
     assert size < INSTALLED_SIZE_MAX, f"{size:,}"
     if tries_everything():
         suites = all_suites()
-        install(python, *WITH_TESTS, "fastavro", "polars")
+        install(python, *WITH_TESTS, f"{wheel}[schemas]", "fastavro", "jsonschema", "polars")
     else:
         suites = QUICK
         link(packages, *WITH_TESTS)
