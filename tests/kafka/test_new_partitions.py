@@ -10,7 +10,7 @@ from kafkalog.files.log_dir import open_path
 from kafkalog.node.inventory import PartitionRow, list_log_dirs, list_partitions
 from tests.builders import batch, copy_tree, record
 from tests.kafka.broker_client import produce
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,8 +48,8 @@ def test_a_new_partition_goes_to_the_log_directory_that_is_marked(
             last, expected = f"new-{number}-0", marked(log_dirs)
             topic = NewTopic(f"new-{number}", 1, 1)
             admin.create_topics([topic])[topic.topic].result(HANG_S)
-            error, _ = produce(running.port, topic.topic, 0, sent)
-            assert not error
+            # Until the broker has heard that it leads, nothing is written.
+            until(lambda name=topic.topic: not produce(running.port, name, 0, sent)[0])
             [place] = [str(path) for path in log_dirs if (path / last).exists()]
             assert place == expected[0]
             ties += len(expected) > 1
