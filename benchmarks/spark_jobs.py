@@ -24,7 +24,7 @@ from kafkalog.change.compaction import (
     find_candidates,
 )
 from kafkalog.change.journal.run import Run
-from kafkalog.change.lake import Export, ExportRequest, TableFormat, appending, local_catalog
+from kafkalog.change.lake import Export, ExportRequest, TableFormat, local_catalog, writing
 from kafkalog.change.lake.model import Writing
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.tasks import ReadOptions, WalkedByTasks
@@ -138,7 +138,7 @@ class Jobs:
         catalog = local_catalog(str(place))
 
         def job() -> object:
-            with appending(asked, "lake.kafka.orders", catalog=catalog) as run:
+            with writing(asked, "lake.kafka.orders", catalog=catalog) as run:
                 run.run(self.local)
                 return sum(part.rows for part in run.summary().parts)
 

@@ -104,7 +104,7 @@ def _rescued(found: Quorum, plan: Rescue, to: str | None, outcome: Outcome) -> v
 
     if outcome.status:
         raise RefusedError("Not all of PATH could be read, and what counts may be there.",
-                           hint="Leave out of PATH what is given up.")  # fmt: skip
+                           hint="Leave the unreadable copy out of PATH.")  # fmt: skip
     files = write_rescue(found, plan, to)
     return view.Rescued(plan, to, files, outcome.of_work(has_changed=True))
 

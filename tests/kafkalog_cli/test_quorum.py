@@ -277,7 +277,7 @@ def test_nothing_is_made_without_a_copy_that_was_given(
     assert kafkalog(*words).status == 8
     refused = kafkalog(*words, "--to", tmp_path / "new")
     assert refused.status == 4
-    assert "Leave out of PATH what is given up." in refused.stderr
+    assert "Leave the unreadable copy out of PATH." in refused.stderr
     assert not (tmp_path / "new").exists()
     copy = shutil.copytree(killed / "n11", tmp_path / "n11")
     with running(copy):

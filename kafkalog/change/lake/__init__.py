@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.change.lake.append import Append as Append
-    from kafkalog.change.lake.growing import appending as appending
     from kafkalog.change.lake.iceberg_append import IcebergAppend as IcebergAppend
     from kafkalog.change.lake.model import Accepted as Accepted
     from kafkalog.change.lake.model import Codec as Codec
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "append": ("Append",),
-    "growing": ("appending",),
     "iceberg_append": ("IcebergAppend",),
     "model": (
         "Accepted",
@@ -71,23 +68,20 @@ def writing(
 ) -> Export | Append | IcebergAppend | SplitExport:
     """Return the run of a request; use it as a context manager.
 
-    Arguments and errors are those of `Export`, with `append` of `appending`, and with
-    `split_by_type` of `SplitExport`.
+    Arguments and errors are those of `table_run`, or with `split_by_type` of `SplitExport`.
     """
     opened: Callable[..., Export | Append | IcebergAppend | SplitExport]
     if asked.split_by_type:
         from kafkalog.change.lake.split import SplitExport
 
-        opened = partial(SplitExport, catalog=catalog)
-    elif asked.append:
-        from kafkalog.change.lake.growing import appending
-
-        opened = partial(appending, catalog=catalog)
+        opened = SplitExport
     else:
-        from kafkalog.change.lake.run import Export
+        from kafkalog.change.lake.table_run import table_run
 
-        opened = Export
-    return opened(asked, to, fail_fast=fail_fast, accepted=accepted, listener=listener)
+        opened = table_run
+    return opened(
+        asked, to, fail_fast=fail_fast, accepted=accepted, catalog=catalog, listener=listener
+    )
 
 
 def export(
@@ -129,7 +123,7 @@ def export(
         The plan; `apply` returns the result, with `append` that of the last commit.
 
     Raises:
-        as `Export`, or with `append` as `appending`; with `registry` as `read_registry`.
+        as `writing`; with `registry` as `read_registry`.
         UsageError: the registry does not decide what the columns are.
     """
     from kafkalog.change.lake.model import Accepted, ExportRequest

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
-from kafkalog.change.lake.growing import appending
 from kafkalog.change.lake.model import (
     MANIFEST,
     NOTHING_ACCEPTED,
@@ -30,8 +29,8 @@ from kafkalog.change.lake.of_type import NO_TYPE, Turn
 from kafkalog.change.lake.options import stored_columns
 from kafkalog.change.lake.plan import make_plan
 from kafkalog.change.lake.rejects import require_few
-from kafkalog.change.lake.run import Export
 from kafkalog.change.lake.run_types import with_types
+from kafkalog.change.lake.table_run import table_run
 from kafkalog.change.lake.targets import directory_of, open_target
 from kafkalog.errors import DestinationExistsError, Listener, RefusedError, UsageError
 from kafkalog.files.offsets import LeftOut
@@ -41,12 +40,13 @@ from kafkalog.log.typed import TypedForm
 from kafkalog.tables.planning import find_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.change.lake.append import Append
     from kafkalog.change.lake.iceberg_append import IcebergAppend
     from kafkalog.change.lake.model import Accepted, ExportedPart, ExportRequest
     from kafkalog.change.lake.plan import Part, Plan
+    from kafkalog.change.lake.run import Export
     from kafkalog.errors import Event
     from kafkalog.io.engine import Engine
 
@@ -65,15 +65,15 @@ class SplitExport:
         asked: the request, with a column of values whose types the data decides.
         to: the directory around the tables, or `CATALOG.NAMESPACE`.
         fail_fast, accepted, listener: as for `Export`; rejects count together.
-        catalog: as for `appending`.
+        catalog: as for `table_run`.
 
     Raises:
         UsageError: the values have no schemas, or two types would have the same table.
         DestinationExistsError: the directory is an export.
-        as `Export`, or with `append` as `appending`.
+        as `table_run`.
 
-    On disk after a crash: each table before, or after its commit, as `Export` or `appending` leave
-    it; that of the records without a type is the last one to be committed.
+    On disk after a crash: each table before, or after its commit, as its run leaves it;
+    that of the records without a type is the last one to be committed.
     """
 
     has_ended = False
@@ -98,9 +98,9 @@ class SplitExport:
                     path=target.shown,
                     hint="Choose another directory for the tables of each type.",
                 )
-        self._opened: Callable[..., Run]
-        opened = partial(appending, catalog=catalog) if asked.append else Export
-        self._opened = partial(opened, fail_fast=fail_fast, accepted=accepted, listener=listener)
+        self._opened = partial(
+            table_run, fail_fast=fail_fast, accepted=accepted, catalog=catalog, listener=listener
+        )
         self._topics = [_Topic(self, one, accepted.rejects) for one in requests_of(asked, listener)]
 
     def __enter__(self) -> Self:

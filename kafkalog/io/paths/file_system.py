@@ -141,7 +141,7 @@ def is_directory(path: str) -> bool:
 
 
 class Status(Protocol):
-    """What both a disk and a listing of a store say of a file; as of `os.stat_result`."""
+    """What a disk and a listing of a store both say of a file, by the names of `os.stat_result`."""
 
     @property
     def st_mode(self) -> int: ...

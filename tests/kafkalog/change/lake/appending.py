@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from kafkalog.change.lake import ExportRequest, ExportSummary, TableFormat, appending, local_catalog
+from kafkalog.change.lake import ExportRequest, ExportSummary, TableFormat, local_catalog, writing
 from kafkalog.model import Replicas
 from kafkalog.tables import Request
 from tests.builders import write_log
@@ -59,7 +59,7 @@ def add(
     done = []
     is_continued = True
     while is_continued:
-        with appending(asked, place, catalog=catalog, **options) as one:
+        with writing(asked, place, catalog=catalog, **options) as one:
             one.run(engine or Inline())
             done.append(one.summary())
             is_continued = one.is_continued

@@ -42,7 +42,7 @@ from tests.kafkalog.change.lake.appending import (
     rows_of,
 )
 from tests.kafkalog.change.lake.exporting import files_of, table_of
-from tests.kafkalog.change.lake.test_stopped_appends import Killing, StoppedError
+from tests.kafkalog.change.lake.test_stopped_appends import Killing
 from tests.kafkalog.tables.test_other_disks import make_log
 from tests.sampling import drawn_for, tries_everything
 
@@ -496,14 +496,8 @@ def test_a_run_with_new_columns_that_stops_at_any_write(
         names = ("offset", "value", "leader_epoch")
         run(log, to, form, columns=names)
         grow(partition, 120, 2)
-        killing.calls = at
-        try:
-            run(log, to, form, columns=(*names, "producer_id"))
-        except StoppedError:
-            pass
-        else:
-            is_stopped = False
-        killing.calls = None
+        columns = (*names, "producer_id")
+        is_stopped = killing.stops(at, run, log, to, form, columns=columns)
         run(log, to, form, columns=(*names, "sequence"))
         assert rows_of(to, form) == rows(0, 126)
         done = run(log, to, form, columns=names)

@@ -19,8 +19,8 @@ from kafkalog.change.lake import (
     ExportRequest,
     FileFormat,
     Writing,
-    appending,
     local_catalog,
+    writing,
 )
 from kafkalog.errors import (
     CorruptDataError,
@@ -244,7 +244,7 @@ def test_tables_of_others(tmp_path: Path) -> None:
     wrong = catalog.create_table("kafka.wrong", pa.schema([("value", pa.string())]))
     with (
         pytest.raises(DestinationExistsError, match=r"value has the type string in"),
-        appending(
+        writing(
             asking(tmp_path / "log", form=ICEBERG), "lake.kafka.wrong",
             catalog=local_catalog(str(lake)),
         ),
@@ -258,7 +258,7 @@ def test_tables_of_others(tmp_path: Path) -> None:
     asked = replace(asking(tmp_path / "log", form=ICEBERG), columns=("offset",))
     with (
         pytest.raises(DestinationExistsError, match=r"column leader_epoch identifies the rows"),
-        appending(asked, TABLE, catalog=local_catalog(str(tmp_path / "other"))),
+        writing(asked, TABLE, catalog=local_catalog(str(tmp_path / "other"))),
     ):
         pass
 
@@ -292,7 +292,7 @@ def test_what_does_not_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             (log,), REQUEST, **{"table_format": ICEBERG, "append": True, **options}
         )
         given = catalog if given is None else given
-        with pytest.raises(kind, match=words), appending(asked, to, catalog=given) as one:
+        with pytest.raises(kind, match=words), writing(asked, to, catalog=given) as one:
             one.run(Inline())
 
     for name in ("records", "lake.records", "lake..records", "lake.kafka.", str(lake)):
@@ -303,7 +303,7 @@ def test_what_does_not_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     refused(UsageError, "catalog lake cannot be opened", given={})
     secret = {"type": "sql", "uri": "postgresql://me:hunter2@nowhere.invalid/x"}
     with pytest.raises(UsageError, match="cannot be opened") as raised:
-        appending(asking(log, form=ICEBERG), TABLE, catalog=secret)
+        writing(asking(log, form=ICEBERG), TABLE, catalog=secret)
     assert "hunter2" not in str(raised.value)
     refused(UsageError, "inside the source", given=local_catalog(f"{log}/lake"))
     with pytest.raises(UsageError, match="cannot hold this name"):

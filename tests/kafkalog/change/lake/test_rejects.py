@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from dataclasses import replace
@@ -35,7 +34,7 @@ from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.change.lake import appending
 from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG, iceberg, merge_files
 from tests.kafkalog.change.lake.exporting import HIVE, files_of, table_of
-from tests.kafkalog.change.lake.test_stopped_appends import Killing, StoppedError
+from tests.kafkalog.change.lake.test_stopped_appends import Killing
 from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
@@ -239,15 +238,7 @@ def test_rejects_of_an_iceberg_table_once_wherever_a_run_stops(
         grow(log, 0, 6)
         add(log, to, ICEBERG)
         grow(log, 6, 12)
-        killing.calls = at
-        try:
-            add(log, to, ICEBERG)
-        except StoppedError:
-            pass
-        else:
-            is_stopped = False
-        killing.calls = None
-        gc.collect()  # a process that is killed leaves no connection open
+        is_stopped = killing.stops(at, add, log, to, ICEBERG)
         found = in_table(to, ICEBERG), in_rejects(to, ICEBERG)
         assert found in [
             (good(6), bad(6)), (good(12), bad(6)), (good(12), bad(12))
@@ -377,20 +368,13 @@ def test_each_reject_once_wherever_a_run_stops(
     while is_stopped:
         to = tmp_path / f"lake{at}"
         shutil.copytree(table, to)
-        killing.calls = at
-        try:
-            add(first, to, form)
-            is_stopped = False
-        except StoppedError:
-            pass
-        calls = at - killing.calls
-        killing.calls = None
+        is_stopped = killing.stops(at, add, first, to, form)
         add(first, to, form, most=2 if is_stopped else 0)
         assert (in_table(to, form), in_rejects(to, form)) == (good(12), bad(12))
         assert in_rejects(to) == bad(12), "there are no other files"
         shutil.rmtree(to)
         at += step
-    assert calls > 8, "it could be stopped at each write"
+    assert killing.calls > 8, "it could be stopped at each write"
 
 
 def test_a_run_that_was_stopped_is_counted_whole(
@@ -400,10 +384,7 @@ def test_a_run_that_was_stopped_is_counted_whole(
     log, to = tmp_path / "a-0", tmp_path / "lake"
     grow(log, 0, 30)
     killing = Killing(monkeypatch)
-    killing.calls = 9
-    with pytest.raises(StoppedError):
-        add(log, to, FILES, 10)
-    killing.calls = None
+    assert killing.stops(9, add, log, to, FILES, 10)
     assert list((to / "_rejects").rglob("*.rejects")), "some were written"
     with pytest.raises(RefusedError, match="More than 9 records"):
         add(log, to, FILES, 9)

@@ -19,7 +19,7 @@ from tests.kafkalog.tables.test_other_disks import make_log
 from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kafkalog.change.lake.model import TableFormat
@@ -33,7 +33,8 @@ class Killing:
     """Stops a run at its nth call that writes, before or after the write."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: int | None = None
+        self.calls = 0
+        self._last: int | None = None
         create, remove, commit = (
             FileTree.create,
             FileTree.remove,
@@ -42,27 +43,27 @@ class Killing:
 
         @contextmanager
         def creating(tree: FileTree, name: str) -> Iterator[Any]:
-            self._count()
+            self.count()
             with create(tree, name) as file:
                 yield file
-            self._count()
+            self.count()
 
         def removing(tree: FileTree, name: str) -> None:
-            self._count()
+            self.count()
             remove(tree, name)
 
         def committing(*arguments: Any) -> None:
-            self._count()
+            self.count()
             commit(*arguments)
-            self._count()
+            self.count()
 
         def around(kind: type, name: str) -> None:
             made = getattr(kind, name)
 
             def counting(*arguments: Any, **named: Any) -> Any:
-                self._count()
+                self.count()
                 result = made(*arguments, **named)
-                self._count()
+                self.count()
                 return result
 
             monkeypatch.setattr(kind, name, counting)
@@ -77,22 +78,24 @@ class Killing:
         monkeypatch.setattr(kafkalog.change.lake.append, "append_delta", committing)
         monkeypatch.setattr(kafkalog.change.lake.rejects, "append_delta", committing)
 
-    def stops(self, at: int, log: Path, to: Path, form: TableFormat) -> bool:
+    def stops(self, at: int, run: Callable[..., object], *arguments: Any, **named: Any) -> bool:
         """Run once, and return whether that was stopped."""
-        self.calls = at
+        self.calls, self._last = 0, at
         try:
-            append(log, to=to, form=form)
+            run(*arguments, **named)
         except StoppedError:
             return True
         finally:
-            self.calls = None
+            self._last = None
+            gc.collect()  # a process that is killed leaves no connection open
         return False
 
-    def _count(self) -> None:
-        if self.calls is not None:
-            self.calls -= 1
-            if self.calls < 0:
+    def count(self) -> None:
+        """Count a call, and stop if it is the one."""
+        if self._last is not None:
+            if self.calls >= self._last:
                 raise StoppedError
+            self.calls += 1
 
 
 @pytest.mark.sampled(4)
@@ -114,7 +117,7 @@ def test_a_run_that_stops_at_any_write(
         grow(log / "orders-0", 120, 2)
         grow(log / "orders-0", 126, 2)
         end = 132
-        is_stopped = killing.stops(at, log, to, form)
+        is_stopped = killing.stops(at, append, log, to=to, form=form)
         if form == DELTA:
             assert rows_of(to, form) in (rows(0, 120), rows(0, 132))
         if changes == "more":
@@ -159,8 +162,7 @@ def test_a_run_into_iceberg_that_stops_at_any_write(
                 grow(partition, 120, 2)
                 grow(partition, 126, 2)
                 end = 132
-            is_stopped = killing.stops(at, log, to, ICEBERG)
-            gc.collect()  # a process that is killed leaves no connection open
+            is_stopped = killing.stops(at, append, log, to=to, form=ICEBERG)
             assert rows_of(to, ICEBERG) in (rows(0, 0 if is_first else 120), rows(0, end))
             if changes == "deleted" and not is_first:
                 (partition / f"{0:020}.log").unlink()

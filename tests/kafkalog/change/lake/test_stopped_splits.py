@@ -95,15 +95,7 @@ def test_a_run_that_stops_at_any_write(
         else:
             shutil.copytree(tmp_path / "lake", to)
         grow(disk, SECOND, len(FIRST))
-        killing.calls = at
-        try:
-            run(disk, to, form)
-            is_stopped = False
-        except StoppedError:
-            pass
-        calls = at - killing.calls
-        killing.calls = None
-        gc.collect()  # a process that is killed leaves no connection open
+        is_stopped = killing.stops(at, run, disk, to, form)
         if form != FILES:  # readers of plain files wait for `_SUCCESS`
             assert is_sound(shown(tables_in(to, str(form))), before, after)
         rows = [*FIRST, *SECOND]
@@ -114,7 +106,7 @@ def test_a_run_that_stops_at_any_write(
         assert shown(tables_in(to, str(form))) == wanted_of(rows)
         assert [one.was_complete for one in run(disk, to, form)] == [True]
         at += step
-    assert calls > 30, "each of three tables has a plan, files, entries and a commit"
+    assert killing.calls > 30, "each of three tables has a plan, files, entries and a commit"
 
 
 @pytest.mark.sampled(2)
@@ -203,9 +195,9 @@ def test_an_export_that_stops_at_any_write(
     commit = kafkalog.change.lake.run.commit_delta
 
     def committing(*arguments: Any) -> None:
-        killing._count()
+        killing.count()
         commit(*arguments)
-        killing._count()
+        killing.count()
 
     monkeypatch.setattr(kafkalog.change.lake.run, "commit_delta", committing)
     step = 1 if tries_everything() else 7
@@ -215,13 +207,7 @@ def test_an_export_that_stops_at_any_write(
         to = tmp_path / f"lake{at}"
         disk = as_topic(tmp_path / f"disk{at}", CASE["versions"])
         grow(disk, [*FIRST, *SECOND], 0)
-        killing.calls = at
-        try:
-            run(disk, to, form, append=False)
-            is_stopped = False
-        except StoppedError:
-            pass
-        killing.calls = None
+        is_stopped = killing.stops(at, run, disk, to, form, append=False)
         has_begun = (to / "topic=events" if form == FILES else to / "events.null").exists()
         run(disk, to, form, append=False)
         assert shown(tables_in(to, str(form))) == wanted_of([*FIRST, *SECOND])

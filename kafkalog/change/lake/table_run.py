@@ -1,4 +1,4 @@
-"""Runs that add to tables of any format."""
+"""The run that writes one table, of any format."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.change.lake.append import Append
 from kafkalog.change.lake.model import NOTHING_ACCEPTED, TableFormat
+from kafkalog.change.lake.run import Export
 from kafkalog.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Listener
 
 
-def appending(
+def table_run(
     asked: ExportRequest,
     to: str,
     *,
@@ -26,21 +27,20 @@ def appending(
     catalog: Mapping[str, str] | None = None,
     listener: Listener | None = None,
     turn: Turn | None = None,
-) -> Append | IcebergAppend:
-    """Return a run that adds to a table; use it as a context manager.
+) -> Export | Append | IcebergAppend:
+    """Return the run that makes a table or adds to it; use it as a context manager.
 
     Args:
-        asked, to, fail_fast, accepted, listener, turn: as for `Append`.
+        asked, to, fail_fast, accepted, listener, turn: as for `Export`.
         catalog: properties of the catalog of an Iceberg table.
 
     Raises:
         UnsupportedError: `pyiceberg` is not installed.
-        as `Append` or `IcebergAppend`.
+        as `Export`, `Append` or `IcebergAppend`.
     """
-    if asked.table_format != TableFormat.ICEBERG:
-        return Append(
-            asked, to, fail_fast=fail_fast, accepted=accepted, listener=listener, turn=turn
-        )
+    if not asked.append or asked.table_format != TableFormat.ICEBERG:
+        kind = Append if asked.append else Export
+        return kind(asked, to, fail_fast=fail_fast, accepted=accepted, listener=listener, turn=turn)
     try:
         from kafkalog.change.lake.iceberg_append import IcebergAppend
     except ImportError as error:
