@@ -16,7 +16,7 @@ from pathlib import Path
 
 import kafkalog
 from kafkalog.model import Isolation
-from kafkalog.spark import KafkaLogDataSource, SparkEngine, spark_session
+from kafkalog.spark import KafkaLogDataSource, export, spark_session
 from kafkalog.tables import Request
 
 LOG_DIR = sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parent / "log-dir")
@@ -33,8 +33,7 @@ spark = opened.enter_context(spark_session("local[*]"))
 # %% All committed records to a lake, partitioned by topic and partition; again, it goes on.
 lake = os.path.join(opened.enter_context(tempfile.TemporaryDirectory()), "lake")
 committed = Request(isolation=Isolation.READ_COMMITTED)
-engine = SparkEngine(spark, workers=2)
-done = kafkalog.export(LOG_DIR, to=lake, request=committed, engine=engine).apply()
+done = export(spark, LOG_DIR, to=lake, request=committed).apply()
 print(f"{done.rows} committed records in {len(done.parts)} files")
 spark.read.parquet(lake).createOrReplaceTempView("lake")
 

@@ -99,11 +99,10 @@ class EngineChoice:
             yield lambda: _shown(LocalEngine(self.threads))
             return
         with self.start_spark() as started:
-            from kafkalog.spark.engine import SparkEngine, parallelism_of
+            from kafkalog.spark.engine import SparkEngine
 
             def engine() -> Engine:
-                opened = started()
-                return _shown(SparkEngine(opened, parallelism_of(opened)))
+                return _shown(SparkEngine(started()))
 
             yield cache(engine)  # a second call must not start another
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalog.spark.engine import SparkEngine as SparkEngine
     from kafkalog.spark.frames import read_frame as read_frame
+    from kafkalog.spark.lake import export as export
     from kafkalog.spark.session import spark_session as spark_session
     from kafkalog.spark.source import KafkaLogDataSource as KafkaLogDataSource
     from kafkalog.spark.stream_metrics import StreamMetrics as StreamMetrics
@@ -24,6 +25,7 @@ _HOMES = {
     "KafkaLogDataSource": "source",
     "SparkEngine": "engine",
     "StreamMetrics": "stream_metrics",
+    "export": "lake",
     "read_frame": "frames",
     "spark_session": "session",
 }

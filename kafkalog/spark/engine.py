@@ -242,14 +242,14 @@ class SparkEngine:
 
     Args:
         session: stays open; its creator ends it.
-        workers: number of tasks that run at the same time.
+        workers: number of tasks that run at the same time; None for what the session has room for.
     """
 
     is_here = False
 
-    def __init__(self, session: SparkSession, workers: int) -> None:
+    def __init__(self, session: SparkSession, workers: int | None = None) -> None:
         self.session = session
-        self.workers = workers
+        self.workers = _parallelism_of(session) if workers is None else workers
 
     def run(
         self,
@@ -296,7 +296,7 @@ class SparkEngine:
         return gather(self.session, work, tasks, piece_work, done)
 
 
-def parallelism_of(session: SparkSession) -> int:
+def _parallelism_of(session: SparkSession) -> int:
     """Return how many tasks the session runs at the same time, as far as it knows."""
     if not is_remote(session):
         return session.sparkContext.defaultParallelism

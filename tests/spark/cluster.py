@@ -1,5 +1,7 @@
 """A real standalone cluster from the pip package: a master and two workers, all on loopback.
 
+Each worker has an address of its own: Spark does not speculate on the host of the first attempt.
+
 Every process is started here, with Java directly, and ended by its id. The processes authenticate
 each other by a secret.
 """
@@ -108,8 +110,9 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
             arguments = ["--cores", "2", "--memory", "1g"]
             arguments += ["--work-dir", str(directory / f"work-{number}"), master]
             own = _own_disk(directory, number)
+            address, name = f"127.0.0.{number + 1}", f"worker-{number}"
             processes.append(
-                _start(directory, f"worker-{number}", secret, _WORKER, *arguments, around=own)
+                _start(directory, name, secret, _WORKER, *arguments, around=own, address=address)
             )
         for number in range(workers):
             wait_for(directory / f"worker-{number}.log", "Successfully registered with master")
@@ -193,6 +196,7 @@ def _start(
     kind: str,
     *arguments: str,
     around: Sequence[str] = (),
+    address: str = "127.0.0.1",
 ) -> subprocess.Popen[bytes]:
     settings = directory / f"{name}.conf"
     settings.write_text(
@@ -203,11 +207,12 @@ def _start(
         "spark.worker.ui.enabled false\n"
         "spark.ui.enabled false\n"
     )
-    command = [kind, "--host", "127.0.0.1", "--webui-port", "0"]
+    command = [kind, "--host", address, "--webui-port", "0"]
     command += ["--properties-file", str(settings), *arguments]
     environment = {
         "PYTHONPATH": str(ROOT),  # the functions of the tests
         "SPARK_LOCAL_DIRS": str(directory / f"{name}-local"),
+        "SPARK_LOCAL_IP": address,
     }
     return _java(directory, name, command, environment, around)
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.spark import KafkaLogDataSource
+from kafkalog.spark import KafkaLogDataSource, export
+from kafkalog.tables import Request
 from kafkalog_cli.engines import EngineChoice
 from kafkalog_cli.main import EXIT_INTERRUPTED
 from kafkalog_cli.outcome import show_error
@@ -24,6 +25,8 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
+SMALL = 1 << 20
+"""How much a task of an export reads."""
 WAIT_S = 300
 """Ends a driver that hangs; it is shorter than the tasks that wait to be interrupted."""
 
@@ -56,7 +59,7 @@ class Driver:
 def start_driver(
     temporary: Path, environment: dict[str, str] | None = None, **asked: Any
 ) -> Driver:
-    """Start a driver; `asked` has `master`, `conf`, `work`, `tasks`, `timeout`, `read`."""
+    """Start a driver, which `main` is, with what it is asked for."""
     temporary.mkdir(exist_ok=True)
     own = {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     process = subprocess.Popen(
@@ -89,9 +92,14 @@ def main() -> int:
     conf = {**asked.get("conf", {}), "kafkalog.connect.timeout": asked.get("timeout", f"{WAIT_S}s")}
     try:
         with EngineChoice(asked["master"], conf).open() as engine:
+            session: Any = engine.session  # type: ignore[attr-defined] # it is Spark's
+            if "export" in asked:
+                *paths, to = asked["export"]
+                small = Request(split_bytes=SMALL)
+                json.dump(export(session, *paths, to=to, request=small).apply().rows, sys.stdout)
+                return 0
             found: list[Any] = list(engine.run(getattr(work, asked["work"]), asked["tasks"]))
             if "read" in asked:
-                session: Any = engine.session  # type: ignore[attr-defined] # it is Spark's
                 session.dataSource.register(KafkaLogDataSource)
                 frame = session.read.format("kafkalog").load(asked["read"])
                 found.append(frame.groupBy("topic").count().orderBy("topic").collect())

@@ -14,7 +14,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.io.engine import LocalEngine
-from kafkalog.spark.engine import SparkEngine, parallelism_of
+from kafkalog.spark.engine import SparkEngine
 from kafkalog.spark.job import errors_as_ours
 from kafkalog.spark.session import spark_session
 from tests.spark import work
@@ -94,7 +94,7 @@ def test_session_that_is_open_is_used(spark: SparkSession) -> None:
     """Spark has one driver per process: a second session of the same kind is the same one."""
     with spark_session("local[*]") as same:
         assert same is spark
-    assert parallelism_of(spark) == 2
+    assert SparkEngine(spark).workers == 2
     with pytest.raises(UsageError, match="already"), spark_session("spark://127.0.0.1:1"):
         pass
 

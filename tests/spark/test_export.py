@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+import kafkalog.spark
 from kafkalog.change.lake import Writing
 from kafkalog.change.lake.model import FileFormat
 from kafkalog.errors import RefusedError
@@ -39,7 +40,8 @@ def test_both_engines_write_the_same_bytes(
     is_log_dir = (root / "meta.properties").exists()
     source = [root] if is_log_dir else sorted(path for path in root.iterdir() if path.is_dir())
     export(source, tmp_path / "local", COMMITTED)
-    export(source, tmp_path / "spark", COMMITTED, engine=SparkEngine(spark, 2))
+    done = kafkalog.spark.export(spark, *source, to=tmp_path / "spark", request=COMMITTED).apply()
+    assert done.rows == spark.read.parquet(str(tmp_path / "spark")).count()
     files = files_of(tmp_path / "local")
     assert files == files_of(tmp_path / "spark")
     assert len(files) > 2

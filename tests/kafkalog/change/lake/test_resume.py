@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,6 +98,33 @@ class StoppingEngine(LocalEngine):
 def interrupt(paths: list[Path], to: Path, tasks: int, **options: Any) -> None:
     with pytest.raises(EngineStoppedError):
         export(paths, to, engine=StoppingEngine(tasks), **options)
+
+
+class SpeculatingEngine(LocalEngine):
+    """Does each task twice at the same time; `late` does the first of them once more."""
+
+    def run(self, work: Any, tasks: Any, **options: Any) -> Any:
+        self.late = partial(work, tasks[0])
+        twice = [task for task in tasks for _ in range(2)]
+        for number, result in super().run(work, twice, **options):
+            if number % 2:
+                yield number // 2, result
+
+
+def test_a_task_may_be_done_twice(tmp_path: Path) -> None:
+    """As Spark does when it speculates; the slower attempt may even outlive the job."""
+    source = sorted(logs(tmp_path / "logs", 8, 1, 400).iterdir())
+    request, engine = Request(split_bytes=1 << 19), SpeculatingEngine(4)
+    export(source, tmp_path / "once", request)
+    export(source, tmp_path / "twice", request, engine=engine)
+    wanted = files_of(tmp_path / "once")
+    assert files_of(tmp_path / "twice") == wanted
+    engine.late()
+    found = files_of(tmp_path / "twice")
+    assert {name: found[name] for name in wanted} == wanted
+    assert {name.rpartition("/")[0] for name in found.keys() - wanted} == {"_kafkalog/parts"}
+    assert export(source, tmp_path / "twice", request).was_complete
+    assert files_of(tmp_path / "twice") == wanted
 
 
 def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
