@@ -34,7 +34,7 @@ from kafkalog.files.log_dir import LogDirListing, open_path
 from kafkalog.io.engine import LocalEngine
 from kafkalog.model import Level, Replicas
 from kafkalog.node.configs import ConfigSources
-from kafkalog.spark import KafkaLogDataSource
+from kafkalog.spark import KafkaLogDataSource, export, read_frame
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.spark.queries import run_query
 from kafkalog.spark.session import spark_session
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from kafkalog.io.engine import Engine
 
+COLUMNS = ("key", "value", "offset", "timestamp", "timestampType")
 HOUR_MS = 3_600_000
 BEGIN_MS = 1_700_000_000_000
 
@@ -144,12 +145,41 @@ class Jobs:
 
         return self.measured(job)
 
-    def export_kafka(self) -> object:
-        """From the broker to Parquet, with Spark's own source."""
-        target = str(self.scratch / "lake-of-kafka")
-        frame = self._of_kafka()
+    def columns_export(self) -> object:
+        """Five columns to Parquet, as the workers write it."""
+        target = self.scratch / "columns"
+        shutil.rmtree(target, ignore_errors=True)
+        plan = export(self.session, self.log_dir, to=target, columns=COLUMNS)
+        return self.measured(lambda: plan.apply().rows)
+
+    def columns_source(self) -> object:
+        """The same as Spark writes it, from the data source."""
+        frame = self.session.read.format("kafkalog").option("columns", ",".join(COLUMNS))
+        return self._written(frame.load(str(self.log_dir)))
+
+    def columns_frame(self) -> object:
+        """The same from `read_frame`."""
+        return self._written(read_frame(self.session, str(self.log_dir), columns=",".join(COLUMNS)))
+
+    def columns_parquet(self) -> object:
+        """The same from Parquet: what of it is Spark's own."""
+        place = self.scratch / "columns"
+        if not place.exists():
+            export(self.session, self.log_dir, to=place, columns=COLUMNS).apply()
+        return self._written(self.session.read.parquet(str(place)).select(*COLUMNS))
+
+    def columns_kafka(self) -> object:
+        """The same from the broker, with Spark's own source."""
+        return self._written(self._of_kafka().select(*COLUMNS))
+
+    def _written(self, frame: Any) -> object:
+        target = str(self.scratch / "written")
         self.measured(lambda: frame.write.mode("overwrite").parquet(target))
         return self.session.read.parquet(target).count()
+
+    def export_kafka(self) -> object:
+        """From the broker to Parquet, with Spark's own source."""
+        return self._written(self._of_kafka())
 
     def count_local(self) -> object:
         """Of one column."""

@@ -219,7 +219,8 @@ class Request:
         bounds: which rows.
         isolation: for records: those that consumers of this isolation level get, or all of the
             log. None has control records, or records below the log start offset.
-        replicas: how to handle several replicas of a partition.
+        replicas: how to handle several replicas of a partition; of a request that was made without,
+            what is usual for its table.
         internal: whether internal topics of brokers are wanted, too.
         split_bytes: approximate size of a split of a log.
         named: the bounds as they were given: topics and partitions in them must exist; None if none
@@ -240,7 +241,7 @@ class Request:
     table: TableName = TableName.RECORDS
     bounds: Bounds = field(default_factory=Bounds)
     isolation: Isolation = Isolation.READ_UNCOMMITTED
-    replicas: Replicas = Replicas.ALL
+    replicas: Replicas | None = None
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
     named: Bounds | None = None
@@ -253,6 +254,10 @@ class Request:
     where: str | None = None
     contents: Contents = Contents()
     has_decided_end: bool = False
+
+    def __post_init__(self) -> None:
+        if self.replicas is None:
+            object.__setattr__(self, "replicas", usual_replicas(self.table))
 
     @property
     def ends_as_given(self) -> bool:

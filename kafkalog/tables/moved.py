@@ -20,7 +20,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.defects import DELETED, make_defect
 from kafkalog.log.living import listing_again
-from kafkalog.model import Isolation, Severity
+from kafkalog.model import Isolation, Replicas, Severity
 from kafkalog.node.unified_log import UnifiedLog
 from kafkalog.node.view import show
 from kafkalog.tables.listeners import AGAIN_HINT, Strict
@@ -62,7 +62,8 @@ def require_end(split: Split, end_of: Callable[[Split], int | None]) -> None:
         ChangedSinceError: its last offsets are in a batch that ends behind it.
     """
     planned, seen = split.next_offset, split.seen
-    if planned is None or seen is None or not seen.is_to_end_of_log:
+    # Only of the last one `high` is unknown: others end where the next segment begins.
+    if planned is None or split.high is not None or seen is None or seen.end != seen.size_bytes:
         return
     end = end_of(split)
     if end is not None and end < planned and seen.require():
@@ -115,7 +116,7 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
     if split.table not in OF_LOGS:
         there = split.seen.listed_again(split.seen.directory)
         name = "" if split.seen.path is None else os.path.basename(split.path)
-        request = Request(split.table, internal=True, view=split.view)
+        request = Request(split.table, replicas=Replicas.ALL, internal=True, view=split.view)
         return [
             one
             for one in plan_splits([there], request, Listener())
@@ -147,8 +148,8 @@ def splits_now(split: Split, losses: Losses) -> list[Split]:
         raise _changed(split, "It was cut, and has other records there now.")
     bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(
-        split.table, bounds, Isolation.LOG, internal=True, view=split.view, where=split.where,
-        contents=split.contents,
+        split.table, bounds, Isolation.LOG, Replicas.ALL, internal=True, view=split.view,
+        where=split.where, contents=split.contents,
     )  # fmt: skip
     [now] = plan_logs([there], request, Listener())
     if now.first is None:

@@ -23,7 +23,7 @@ from kafkalog.change.lake.model import (
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log.typed import TypedForm
 from kafkalog.model import Isolation, LogView
-from kafkalog.tables.model import TableName, usual_replicas
+from kafkalog.tables.model import TableName
 from kafkalog_cli import options as opt
 from kafkalog_cli.completion import one_of
 from kafkalog_cli.engines import EngineChoice, engine_choice
@@ -158,7 +158,7 @@ def export(
         table,
         bounds,
         isolation,
-        replicas or usual_replicas(table),
+        replicas,
         partitions.internal,
         parse_size(given.pop("split-size", "64MiB")),
         named=bounds,

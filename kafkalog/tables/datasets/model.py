@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from formats.late_classes import dataclass
 from kafkalog.log.defects import Tolerant
 from kafkalog.model import Isolation, LogView, Replicas
-from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
+from kafkalog.tables.model import Bounds, Request, TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -100,7 +100,7 @@ class Tables:
             table,
             bounds,
             self.isolation,
-            self.replicas or usual_replicas(table),
+            self.replicas,
             self.internal,
             named=bounds,
             view=self.view,

@@ -313,6 +313,17 @@ def test_a_last_batch_that_became_longer_hides_no_record(tmp_path: Path) -> None
         list(count_split(split))
 
 
+def test_the_last_log_may_have_a_swap_after_it(tmp_path: Path) -> None:
+    """The next start completes it: the log ends there, whatever the last one with its name is."""
+    far = 1 << 31
+    first, second = ([record(i, None, b"%d" % (at + i)) for i in range(10)] for at in (0, far))
+    write_log(tmp_path / "orders-0", batch(0, first))
+    swap = write_log(tmp_path / "orders-0", batch(far, second), name=f"{far:020}")
+    swap.rename(f"{swap}.swap")
+    splits = plan_splits([str(tmp_path)], Request(isolation=Isolation.LOG), Listener())
+    assert offsets(splits) == [*range(10), *range(far, far + 10)]
+
+
 def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
     """Its rows never stand in for the planned ones, even if the files look alike."""
     partition = make_log(tmp_path)

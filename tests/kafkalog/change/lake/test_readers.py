@@ -8,6 +8,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from kafkalog.model import Replicas
 from kafkalog.tables import Request, TableName
 from tests.builders import batch, record, write_log
 from tests.kafkalog.change.lake.exporting import export, table_of
@@ -60,7 +61,8 @@ def test_copies_of_a_partition_have_files_of_their_own(tmp_path: Path) -> None:
         records = [record(i) for i in range(broker)]
         write_log(tmp_path / f"broker{broker}" / "a-0", batch(0, records))
     sources = [tmp_path / "broker1" / "a-0", tmp_path / "broker2" / "a-0"]
-    export(sources, tmp_path / "to", Request(TableName.RECORDS), columns=["offset", "log_dir"])
+    request = Request(TableName.RECORDS, replicas=Replicas.ALL)
+    export(sources, tmp_path / "to", request, columns=["offset", "log_dir"])
     found = table_of(tmp_path / "to").to_pylist()
     rows = sorted((row["log_dir"], row["offset"]) for row in found)
     assert rows == [(str(tmp_path / "broker1"), 0)] + [

@@ -17,6 +17,7 @@ import pytest
 from kafkalog.change.lake import Export, ExportRequest, FileFormat, Writing
 from kafkalog.errors import ChangedSinceError, CorruptDataError, DestinationExistsError, UsageError
 from kafkalog.io.engine import LocalEngine
+from kafkalog.model import Replicas
 from kafkalog.tables import Request, TableName
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.change.lake.exporting import export, files_of, table_of
@@ -53,7 +54,7 @@ def test_killed_runs_leave_what_one_run_leaves(tmp_path: Path, source: list[Path
     chance = random.Random(SEED)
     export(source, tmp_path / "whole", Request(split_bytes=1))
     words = [sys.executable, "-m", "kafkalog_cli", "export", *source, "--set", "split-size=1",
-             "--to", tmp_path / "killed", "--replicas", "all"]  # fmt: skip
+             "--to", tmp_path / "killed"]  # fmt: skip
     killed = 0
     for _ in range(4 if tries_everything() else 2):
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
@@ -213,7 +214,7 @@ def test_something_else_is_refused(tmp_path: Path, source: list[Path]) -> None:
     with pytest.raises(UsageError, match="inside"):
         export([tmp_path / "logs"], tmp_path / "logs" / "to")
     with pytest.raises(UsageError, match="given twice"):
-        export([source[0], source[0]], tmp_path / "twice")
+        export([source[0], source[0]], tmp_path / "twice", Request(replicas=Replicas.ALL))
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path, source: list[Path]) -> None:
