@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.check.schedule import Schedule
@@ -176,7 +176,7 @@ def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict
         "number": number,
         "path": path,
         "log_dirs": tuple(map(file_system.absolute, partition.log_dirs)),
-        "claim": None if claim is None else asdict(claim),
+        "claim": None if claim is None else claim.as_json(),
         "left_out": [
             file_system.absolute(segment.log.path)
             for segment in partition.segments

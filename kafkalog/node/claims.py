@@ -103,9 +103,13 @@ class Claim:
             first=first, last=last,
         )  # fmt: skip
 
+    def as_json(self) -> dict[str, Any]:
+        """Return its fields, from which `from_json` rebuilds it."""
+        return {name: getattr(self, name) for name in self.__slots__}  # `asdict` copies each tuple
+
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Restore a claim from what `asdict` returned, possibly by way of JSON."""
+        """Restore a claim from what `as_json` returned, possibly by way of JSON."""
         last = fields["last_log"]
         tuples = {
             "ids": tuple((name, value) for name, value in fields["ids"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -353,7 +353,7 @@ class Split:
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
         found = dict(zip(_FIELDS_OF_SPLITS, _values_of_split(self), strict=True))
-        found["seen"] = None if self.seen is None else asdict(self.seen)
+        found["seen"] = None if self.seen is None else self.seen.as_json()
         found["contents"] = self.contents.as_json()
         return found
 

@@ -264,7 +264,7 @@ def _exports() -> tuple[Files, ...]:
         (own / "manifest.json").unlink()
         (own / "plan.json").write_bytes(plan)
         (own / "parts").mkdir()
-        entry = {"plan": plan_id, **part.as_json()}
+        entry = {"plan": plan_id, "parts": [part.as_json()]}
         (own / "parts" / "00000000.json").write_text(json.dumps(entry))
         return finished, taken(root)
 

@@ -42,7 +42,7 @@ CATALOG: Final = "catalog.db"
 
 
 def entry_name(number: int) -> str:
-    """Return the name of the entry for a written part."""
+    """Return the name of the entry of a task, whose first part has a number."""
     return f"{PARTS}/{number:08d}.json"
 
 

@@ -59,7 +59,7 @@ _RANGE_COLUMNS: Final = {
 
 
 def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the files of some parts, and an entry about each.
+    """Write the files of some parts, and an entry about them.
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
@@ -81,7 +81,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
         record; or seven times the largest record, if that is more. A file for an object store is on
         the local disk meanwhile.
 
-    On disk after a crash: each file whole or not at all; a part with a file but without an entry is
+    On disk after a crash: each file whole or not at all; parts with files but without the entry are
     written again, with the same bytes.
     """
     target = open_target(task["to"])
@@ -90,7 +90,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     schema = schema_from(task["schema"], target.shown)
     columns = TableColumns(typed, schema, task["of_type"])
-    done = []
+    done: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
     for part in parts_of(task):
         with failures_kept(part.splits[0].path, failures):
@@ -98,13 +98,12 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
                 part, task["columns"], columns, RejectsOf(part, task["max_rejects"]),
                 fail_fast=task["fail_fast"], schema=schema,
             )  # fmt: skip
-            written = rows.write(target, writing)
-            # After its file: a file without an entry is written again, an entry without a file
-            # would be taken for a part that exists.
-            entry = {"plan": task["plan"], **written.as_json()}
-            with target.create(entry_name(part.number)) as file:
-                file.write(json.dumps(entry).encode())
-            done.append(written.as_json())
+            done.append(rows.write(target, writing).as_json())
+    if done:
+        # After the files: those without an entry are written again, an entry without them would be
+        # taken for parts that exist. One for all: each takes two syncs, as a small file does.
+        with target.create(entry_name(done[0]["number"])) as file:
+            file.write(json.dumps({"plan": task["plan"], "parts": done}).encode())
     return {"parts": done, "failures": failures}
 
 

@@ -22,7 +22,6 @@ from kafkalog.change.lake.model import (
     ExportSummary,
     TableFormat,
     commit_name,
-    entry_name,
 )
 from kafkalog.change.lake.options import options_of, require_same_options
 from kafkalog.change.lake.part import column_types, rows_schema, with_path_columns, write_parts
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from kafkalog.io.engine import Engine
 
 PART = schema_of(ExportedPart, optional=("rejects",))
-_ENTRY = Fields({"plan": Text(), **PART.required}, PART.optional)
+_ENTRY = Fields({"plan": Text(), "parts": Items(PART)})
 _MANIFEST = Fields(
     {"options": Anything(), "parts": Items(PART), "plan": Text()}, others=Anything()
 )  # the rest is for readers
@@ -94,7 +93,7 @@ class Export:
         UnwritableError, UnreadableError: the destination cannot be written or read.
 
     On disk after a crash: files of the plan, each whole or not at all, and below `_kafkalog` the
-    plan and an entry for each file; the manifest and `_SUCCESS`, in that order, once all files
+    plan and entries of files; the manifest and `_SUCCESS`, in that order, once all files
     exist. The next run removes half-written files.
     """
 
@@ -318,10 +317,11 @@ class Export:
         self._take_entries(sizes)
 
     def _take_entries(self, sizes: dict[str, int]) -> None:
-        for part in self.plan.parts:
-            entry = self._entry(part, sizes)
-            if entry is not None:
-                self._found[part.number] = entry
+        for name in sizes:
+            if name.startswith(f"{PARTS}/"):
+                for one in self._entry(name):
+                    if self._is_there(one, sizes):
+                        self._found[one.number] = one
 
     def _take_complete(self, now: Plan, sizes: dict[str, int]) -> None:
         """Verify a complete export, and write removed files again."""
@@ -354,30 +354,31 @@ class Export:
             # Files are missing that it promises.
             self._target.remove(SUCCESS)
 
-    def _entry(self, part: Part, sizes: dict[str, int]) -> ExportedPart | None:
-        """Return the entry of a part, if its file is as it was written."""
-        name = entry_name(part.number)
-        data = self._target.read(name) if name in sizes else None
-        if data is None:
-            return None
+    def _entry(self, name: str) -> list[ExportedPart]:
+        """Return the parts of an entry of this plan; none if it has to be written again."""
         try:
+            data = self._target.read(name) or b""
             fields = read_document(data, _ENTRY, name, "an entry of an export")
         except CorruptDataError:
-            return None  # it will be written again
-        if fields.pop("plan") != self.plan.id:
-            return None
-        entry = ExportedPart.from_json(fields)
-        if entry.number != part.number or entry.file not in (None, part.file):
-            return None
+            return []
+        is_own = fields["plan"] == self.plan.id
+        return [ExportedPart.from_json(one) for one in fields["parts"] if is_own]
+
+    def _is_there(self, entry: ExportedPart, sizes: dict[str, int]) -> bool:
+        """Return whether a part of the plan has its files, as they were written."""
+        if not 0 <= entry.number < len(self.plan.parts):
+            return False
+        part = self.plan.parts[entry.number]
+        if entry.file not in (None, part.file):
+            return False
         rejects = rejects_name(part, self._asked.writing)
         if entry.rejects is not None and entry.rejects.file != rejects:
-            return None
-        is_whole = all(
+            return False
+        return all(
             # None: a store keeps objects whole.
             sizes.get(name) == size and self._target.checksum(name) in (None, crc)
             for name, size, crc in outputs(entry)
         )
-        return entry if is_whole else None
 
     def _stop_at_known_damage(self) -> None:
         if not self._fail_fast:
