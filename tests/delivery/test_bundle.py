@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkalog
 from delivery.bundle import glibc_needed
 from delivery.debian import make_package
 from docgen.manual import COMPLETIONS, MANUAL
 from tests.builders import batch, record, write_log
 from tests.delivery.conftest import ROOT, TIME
+from tests.kafkalog.change.lake.exporting import files_of
 from tests.sampling import sampled, tries_everything
+from tests.spark.cluster import standalone_cluster
+from tests.spark.driver import SMALL, start_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -196,6 +200,30 @@ def test_a_package_of_debian_comes_and_goes(bundle: Path, tmp_path: Path):
         assert (root / "usr" / path).stat().st_size > 50
     subprocess.run([*dpkg, "--purge", "kafkalog"], check=True, capture_output=True)
     assert {path for path in root.rglob("*") if "dpkg" not in path.parts} == before
+
+
+@pytest.mark.thorough("tests/delivery/test_bundle.py::test_it_does_what_the_installed_command_does")
+def test_workers_of_spark_run_from_its_archive(bundle: Path, tmp_path: Path):
+    """They have no kafkalog; the driver plans queries of the data source from the folder."""
+    (tmp_path / "home" / "kafkalog").mkdir(parents=True)
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "home" / "kafkalog" / NAME).symlink_to(bundle)
+    archive, folder = bundle.parents[1] / f"{NAME}.tar.gz", f"./kafkalog/{NAME}"
+    log_dir, lake = str(ROOT / "examples" / "log-dir"), tmp_path / "lake"
+    with standalone_cluster(tmp_path / "cluster", has_kafkalog=False) as cluster:
+        conf = {
+            **cluster.conf,
+            "spark.archives": f"{archive}#kafkalog",
+            "spark.pyspark.python": f"{folder}/bin/python3",
+            "spark.executorEnv.LD_LIBRARY_PATH": f"{folder}/lib",
+        }
+        rows, counts = start_driver(
+            tmp_path / "tmp", cwd=tmp_path / "home", master=cluster.master, conf=conf,
+            export=[log_dir, str(lake)], read=log_dir,
+        ).results()  # fmt: skip
+    kafkalog.export(log_dir, to=tmp_path / "here", request=SMALL).apply()
+    assert files_of(lake) == files_of(tmp_path / "here")
+    assert sum(count for _, count in counts) == rows == 1096
 
 
 def test_it_runs_in_an_image_without_a_shell(bundle: Path, tmp_path: Path):

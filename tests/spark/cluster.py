@@ -99,7 +99,9 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
+def standalone_cluster(
+    directory: Path, workers: int = 2, *, has_kafkalog: bool = True
+) -> Iterator[Cluster]:
     """Run a cluster of workers with two cores each until the block ends, whatever happens in it."""
     secret = secrets.token_hex(16)
     processes = [_start(directory, "master", secret, _MASTER, "--port", "0")]
@@ -112,7 +114,16 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
             own = _own_disk(directory, number)
             address, name = f"127.0.0.{number + 1}", f"worker-{number}"
             processes.append(
-                _start(directory, name, secret, _WORKER, *arguments, around=own, address=address)
+                _start(
+                    directory,
+                    name,
+                    secret,
+                    _WORKER,
+                    *arguments,
+                    around=own,
+                    address=address,
+                    has_kafkalog=has_kafkalog,
+                )
             )
         for number in range(workers):
             wait_for(directory / f"worker-{number}.log", "Successfully registered with master")
@@ -197,6 +208,7 @@ def _start(
     *arguments: str,
     around: Sequence[str] = (),
     address: str = "127.0.0.1",
+    has_kafkalog: bool = True,
 ) -> subprocess.Popen[bytes]:
     settings = directory / f"{name}.conf"
     settings.write_text(
@@ -210,7 +222,9 @@ def _start(
     command = [kind, "--host", address, "--webui-port", "0"]
     command += ["--properties-file", str(settings), *arguments]
     environment = {
-        "PYTHONPATH": str(ROOT),  # the functions of the tests
+        # The functions of the tests, too.
+        "PYTHONPATH": str(ROOT) if has_kafkalog else "",
+        "PYSPARK_PYTHON": sys.executable if has_kafkalog else "/nowhere/python3",
         "SPARK_LOCAL_DIRS": str(directory / f"{name}-local"),
         "SPARK_LOCAL_IP": address,
     }

@@ -25,8 +25,8 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-SMALL = 1 << 20
-"""How much a task of an export reads."""
+SMALL = Request(split_bytes=1 << 20)
+"""What is exported, with several tasks for a few megabytes."""
 WAIT_S = 300
 """Ends a driver that hangs; it is shorter than the tasks that wait to be interrupted."""
 
@@ -57,7 +57,7 @@ class Driver:
 
 
 def start_driver(
-    temporary: Path, environment: dict[str, str] | None = None, **asked: Any
+    temporary: Path, environment: dict[str, str] | None = None, cwd: Path = ROOT, **asked: Any
 ) -> Driver:
     """Start a driver, which `main` is, with what it is asked for."""
     temporary.mkdir(exist_ok=True)
@@ -68,7 +68,7 @@ def start_driver(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
+        cwd=cwd,
         env={**os.environ, **own, **(environment or {})},
     )
     assert process.stdin is not None
@@ -93,12 +93,12 @@ def main() -> int:
     try:
         with EngineChoice(asked["master"], conf).open() as engine:
             session: Any = engine.session  # type: ignore[attr-defined] # it is Spark's
+            found: list[Any] = []
+            if "work" in asked:
+                found += engine.run(getattr(work, asked["work"]), asked["tasks"])
             if "export" in asked:
                 *paths, to = asked["export"]
-                small = Request(split_bytes=SMALL)
-                json.dump(export(session, *paths, to=to, request=small).apply().rows, sys.stdout)
-                return 0
-            found: list[Any] = list(engine.run(getattr(work, asked["work"]), asked["tasks"]))
+                found.append(export(session, *paths, to=to, request=SMALL).apply().rows)
             if "read" in asked:
                 session.dataSource.register(KafkaLogDataSource)
                 frame = session.read.format("kafkalog").load(asked["read"])

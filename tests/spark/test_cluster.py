@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.io.engine import LocalEngine
-from kafkalog.tables import Request
 from tests.builders import batch, record, write_log
 from tests.kafkalog.change.lake.exporting import export, files_of
 from tests.spark import work
@@ -79,12 +78,12 @@ SPECULATES = {
 @pytest.mark.thorough("tests/kafkalog/change/lake/test_resume.py::test_a_task_may_be_done_twice")
 def test_a_task_that_hangs_is_overtaken(cluster: Cluster, tmp_path: Path) -> None:
     """Another executor writes its file, too; what the first one writes later changes nothing."""
-    values = random.Random(SMALL)
+    values = random.Random(SMALL.split_bytes)
     logs, here, there = tmp_path / "logs", tmp_path / "here", tmp_path / "there"
     for number in range(8):
-        records = [record(i, None, values.randbytes(SMALL // 8)) for i in range(12)]
+        records = [record(i, None, values.randbytes(SMALL.split_bytes // 8)) for i in range(12)]
         write_log(logs / f"orders-{number}", batch(0, records))
-    export([logs], here, Request(split_bytes=SMALL))
+    export([logs], here, SMALL)
     driver = start_driver(
         tmp_path / "tmp", master=cluster.master, conf={**cluster.conf, **SPECULATES},
         export=[str(logs), str(there)],
@@ -104,7 +103,7 @@ def test_a_task_that_hangs_is_overtaken(cluster: Cluster, tmp_path: Path) -> Non
     finally:
         for pid in workers:
             os.kill(pid, signal.SIGCONT)
-    assert driver.results() == 96
+    assert driver.results() == [96]
     until(lambda: not {*workers} & {pid for pid, *_ in running_processes()})
     assert files_of(there) == files_of(here)
     last = max(path.name for path in cluster.directory.glob("work-*/app-*"))
