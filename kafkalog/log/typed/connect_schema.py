@@ -92,7 +92,9 @@ def _scalar(kind: str, tree: Any, path: str) -> Shape:
     if logical == "connect-decimal":
         found = Decimals.of(tree.get("parameters"))
         if found is None:
-            raise ConnectSchemaError(f"the decimal {path or 'at the top'} has no scale")
+            raise ConnectSchemaError(
+                f"the decimal {path or 'at the top'} has no whole number as scale"
+            )
         return Shape(frozenset(("integer", "number")), numbers=found)
     if kind == "bytes":
         return Shape(frozenset(("string",)), strings="base64")

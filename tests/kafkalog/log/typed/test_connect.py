@@ -98,7 +98,7 @@ def test_a_column_has_the_fields_of_all_schemas() -> None:
         ),
         (
             f'{{"schema":{named("bytes", "org.apache.kafka.connect.data.Decimal")},"payload":1}}',
-            "has no scale",
+            "has no whole number as scale",
         ),
         (f'{{"schema":{"[" * 100_000}', "too deep"),
     ],
