@@ -132,18 +132,21 @@ class FileTree:
         names = file_system.names_in(place)
         for name in names:
             self.remove(f"{self._building}/{name}")
-        with suppress(OSError):
-            os.rmdir(place)
+        with suppress(OSError):  # something else is in one
+            while place != self.root:
+                os.rmdir(place)
+                place = os.path.dirname(place)
         return len(names)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude other runs while the block runs; create the root.
+        """Exclude other runs while the block runs; create the root, unless it stays empty.
 
         Raises:
             DestinationExistsError: another run is using it.
             UnwritableError: the root cannot be made.
         """
+        new = list(self._not_there(self.root))
         try:
             self._make(self.root)
             lock = lock_directory(self.root)
@@ -153,6 +156,9 @@ class FileTree:
             yield
         finally:
             os.close(lock)
+            with suppress(OSError):  # something was written
+                for path in new:
+                    os.rmdir(path)
 
     def _path(self, name: str) -> str:
         """Return the path of a file; raise `RefusedError` for a name that leads out of the tree."""
@@ -172,16 +178,19 @@ class FileTree:
         """Make a directory and those on the way to it, all of them durable."""
         # `_opened` needs the root; below it, directories are made relative to open descriptors.
         make_directories(self.root)
-        missing = []
-        while not file_system.is_there(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for one in reversed(missing):
+        for one in reversed([*self._not_there(path)]):
             around, name = os.path.split(one)
             with self._opened(around) as opened:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=opened)
                 os.fsync(opened)
+
+    @staticmethod
+    def _not_there(path: str) -> Iterator[str]:
+        """Yield a directory and those around it, up to the first that is there."""
+        while not file_system.is_there(path):
+            yield path
+            path = os.path.dirname(path)
 
 
 def _pieces(file: BinaryIO, path: str) -> Iterator[bytes]:

@@ -154,7 +154,7 @@ def test_too_many_end_the_run(tmp_path: Path, form: TableFormat) -> None:
             pytest.raises(RefusedError, match=message),
         ):
             run.run(LocalEngine(1))
-        assert not files_of(to)
+        assert not to.exists()
     with Export(asked(log, form), str(to), accepted=Accepted(rejects=10)) as run:
         run.run(LocalEngine(2))
         assert run.summary().rejects == 10
