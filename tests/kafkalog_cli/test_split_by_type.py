@@ -200,7 +200,7 @@ def test_rejects_count_together(kafkalog: Kafkalog, tmp_path: Path, kind: str) -
     refused = split(kafkalog, disk, place, kind, "--append", "--accept", "rejects=3")
     assert (refused.status, "More than 3 records" in refused.stderr) == (4, True)
     assert not any(tables_in(place, kind).values())
-    assert not [one for one in place.rglob("*.parquet") if "_delta_log" not in str(one)]
+    assert kind == "iceberg" or not [*place.iterdir()]
     result = split(kafkalog, disk, place, kind, "--append", "--accept", "rejects=4")
     assert result.status == 0, result.stderr
     rows = rows_of(case, "AVRO")

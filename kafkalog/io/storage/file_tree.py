@@ -113,16 +113,14 @@ class FileTree:
         return found
 
     def remove(self, name: str) -> None:
-        """Remove a file if present, and its directory if that becomes empty."""
+        """Remove a file if present, and the directories below the root that become empty."""
         path = self._path(name)
         try:
             with suppress(FileNotFoundError), self._opened(os.path.dirname(path)) as around:
                 os.unlink(os.path.basename(path), dir_fd=around)
         except OSError as error:
             raise unwritable(error, path) from error
-        # It is not empty, or somebody else has just removed it.
-        with suppress(OSError):
-            os.rmdir(os.path.dirname(path))
+        self._prune(os.path.dirname(path))
 
     def sweep(self) -> int:
         """Remove the leftovers of killed runs; return the number of files."""
@@ -132,11 +130,15 @@ class FileTree:
         names = file_system.names_in(place)
         for name in names:
             self.remove(f"{self._building}/{name}")
-        with suppress(OSError):  # something else is in one
+        self._prune(place)
+        return len(names)
+
+    def _prune(self, place: str) -> None:
+        """Remove a directory, and those around it below the root, as far as they are empty."""
+        with suppress(OSError):  # one is not empty, or somebody else has just removed it
             while place != self.root:
                 os.rmdir(place)
                 place = os.path.dirname(place)
-        return len(names)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
