@@ -16,6 +16,7 @@ from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
 from kafkalog.change.resurrection import manifest_object as resurrected_object
+from kafkalog.node.quorum.model import Voter
 from kafkalog.node.quorum.quorum import QuorumRecord
 from kafkalog.node.quorum.rescue import RescueStep
 from kafkalog.node.state.model import Member
@@ -228,10 +229,10 @@ def _open_transaction() -> dict[str, Any]:
 def _quorum_rows() -> Iterator[dict[str, Any]]:
     """Yield rows of a quorum that has lost its majority, which no example has."""
     source = SimpleNamespace(path="/mnt/controller1/__cluster_metadata-0")
-    listener = ("CONTROLLER", "controller1", 9093)
+    voter = Voter(1, None, (("CONTROLLER", "controller1", 9093),))
     words = "append 176 bytes at offset 519: epoch 2 begins, led by 1, the only voter"
     plan: Any = SimpleNamespace(
-        node_id=1, listener=listener, source=source, end_offset=519, leader_epoch=2, lost_offsets=0,
+        node_id=1, voters=[voter], source=source, end_offset=519, leader_epoch=2, lost_offsets=0,
         not_proven_offsets=29,
     )  # fmt: skip
     yield quorums.RECORD.row(QuorumRecord(490, 1795683843122, 1, "TOPIC_RECORD", "name=orders"))

@@ -25,14 +25,14 @@ def _ids(voters: Iterable[Voter]) -> list[int]:
     return [one.node_id for one in voters]
 
 
-def _voters(one: Quorum) -> list[dict[str, object]]:
+def _voters(voters: Iterable[Voter]) -> list[dict[str, object]]:
     return [
         {
             "node_id": voter.node_id,
             "directory_id": voter.directory_id,
             "listeners": [f"{name}://{host}:{port}" for name, host, port in voter.listeners],
         }
-        for voter in one.voters.voters
+        for voter in voters
     ]
 
 
@@ -43,7 +43,7 @@ QUORUM: Final = ObjectType[Any](
     Field("cluster_id", k.TEXT | None, "in `meta.properties`"),
     Field("kraft_version", k.INT, "0: voters are static; from 1 on they are records"),
     Field("voters", k.ARRAY, "objects: `node_id`, `directory_id` (null if static), `listeners`",
-          _voters),
+          lambda one: _voters(one.voters.voters)),
     Field("voters_source", k.TEXT | None, "`offset N` of the log, the name of a snapshot or of a "
           "properties file, or `quorum-state`", "voters.source"),
     Field("present_voters", k.ARRAY, "node ids of those whose copies are here, and not empty",
@@ -99,11 +99,6 @@ RECORD: Final = ObjectType[Any](
 )
 
 
-def _listener(one: Rescued) -> str | None:
-    listener = one.plan.listener
-    return None if listener is None else "{}://{}:{}".format(*listener)
-
-
 class Rescued(NamedTuple):
     """How a quorum goes on.
 
@@ -122,10 +117,11 @@ class Rescued(NamedTuple):
 
 RESCUE: Final = ObjectType[Rescued](
     "quorum_rescue_summary",
-    "`quorum --standalone`",
-    "How a controller leads a quorum again of which the others are lost.",
-    Field("node_id", k.INT, "the controller that leads first, alone", "plan.node_id"),
-    Field("listener", k.TEXT | None, "`NAME://HOST:PORT`; null of a static quorum", _listener),
+    "`quorum --standalone`, `quorum --voters`",
+    "How controllers are a quorum again of which others are lost, or which have moved.",
+    Field("node_id", k.INT, "the controller that leads first", "plan.node_id"),
+    Field("voters", k.ARRAY, "objects: `node_id`, `directory_id` (null of the first, which gets a "
+          "new one, and if static), `listeners`", lambda one: _voters(one.plan.voters)),
     Field("source", k.TEXT, "the copy that its log is taken from", "plan.source.path"),
     Field("end_offset", k.INT, "where that ends", "plan.end_offset"),
     Field("leader_epoch", k.INT, "the epoch that begins there", "plan.leader_epoch"),
@@ -138,12 +134,13 @@ RESCUE: Final = ObjectType[Rescued](
 )  # fmt: skip
 STEP: Final = ObjectType[Any](
     "quorum_step",
-    "`quorum --standalone`",
+    "`quorum --standalone`, `quorum --voters`",
     "A step on the way to a quorum that leads again.",
     Field("step", k.INT, "number: each has to be done before the next"),
     Field("action", k.TEXT, "`move-away`, `erase`, `copy-snapshot`, `copy-log`, `append`, `write`, "
           "`configure`, `start`, `format` or `add-controller`"),
-    Field("node_id", k.INT | None, "where; null for the directory of the leader, and for brokers"),
+    Field("node_id", k.INT | None, "where; null for the directory of the leader, and for several "
+                                   "nodes"),
     Field("path", k.TEXT | None, "what is moved or copied"),
     Field("detail", k.TEXT, "what to do, in words or as a command of Kafka's"),
 )  # fmt: skip
@@ -221,15 +218,15 @@ def _tone(one: QuorumReplica) -> Tone | None:
     return Tone.SOUND if one.states == ("newest",) else Tone.DOUBTFUL
 
 
-def words(found: Quorum) -> Iterator[str]:
-    """Yield the lines below the table of nodes."""
+def words(found: Quorum, plan: Rescue | None) -> Iterator[str]:
+    """Yield the lines below the table of nodes, without or with a plan for them."""
     voters = found.voters
     if not voters.voters:
         yield f"kraft.version {found.kraft_version}; nothing here says who the voters are"
     else:
         names = ", ".join(map(str, _ids(voters.voters)))
         yield f"kraft.version {found.kraft_version}, voters {names} by {voters.source}"
-        yield _election(found)
+        yield _election(found, plan)
     if found.chosen is not None:
         end, epoch = found.chosen.reach.end, found.chosen.reach.epoch
         line = f"the log that counts ends at {end} in epoch {epoch}"
@@ -244,6 +241,9 @@ def words(found: Quorum) -> Iterator[str]:
 
 def result(one: Rescued) -> Iterator[str]:
     """Yield the last lines of a plan, or of what was made by it."""
+    if not one.plan.steps:
+        yield "nothing to do: these are the voters, and they can elect a leader"
+        return
     if one.to is None:
         yield "Plan only: --to NEW makes the log directory of the controller"
         return
@@ -251,11 +251,13 @@ def result(one: Rescued) -> Iterator[str]:
     yield f"made {one.to}, {counted(one.files, 'file')}: go on with step {first}"
 
 
-def _election(found: Quorum) -> str:
+def _election(found: Quorum, plan: Rescue | None) -> str:
     count = len(found.voters.voters)
     here = f"{len(found.present)} of {counted(count, 'voter')} here"
     if found.candidates:
         winners = ", ".join(map(str, _ids(found.candidates)))
+        if plan is not None and plan.steps:
+            return f"{here}: {winners} could be elected where they listened before"
         return f"{here}: {winners} can be elected, no rescue is needed"
     if len(found.present) >= found.majority:
         return f"{here}: nobody can be elected, for none of them starts"

@@ -8,12 +8,14 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from formats.releases import newest
 from kafkalog.change.resurrection.quorum import write_rescue
+from kafkalog.errors import RefusedError
 from kafkalog.node.quorum.quorum import read_quorum
 from kafkalog.node.quorum.rescue import plan_rescue
 from kafkalog.node.targets import open_targets
@@ -25,15 +27,20 @@ from tests.sampling import new_seed, tries_everything
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.kafka.conftest import Ask
+
+    Running = dict[int, tuple[subprocess.Popen[bytes], Path]]
+    """By node id its process, and the file with its output."""
 
 pytestmark = pytest.mark.kafka
 
 NODES = (1, 11, 12)
 """One voter, and two brokers."""
+BATCH_SIZE = 287
+"""Of the first batch of an epoch, with three voters."""
 ROUNDS = 60 if tries_everything() else 8
 
 
@@ -65,7 +72,7 @@ def test_an_image_of_damaged_copies_is_that_of_the_sound_one(
         if not merged.is_whole:
             continue
         complete += 1
-        write_rescue(found, plan_rescue(found, 1, ("controller1", 9093)), str(root / "new"))
+        write_rescue(found, plan_rescue(found, {1: ("controller1", 9093)}), str(root / "new"))
         [image] = metadata_trees("at", root / "new" / METADATA, end)
         assert image == wanted, f"seed {seed}, round {number}"
         shutil.rmtree(root)
@@ -74,7 +81,7 @@ def test_an_image_of_damaged_copies_is_that_of_the_sound_one(
 
 
 PROPERTIES = """process.roles=controller
-node.id=1
+node.id={node}
 {configured}
 listeners=CONTROLLER://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
@@ -82,6 +89,7 @@ listener.security.protocol.map=CONTROLLER:PLAINTEXT
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
 log.dirs={log_dir}
+controller.quorum.election.timeout.ms=500
 """
 OPTIONS = (
     *(option for option in broker_data.JVM_OPTIONS if "defaultLogLevel" not in option),
@@ -89,7 +97,7 @@ OPTIONS = (
     "-Xmx256m",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
 )
-CONFIGURED = ("configure", 1)
+BOOTSTRAP = "controller.quorum.bootstrap.servers="
 LEADS = re.compile(r"Completed transition to Leader\(localVoterNode=.*?, epoch=(\d+)")
 
 
@@ -105,6 +113,46 @@ def directory_id_of(log_dir: Path) -> str:
     return str(found)
 
 
+@contextmanager
+def started(log_dirs: dict[int, Path], ports: dict[int, int], configured: str) -> Iterator[Running]:
+    """Run a controller on each log directory, each with its output in a file; kill all of them."""
+    found: Running = {}
+    try:
+        for node, log_dir in log_dirs.items():
+            properties, output = log_dir.with_suffix(".properties"), log_dir.with_suffix(".out")
+            properties.write_text(
+                PROPERTIES.format(
+                    node=node, configured=configured, port=ports[node], log_dir=log_dir
+                )
+            )
+            command = broker_data.java_command(
+                "kafka.Kafka", str(properties), options=OPTIONS, release=newest().name
+            )
+            with output.open("w") as file:
+                process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+            found[node] = process, output
+        yield found
+    finally:
+        for process, _ in found.values():
+            process.kill()
+            process.wait(HANG_S)
+
+
+def wait_for(running: Running, is_reached: Callable[[], object]) -> None:
+    """Wait for something, as long as all controllers run."""
+    deadline = time.monotonic() + HANG_S
+    while not is_reached() and all(process.poll() is None for process, _ in running.values()):
+        words = {node: output.read_text()[-2000:] for node, (_, output) in running.items()}
+        assert time.monotonic() < deadline, words
+        time.sleep(0.2)
+
+
+def leader_epoch(output: Path) -> int:
+    """Return the epoch in which a controller has become the leader; 0 if it has not."""
+    found = LEADS.search(output.read_text())
+    return 0 if found is None else int(found[1])
+
+
 @pytest.mark.parametrize(
     ("name", "nodes"),
     [("dynamic-4.4", (1,)), ("dynamic-4.4", (11, 12)), ("static-4.3", (1, 12))],
@@ -116,33 +164,21 @@ def test_a_controller_leads_on_what_is_written(
     """Of three voters none other is there; and the cluster's metadata are what they were."""
     killed, end, port = corpus_dir / "quorum" / name, ENDS[name], free_port()
     found = read_quorum(open_targets([str(killed / f"n{node}") for node in nodes]))
-    plan = plan_rescue(found, 1, ("127.0.0.1", port))
+    plan = plan_rescue(found, {1: ("127.0.0.1", port)})
     log_dir = tmp_path / "n1"
     write_rescue(found, plan, str(log_dir))
-    [directory_id] = re.findall(r"directory.id=(\S+)", (log_dir / "meta.properties").read_text())
+    directory_id = directory_id_of(log_dir)
     before = read_quorum(open_targets([str(log_dir)]))
     is_static = not found.kraft_version
     assert [one.node_id for one in before.candidates] == [1]
     assert (before.defects, before.proven) == ((), end if is_static else end + 3)
-    [configured] = [one.detail for one in plan.steps if (one.action, one.node_id) == CONFIGURED]
-    properties, output = tmp_path / "server.properties", tmp_path / "out"
-    properties.write_text(PROPERTIES.format(configured=configured, port=port, log_dir=log_dir))
-    command = broker_data.java_command(
-        "kafka.Kafka", str(properties), options=OPTIONS, release=newest().name
-    )
-    with output.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-        try:
-            deadline = time.monotonic() + HANG_S
-            while process.poll() is None and LEADS.search(output.read_text()) is None:
-                assert time.monotonic() < deadline, output.read_text()[-2000:]
-                time.sleep(0.2)
-        finally:
-            process.kill()
-            process.wait(HANG_S)
-    leads = LEADS.search(output.read_text())
-    assert leads is not None, output.read_text()[-2000:]
-    assert int(leads[1]) == plan.leader_epoch + 1
+    [configured] = [
+        one.detail for one in plan.steps if (one.action, one.node_id) == ("configure", 1)
+    ]
+    with started({1: log_dir}, {1: port}, configured) as running:
+        output = running[1][1]
+        wait_for(running, lambda: leader_epoch(output))
+    assert leader_epoch(output) == plan.leader_epoch + 1, output.read_text()[-2000:]
     after = read_quorum(open_targets([str(log_dir)]))
     assert after.chosen is not None
     assert found.merged is not None
@@ -155,3 +191,69 @@ def test_a_controller_leads_on_what_is_written(
         assert [one.name for one in after.voters.voters] == [f"1@{directory_id}"]
     [image] = metadata_trees("at", log_dir / METADATA, end)
     assert image == metadata_trees("at", killed / "n1" / METADATA, end)[0]
+
+
+def test_controllers_that_moved_go_on_with_one_new_directory(
+    metadata_trees: Ask, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Two of them keep their disks; the old disk of the third is no voter's."""
+    killed, end = corpus_dir / "quorum" / "dynamic-4.4", ENDS["dynamic-4.4"]
+    ports = {node: free_port() for node in (1, 2, 3)}
+    found = read_quorum(open_targets([str(killed / f"n{node}") for node in ports]))
+    plan = plan_rescue(found, {node: ("127.0.0.1", port) for node, port in ports.items()})
+    log_dirs = {node: tmp_path / f"n{node}" for node in ports}
+    write_rescue(found, plan, str(log_dirs[1]))
+    for node in (2, 3):
+        shutil.copytree(killed / f"n{node}", log_dirs[node])
+    batch = max((log_dirs[1] / METADATA).glob("*.log")).read_bytes()[-BATCH_SIZE:]
+    assert int.from_bytes(batch[:8], "big") == end
+    [configured] = [one.detail for one in plan.steps if one.action == "configure"]
+    with started(log_dirs, ports, configured[configured.index(BOOTSTRAP) :]) as running:
+        logs = [max((log_dirs[node] / METADATA).glob("*.log")) for node in (2, 3)]
+        wait_for(
+            running,
+            lambda: leader_epoch(running[1][1]) and all(batch in log.read_bytes() for log in logs),
+        )
+    epoch = leader_epoch(running[1][1])
+    assert epoch > plan.leader_epoch, running[1][1].read_text()[-2000:]
+    voters = {(1, directory_id_of(log_dirs[1]))}
+    voters |= {(node, directory_id_of(killed / f"n{node}")) for node in (2, 3)}
+    assert directory_id_of(log_dirs[1]) != directory_id_of(killed / "n1")
+    [wanted] = metadata_trees("at", killed / "n1" / METADATA, end)
+    assert (merged := found.merged) is not None
+    for node, log_dir in log_dirs.items():
+        after = read_quorum(open_targets([str(log_dir)]))
+        assert after.chosen is not None
+        assert after.defects == ()
+        assert after.chosen.lineage.start == (merged.start if node == 1 else 0)  # nothing was cut
+        assert after.chosen.lineage.epoch_of(end) == plan.leader_epoch
+        assert {(one.node_id, one.directory_id) for one in after.voters.voters} == voters
+        assert {one.node_id: one.listeners[0][2] for one in after.voters.voters} == ports
+        [image] = metadata_trees("at", log_dir / METADATA, end)
+        assert image == wanted
+
+
+@pytest.mark.thorough(
+    "tests/kafka/test_quorums.py::test_controllers_that_moved_go_on_with_one_new_directory"
+)
+def test_controllers_of_which_one_stayed_need_no_rescue(corpus_dir: Path, tmp_path: Path) -> None:
+    """The two others ask it for its vote; and each tells the leader where it listens now."""
+    killed = corpus_dir / "quorum" / "dynamic-4.4"
+    found = read_quorum(open_targets([str(killed / f"n{node}") for node in (1, 2, 3)]))
+    [old] = {one.listeners[0][2] for one in found.voters.voters if one.node_id == 2}
+    ports = {1: free_port(), 2: old, 3: free_port()}
+    with pytest.raises(RefusedError, match="can elect a leader: 1, 3"):
+        plan_rescue(found, {node: ("127.0.0.1", port) for node, port in ports.items()})
+    log_dirs = {node: tmp_path / f"n{node}" for node in ports}
+    for node, log_dir in log_dirs.items():
+        shutil.copytree(killed / f"n{node}", log_dir)
+    configured = BOOTSTRAP + ",".join(f"127.0.0.1:{port}" for port in ports.values())
+
+    def recorded() -> dict[int, int]:
+        voters = read_quorum(open_targets([str(log_dirs[2])])).voters.voters
+        return {one.node_id: one.listeners[0][2] for one in voters}
+
+    with started(log_dirs, ports, configured) as running:
+        wait_for(running, lambda: recorded() == ports)
+    assert recorded() == ports
+    assert leader_epoch(running[1][1]) or leader_epoch(running[3][1])

@@ -208,9 +208,9 @@ def test_the_examples_of_the_help_run(
     monkeypatch.chdir(tmp_path)
     text = all_commands()["quorum"].help
     examples = [line.split()[1:] for line in text.splitlines() if line.startswith("kafkalog ")]
-    assert len(examples) == 4
+    assert len(examples) == 5
     found = {" ".join(words): kafkalog(*words).status for words in examples}
-    assert [*found.values()] == [0, 1, 0, 0], found
+    assert [*found.values()] == [0, 1, 0, 0, 0], found
 
 
 def test_a_plan_is_shown_and_nothing_is_changed(
@@ -224,17 +224,19 @@ def test_a_plan_is_shown_and_nothing_is_changed(
     assert "29 offsets that are not proven to be committed" in done.stderr
     [plan] = told["quorum_rescue_summary"]
     assert (plan["to"], plan["changed"], plan["status"]) == (None, 0, 0)
-    assert (plan["listener"], plan["end_offset"]) == ("CONTROLLER://controller1:9093", 519)
+    [voter] = plan["voters"]
+    assert (voter["node_id"], voter["directory_id"]) == (1, None)
+    assert (voter["listeners"], plan["end_offset"]) == (["CONTROLLER://controller1:9093"], 519)
     assert plan["source"] == str(paths[0] / METADATA)
     steps = told["quorum_step"]
-    assert [one["step"] for one in steps] == [*range(1, 17)]
+    assert [one["step"] for one in steps] == [*range(1, 18)]
     assert "quorum_record" not in told
     text = kafkalog("quorum", *paths, "--standalone", "1@controller1:9093").stdout.decode()
     assert text.splitlines()[-2:] == [
-        "16 steps", "Plan only: --to NEW makes the log directory of the controller"
+        "17 steps", "Plan only: --to NEW makes the log directory of the controller"
     ]  # fmt: skip
     lines = kafkalog("quorum", *paths, "--standalone", "1", "-o", "csv").stdout.decode()
-    assert len(lines.splitlines()) == 17
+    assert len(lines.splitlines()) == 18
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
@@ -262,7 +264,7 @@ def test_a_directory_is_made(kafkalog: Run, killed: Path, tmp_path: Path) -> Non
     assert kafkalog(*words, "--to", to).status == 4
     assert {path: path.read_bytes() for path in to.rglob("*") if path.is_file()} == before
     text = kafkalog(*words, "--to", tmp_path / "other").stdout.decode().splitlines()[-1]
-    assert text == f"made {tmp_path / 'other'}, {len(files)} files: go on with step 8"
+    assert text == f"made {tmp_path / 'other'}, {len(files)} files: go on with step 9"
 
 
 def test_nothing_is_made_without_a_copy_that_was_given(
@@ -290,8 +292,69 @@ def test_a_plan_that_is_not_needed_is_refused(kafkalog: Run, killed: Path) -> No
     done = kafkalog("quorum", killed / "n1", killed / "n2", "--standalone", "1")
     assert (done.status, done.stdout) == (4, b"")
     assert "can elect a leader: 1, 2" in done.stderr
-    for wrong in ("x", "1@host", "1@host:x", "-1"):
+    for wrong in ("x", "1@host", "1@host:x", "-1", "1@host:0", "1@host:65536", "1@::1:9093"):
         assert kafkalog("quorum", killed / "n1", f"--standalone={wrong}").status == 2
+    for wrong in ("1@a:1,1@b:1", "1@a:1,", ",", "1@a:1,2@b", "1@a:1 2@b:1"):
+        assert kafkalog("quorum", killed / "n1", f"--voters={wrong}").status == 2
+    both = kafkalog("quorum", killed / "n1", "--standalone", "1", "--voters", "1@a:1")
+    assert (both.status, "exclude each other" in both.stderr) == (2, True)
+    for alone in ("--to", killed / "new"), ("--allow-loss",):
+        done = kafkalog("quorum", killed / "n1", *alone)
+        assert (done.status, "requires --standalone or --voters" in done.stderr) == (2, True)
+
+
+VOTERS = "1@127.0.0.1:28201,2@[::1]:28202,3@host3:28203"
+
+
+def test_a_directory_is_made_for_controllers_that_moved(
+    kafkalog: Run, killed: Path, tmp_path: Path
+) -> None:
+    """Its quorum has all of them; the next run has nothing to do."""
+    paths, to = [killed / f"n{node}" for node in (1, 2, 3)], tmp_path / "new"
+    done = kafkalog("quorum", *paths, "--voters", VOTERS, "--to", to)
+    assert done.status == 0
+    assert "still name the old endpoints" in done.stderr
+    lines = done.stdout.decode().splitlines()
+    line = "3 of 3 voters here: 1, 2, 3 could be elected where they listened before"
+    assert line in lines
+    assert lines[-1].endswith("go on with step 7")
+    after = (to, *paths[1:])
+    [quorum] = rows(kafkalog("quorum", *after, "-o", "ndjson"))["quorum"]
+    assert [one["listeners"] for one in quorum["voters"]] == [
+        ["CONTROLLER://127.0.0.1:28201"], ["CONTROLLER://::1:28202"], ["CONTROLLER://host3:28203"]
+    ]  # fmt: skip
+    assert (quorum["candidates"], quorum["log_end_offset"]) == ([1], 522)
+    words = ("quorum", *after, "--voters", VOTERS, "--to", tmp_path / "again")
+    text = kafkalog(*words)
+    assert text.status == 0
+    line = "nothing to do: these are the voters, and they can elect a leader"
+    assert text.stdout.decode().splitlines()[-1] == line
+    assert not [*tmp_path.glob("again*")]
+    [plan] = rows(kafkalog(*words, "-o", "ndjson"))["quorum_rescue_summary"]
+    assert (plan["to"], plan["changed"], plan["status"]) == (None, 0, 0)
+
+
+def test_what_no_copy_has_undamaged_is_lost_only_if_it_may_be(
+    kafkalog: Run, tmp_path: Path
+) -> None:
+    """The status is 1, and what is left is written."""
+    batches = epoch_batches([(1, 40)])
+    hurt = [flip(one, 8 * len(one) - 1) if n == 20 else one for n, one in enumerate(batches)]
+    log_dir = write_copy(tmp_path, 1, hurt, epoch=1)
+    words, to = ("quorum", log_dir, "--standalone", "1"), tmp_path / "new"
+    refused = kafkalog(*words, "--to", to)
+    assert (refused.status, "or --allow-loss" in refused.stderr) == (4, True)
+    planned = kafkalog(*words, "--allow-loss", "-o", "ndjson")
+    assert (planned.status, rows(planned)["quorum_rescue_summary"][0]["lost_offsets"]) == (1, 18)
+    assert not to.exists()
+    done = kafkalog(*words, "--allow-loss", "--to", to, "-o", "ndjson")
+    [plan] = rows(done)["quorum_rescue_summary"]
+    assert (done.status, plan["status"], plan["lost_offsets"], plan["to"]) == (1, 1, 18, str(to))
+    assert "18 offsets from 22 on are lost" in done.stderr
+    [quorum] = rows(kafkalog("quorum", to, "-o", "ndjson"))["quorum"]
+    assert (quorum["log_end_offset"], quorum["candidates"]) == (25, [1])
+    written = b"".join(path.read_bytes() for path in (to / METADATA).glob("*.log"))
+    assert written.startswith(b"".join(batches[:20]))
 
 
 def test_without_any_voter_nobody_is_said_to_be_missing(kafkalog: Run, tmp_path: Path) -> None:
