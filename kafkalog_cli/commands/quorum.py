@@ -23,6 +23,7 @@ from kafkalog_cli.session import session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.files.log_dir import Target
     from kafkalog.node.quorum.quorum import Quorum
     from kafkalog.node.quorum.rescue import Rescue
     from kafkalog_cli.output.sections import Section
@@ -66,6 +67,7 @@ def quorum(
     kafkalog quorum controller1 controller2 --voters 1@host1:9093,2@host2:9093
     """
     from formats.topic_names import CLUSTER_METADATA
+    from kafkalog.node.choice import metadata_logs
     from kafkalog.node.quorum.quorum import read_quorum, voters_in_properties
     from kafkalog.node.quorum.rescue import plan_rescue
     from kafkalog.node.targets import unlisted_of
@@ -80,20 +82,21 @@ def quorum(
             raise UsageError(words, hint="Which controller leads first?")
     static = None if properties is None else voters_in_properties(properties)
     outcome = Outcome()
-    targets = outcome.open_all(paths, topics={CLUSTER_METADATA})
+    # A plan says what becomes of all partitions.
+    targets = outcome.open_all(paths, topics=None if wanted else {CLUSTER_METADATA})
     if not targets:
         return outcome.status
     for one, error in unlisted_of(targets):
         if one.topic == CLUSTER_METADATA:
             outcome.hear(error)
-    with byte_progress(targets, enabled=not session().is_quiet) as progress:
+    with byte_progress(metadata_logs(targets), enabled=not session().is_quiet) as progress:
         found = read_quorum(targets, static=static, progress=progress)
     outcome.answers()
     plan = plan_rescue(found, wanted, allow_loss=allow_loss) if wanted else None
     for defect in found.defects:
         outcome.count(defect, opt.FailOn.WARNING.severities if plan is None else ())
     outcome.answers_no(plan is None and not found.candidates)
-    rescued = None if plan is None else _rescued(found, plan, to, outcome)
+    rescued = None if plan is None else _rescued(found, plan, targets, to, outcome)
     _write(found, rescued, show, outcome)
     return outcome.status
 
@@ -116,23 +119,33 @@ def _voters(texts: Sequence[str]) -> dict[int, tuple[str, int] | None]:
     return found
 
 
-def _rescued(found: Quorum, plan: Rescue, to: str | None, outcome: Outcome) -> view.Rescued:
-    """Carry out a plan if there is a place for it.
+def _rescued(
+    found: Quorum, plan: Rescue, targets: Sequence[Target], to: str | None, outcome: Outcome
+) -> view.Rescued:
+    """Say what becomes of partitions by a plan; carry it out if there is a place for it.
 
     Raises:
         RefusedError: a copy that was given could not be read: it may be the one that counts.
     """
-    if to is None or not plan.steps:
-        outcome.answers_no(bool(plan.lost_offsets))
-        return view.Rescued(plan, None, 0, outcome.status)
-    from kafkalog.change.resurrection.quorum import write_rescue
+    from formats.topic_names import CLUSTER_METADATA
+    from kafkalog.node.quorum.consequences import consequences
+    from kafkalog.node.targets import unlisted_of
 
-    if outcome.status:
-        raise RefusedError("Not all of PATH could be read, and what counts may be there.",
-                           hint="Leave out of PATH what is given up.")  # fmt: skip
-    files = write_rescue(found, plan, to)
+    then = consequences(found, targets) if plan.steps else None
+    files, to = 0, to if plan.steps else None
+    if to is not None:
+        from kafkalog.change.resurrection.quorum import write_rescue
+
+        if outcome.status:
+            raise RefusedError("Not all of PATH could be read, and what counts may be there.",
+                               hint="Leave out of PATH what is given up.")  # fmt: skip
+        files = write_rescue(found, plan, to)
+    for one, error in unlisted_of(targets):
+        if one.topic != CLUSTER_METADATA:  # nobody knows whose it is, but the quorum goes on
+            outcome.hear(error)
     outcome.answers_no(bool(plan.lost_offsets))
-    return view.Rescued(plan, to, files, outcome.of_work(has_changed=True))
+    status = outcome.of_work(has_changed=to is not None, has_plan=True)
+    return view.Rescued(plan, then, to, files, status)
 
 
 def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome: Outcome) -> None:
@@ -140,8 +153,14 @@ def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome:
     style, form = show.style(), show.format
     nodes = view.replica_view(style), found.replicas, "node"
     more: Section = view.record_view(style), found.records, "record"
+    then: list[Section] = []
     if rescued is not None:
         more = view.step_view(style), rescued.plan.steps, "step"
+        strays, offline = rescued.then or ((), ())
+        then = [
+            (view.stray_view(style), strays, "stray"),
+            (view.offline_view(style), offline, "offline partition"),
+        ]
         for warning in rescued.plan.warnings:
             show_warning(warning)
     for one in found.copies:
@@ -152,7 +171,7 @@ def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome:
         defects = DEFECT.view(style), found.defects, "finding"
         rescue = view.RESCUE.view(style), [] if rescued is None else [rescued], "plan"
         limit = show.limit if rescued is None else None  # steps are few, and lead to a summary
-        write_sections([quorum, nodes, defects, more, rescue], form, limit)
+        write_sections([quorum, nodes, defects, more, *then, rescue], form, limit)
         return
     for defect in found.defects:
         outcome.defect(defect)
@@ -166,6 +185,6 @@ def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome:
     first = next(rows, None)
     if first is not None and left != 0:
         typer.echo()
-        write_sections([(more[0], chain((first,), rows), more[2])], form, left)
+        write_sections([(more[0], chain((first,), rows), more[2]), *then], form, left)
     if rescued is not None:
-        print_lines(view.result(rescued))
+        print_lines(view.result(rescued, style))

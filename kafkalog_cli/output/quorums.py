@@ -8,11 +8,12 @@ from kafkalog.io.wording import counted
 from kafkalog.node.quorum.model import Role
 from kafkalog_cli.output import kinds as k
 from kafkalog_cli.output.objects import Column, Field, ObjectType
-from kafkalog_cli.output.text import Tone
+from kafkalog_cli.output.text import Tone, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog.node.quorum.consequences import Consequences, OfflinePartition, StrayPartition
     from kafkalog.node.quorum.model import Voter
     from kafkalog.node.quorum.quorum import Quorum, QuorumRecord, QuorumReplica
     from kafkalog.node.quorum.rescue import Rescue, RescueStep
@@ -104,12 +105,14 @@ class Rescued(NamedTuple):
 
     Attributes:
         plan: the plan of that.
+        then: what becomes of partitions; None if no log directory of a broker was given.
         to: the log directory that was made; None if nothing was.
         files: how many files it has.
         status: the exit status of the command.
     """
 
     plan: Rescue
+    then: Consequences | None
     to: str | None
     files: int
     status: int
@@ -128,6 +131,12 @@ RESCUE: Final = ObjectType[Rescued](
     Field("lost_offsets", k.INT, "offsets that no copy has without damage", "plan.lost_offsets"),
     Field("not_proven_offsets", k.INT, "offsets that become committed, and may not have been",
           "plan.not_proven_offsets"),
+    Field("stray_partitions", k.INT | None, "rows `quorum_stray`; null if no log directory of a "
+          "broker was given", lambda one: None if one.then is None else len(one.then.strays)),
+    Field("stray_bytes", k.SIZE | None, "of their files",
+          lambda one: None if one.then is None else one.then.stray_bytes),
+    Field("offline_partitions", k.INT | None, "rows `quorum_offline_partition`; null likewise",
+          lambda one: None if one.then is None else len(one.then.offline)),
     Field("to", k.TEXT | None, "the log directory that was made; null for a plan alone"),
     Field("changed", k.INT, "files that were written", "files"),
     Field("status", k.INT, "exit status of the run"),
@@ -143,6 +152,29 @@ STEP: Final = ObjectType[Any](
                                    "nodes"),
     Field("path", k.TEXT | None, "what is moved or copied"),
     Field("detail", k.TEXT, "what to do, in words or as a command of Kafka's"),
+)  # fmt: skip
+
+STRAY: Final = ObjectType[Any](
+    "quorum_stray",
+    "`quorum --standalone`, `quorum --voters`",
+    "A partition directory that its broker renames to `-stray`, as the log that counts has it.",
+    Field("node_id", k.INT, "the broker"),
+    Field("topic", k.TEXT, "by the name of the directory"),
+    Field("partition", k.INT, ""),
+    Field("path", k.TEXT, ""),
+    Field("size_bytes", k.SIZE, "length of its files"),
+    Field("reason", k.TEXT, "what the metadata say"),
+)  # fmt: skip
+OFFLINE: Final = ObjectType[Any](
+    "quorum_offline_partition",
+    "`quorum --standalone`, `quorum --voters`",
+    "A partition that has no leader, for no replica in sync was given.",
+    Field("topic", k.TEXT, ""),
+    Field("partition", k.INT, ""),
+    Field("in_sync", k.ARRAY, "node ids of the replicas in sync, and of those that are eligible",
+          lambda one: list(one.in_sync)),
+    Field("here", k.ARRAY, "node ids of the replicas that were given, for an unclean election",
+          lambda one: list(one.here)),
 )  # fmt: skip
 
 
@@ -180,6 +212,29 @@ def step_view(style: Style) -> View[RescueStep]:
         Column("PATH", "path", least=12, keeps_end=True, weight=4),
         Column("WHAT", "detail", weight=9, below=True),
     )
+
+
+def stray_view(style: Style) -> View[StrayPartition]:
+    return STRAY.view(
+        style,
+        Column("NODE", "node_id", weight=9),
+        Column("STRAY", lambda one: f"{one.topic}-{one.partition}", least=12, weight=9),
+        Column("SIZE", "size_bytes", weight=9),
+        Column("WHY", "reason", weight=4),
+    )
+
+
+def offline_view(style: Style) -> View[OfflinePartition]:
+    return OFFLINE.view(
+        style,
+        Column("OFFLINE", lambda one: f"{one.topic}-{one.partition}", least=12, weight=9),
+        Column("IN SYNC", lambda one: _nodes(one.in_sync), weight=9),
+        Column("HERE", lambda one: _nodes(one.here), weight=9),
+    )
+
+
+def _nodes(ids: Iterable[int]) -> str | None:
+    return ", ".join(map(str, ids)) or None
 
 
 def _log(one: QuorumReplica) -> str | None:
@@ -239,8 +294,18 @@ def words(found: Quorum, plan: Rescue | None) -> Iterator[str]:
         yield f"{line}; {proof}"
 
 
-def result(one: Rescued) -> Iterator[str]:
+def result(one: Rescued, style: Style) -> Iterator[str]:
     """Yield the last lines of a plan, or of what was made by it."""
+    if one.then is not None and one.then.strays:
+        count, size = counted(len(one.then.strays), "partition"), one.then.stray_bytes
+        yield f"{count} of {size_text(size, style)} become strays: the log that counts lacks them"
+    if one.then is not None and one.then.offline:
+        count = counted(len(one.then.offline), "partition")
+        line = f"{count} without a leader: no replica in sync was given"
+        if any(partition.here for partition in one.then.offline):
+            line += "; `kafka-leader-election.sh --election-type UNCLEAN` elects one of HERE, "
+            line += "which may lack records"
+        yield line
     if not one.plan.steps:
         yield "nothing to do: these are the voters, and they can elect a leader"
         return

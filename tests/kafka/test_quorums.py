@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -9,20 +10,21 @@ import socket
 import subprocess
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from formats.releases import newest
 from kafkalog.change.resurrection.quorum import write_rescue
 from kafkalog.errors import RefusedError
-from kafkalog.node.quorum.quorum import read_quorum
+from kafkalog.node.quorum.quorum import read_quorum, records_of
 from kafkalog.node.quorum.rescue import plan_rescue
 from kafkalog.node.targets import open_targets
-from tests.builders import flip, frames
+from tests.builders import batch, flip, frames, record
 from tests.kafka import broker_data
 from tests.kafkalog.node.quorum.test_copies import ENDS
-from tests.nodes import METADATA
+from tests.metadata_logs import value_of
+from tests.nodes import CLUSTER, METADATA, uuid
 from tests.sampling import new_seed, tries_everything
 from tests.waiting import HANG_S
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.kafka.booted import Brokers, Run
     from tests.kafka.conftest import Ask
 
     Running = dict[int, tuple[subprocess.Popen[bytes], Path]]
@@ -193,6 +196,42 @@ def test_a_controller_leads_on_what_is_written(
     assert image == metadata_trees("at", killed / "n1" / METADATA, end)[0]
 
 
+def test_a_leader_aborts_the_transaction_that_was_open(
+    metadata_trees: Ask, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """It is in the log that is written; the topic in it never is."""
+    end, port = ENDS["dynamic-4.4"], free_port()
+    killed = shutil.copytree(corpus_dir / "quorum" / "dynamic-4.4" / "n1", tmp_path / "killed")
+    values = [
+        value_of("BeginTransactionRecord", name="open"),
+        value_of("TopicRecord", name="orphan", topicId=uuid(70)),
+    ]
+    records = [record(delta, None, value) for delta, value in enumerate(values)]
+    log = max((killed / METADATA).glob("*.log"))
+    log.write_bytes(log.read_bytes() + batch(end, records, epoch=1))
+    found = read_quorum(open_targets([str(killed)]))
+    plan = plan_rescue(found, {1: ("127.0.0.1", port)})
+    assert any(f"begins at offset {end} has no end" in one for one in plan.warnings)
+    log_dir = tmp_path / "n1"
+    write_rescue(found, plan, str(log_dir))
+    copy = tmp_path / "copy"
+
+    def aborted() -> bool:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(log_dir, copy)
+        merged = read_quorum(open_targets([str(copy)])).merged
+        assert merged is not None
+        known = {one.record_type for part in merged.parts for one in records_of(part)}
+        return "ABORT_TRANSACTION_RECORD" in known
+
+    with started({1: log_dir}, {1: port}, f"{BOOTSTRAP}127.0.0.1:{port}") as running:
+        wait_for(running, aborted)
+    assert aborted()
+    [image] = metadata_trees("at", log_dir / METADATA, 1 << 40)
+    assert "orphan" not in image
+    assert "c100:" in image
+
+
 def test_controllers_that_moved_go_on_with_one_new_directory(
     metadata_trees: Ask, corpus_dir: Path, tmp_path: Path
 ) -> None:
@@ -205,14 +244,14 @@ def test_controllers_that_moved_go_on_with_one_new_directory(
     write_rescue(found, plan, str(log_dirs[1]))
     for node in (2, 3):
         shutil.copytree(killed / f"n{node}", log_dirs[node])
-    batch = max((log_dirs[1] / METADATA).glob("*.log")).read_bytes()[-BATCH_SIZE:]
-    assert int.from_bytes(batch[:8], "big") == end
+    first = max((log_dirs[1] / METADATA).glob("*.log")).read_bytes()[-BATCH_SIZE:]
+    assert int.from_bytes(first[:8], "big") == end
     [configured] = [one.detail for one in plan.steps if one.action == "configure"]
     with started(log_dirs, ports, configured[configured.index(BOOTSTRAP) :]) as running:
         logs = [max((log_dirs[node] / METADATA).glob("*.log")) for node in (2, 3)]
         wait_for(
             running,
-            lambda: leader_epoch(running[1][1]) and all(batch in log.read_bytes() for log in logs),
+            lambda: leader_epoch(running[1][1]) and all(first in log.read_bytes() for log in logs),
         )
     epoch = leader_epoch(running[1][1])
     assert epoch > plan.leader_epoch, running[1][1].read_text()[-2000:]
@@ -257,3 +296,116 @@ def test_controllers_of_which_one_stayed_need_no_rescue(corpus_dir: Path, tmp_pa
         wait_for(running, lambda: recorded() == ports)
     assert recorded() == ports
     assert leader_epoch(running[1][1]) or leader_epoch(running[3][1])
+
+
+NODE = """process.roles={role}
+node.id={node}
+controller.quorum.voters=0@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners={listener}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={log_dir}
+auto.create.topics.enable=false
+broker.session.timeout.ms=1000
+"""
+
+
+class Lost(NamedTuple):
+    """A controller, whose disk is lost, and two brokers.
+
+    Broker 2 was down when the last topics were made, and broker 1 has lost its metadata.
+    """
+
+    brokers: Brokers
+    root: Path
+    ports: list[int]
+
+    def file(self, node: int) -> Path:
+        return self.root / f"{node}.properties"
+
+    def write(self, node: int) -> None:
+        self.file(node).write_text(
+            NODE.format(
+                role="broker" if node else "controller", node=node, controller=self.ports[0],
+                listener=self.listener(node), log_dir=self.root / str(node),
+            )
+        )  # fmt: skip
+
+    def listener(self, node: int) -> str:
+        return f"{'PLAINTEXT' if node else 'CONTROLLER'}://127.0.0.1:{self.ports[node]}"
+
+    def boot(self, node: int) -> None:
+        words = {"listeners": self.listener(node)}
+        self.brokers.ask("boot", self.file(node), self.file(node), words)
+
+    def shut_down(self, *nodes: int) -> None:
+        for node in nodes:
+            self.brokers.ask("shut-down", self.file(node))
+
+
+@pytest.fixture
+def lost(brokers: Brokers, tmp_path: Path) -> Lost:
+    cluster = Lost(brokers, tmp_path, brokers.ask("ports", 3))
+    for node in range(3):
+        cluster.write(node)
+        brokers.ask("format", cluster.file(node), CLUSTER)
+        cluster.boot(node)
+    brokers.ask("create", cluster.file(1), [f"old{number}" for number in range(16)])
+    cluster.shut_down(2)
+    brokers.ask("create", cluster.file(1), [f"new{number}" for number in range(4)])
+    cluster.shut_down(1, 0)
+    shutil.rmtree(tmp_path / "0")
+    shutil.rmtree(tmp_path / "1" / METADATA)
+    return cluster
+
+
+LEADER = re.compile(
+    r"^ +(old\d+):\n +0:\n +PartitionRegistration\(.* leader=(-?\d+),", re.MULTILINE
+)
+
+
+def led_by(node: int, leaders: dict[str, int]) -> set[str]:
+    return {name for name, leader in leaders.items() if leader == node}
+
+
+def test_partitions_become_strays_and_go_offline_as_the_plan_says(
+    lost: Lost, metadata_trees: Ask, tmp_path: Path, kafkalog: Run
+) -> None:
+    """A broker has partitions of topics that the log that counts does not know."""
+    here, stale, new = tmp_path / "1", tmp_path / "2" / METADATA, tmp_path / "0"
+    sizes = {
+        f"{path}-stray": sum(one.stat().st_size for one in path.iterdir())
+        for path in here.glob("new*")
+    }
+    words = ("quorum", here, stale, "--standalone", "0", "--to", new, "-o", "ndjson")
+    done = kafkalog(*words)
+    assert done.status == 0
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    offline = {row["topic"]: row for row in rows if row["type"] == "quorum_offline_partition"}
+
+    def leaders() -> dict[str, int]:
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(new / METADATA, copy)
+        [image] = metadata_trees("at", copy, 1 << 40)
+        return {name: int(leader) for name, leader in LEADER.findall(image)}
+
+    lost.boot(0)
+    lost.boot(1)
+    try:
+        there = {one.name.removesuffix("-0") for one in here.glob("old*-0")}
+        deadline = time.monotonic() + HANG_S
+        while led_by(1, led := leaders()) != there and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        lost.shut_down(1, 0)
+    strays = {re.sub(r"\.\w{32}-stray$", "-stray", str(one)) for one in here.glob("*-stray")}
+    assert len(strays) == 4
+    assert strays == sizes.keys()
+    predicted = {f"{row['path']}-stray": row for row in rows if row["type"] == "quorum_stray"}
+    assert {path: row["size_bytes"] for path, row in predicted.items()} == sizes
+    assert all("no topic with id" in row["reason"] for row in predicted.values())
+    assert len(led) == 16
+    assert set(led.values()) == {1, -1}
+    assert offline.keys() == led_by(-1, led)
+    assert all((row["in_sync"], row["here"]) == ([2], []) for row in offline.values())

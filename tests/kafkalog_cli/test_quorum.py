@@ -9,19 +9,21 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog as library
+from kafkalog.errors import UnreadableError
+from kafkalog.files import log_dir as listings
 from kafkalog_cli.app import all_commands
 from tests.builders import flip
-from tests.nodes import METADATA, uuid
+from tests.nodes import METADATA, identify, uuid, write_node
 from tests.quorums import epoch_batches, write_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.conftest import Result
 
@@ -232,9 +234,13 @@ def test_a_plan_is_shown_and_nothing_is_changed(
     assert [one["step"] for one in steps] == [*range(1, 18)]
     assert "quorum_record" not in told
     text = kafkalog("quorum", *paths, "--standalone", "1@controller1:9093").stdout.decode()
-    assert text.splitlines()[-2:] == [
-        "17 steps", "Plan only: --to NEW makes the log directory of the controller"
-    ]  # fmt: skip
+    assert text.splitlines()[-5:] == [
+        "OFFLINE  IN SYNC  HERE",
+        "solo-0   12       -",
+        "17 steps, 1 offline partition",
+        "1 partition without a leader: no replica in sync was given",
+        "Plan only: --to NEW makes the log directory of the controller",
+    ]
     lines = kafkalog("quorum", *paths, "--standalone", "1", "-o", "csv").stdout.decode()
     assert len(lines.splitlines()) == 18
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -362,3 +368,61 @@ def test_without_any_voter_nobody_is_said_to_be_missing(kafkalog: Run, tmp_path:
     done = kafkalog("quorum", log_dir)
     assert done.status == 1
     assert "nothing here says who the voters are" in done.stdout.decode()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """Log directories of a node with three partitions, whose only voter is lost; one is a stray."""
+    root = write_node(tmp_path / "node")
+    identify(next(root.glob("d*/orders-0")), uuid(77))
+    state = root / "d1" / METADATA / "quorum-state"
+    state.write_text(state.read_text().replace('"voterId":1', '"voterId":7'))
+    return root
+
+
+def test_what_becomes_of_partitions_is_in_the_plan(kafkalog: Run, broker: Path) -> None:
+    """Strays, and partitions without a leader: after the steps, and in the summary."""
+    words = ("quorum", broker / "d1", "--standalone", "7@host:9093")
+    told = rows(done := kafkalog(*words, broker / "d2", "-o", "ndjson"))
+    assert done.status == 0
+    [stray] = told["quorum_stray"]
+    size = sum(one.stat().st_size for one in Path(stray["path"]).iterdir())
+    assert (stray["topic"], stray["partition"], stray["size_bytes"]) == ("orders", 0, size)
+    assert "quorum_offline_partition" not in told
+    [plan] = told["quorum_rescue_summary"]
+    assert (plan["stray_partitions"], plan["stray_bytes"], plan["offline_partitions"]) == (
+        1, size, 0,
+    )  # fmt: skip
+    lines = kafkalog(*words).stdout.decode().splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("OFFLINE"))
+    missing = sorted(one.name for one in (broker / "d2").glob("*-?"))
+    assert [line.split() for line in lines[at : at + 1 + len(missing)]] == [
+        ["OFFLINE", "IN", "SYNC", "HERE"], *([name, "1", "-"] for name in missing)
+    ]  # fmt: skip
+    assert f"{len(missing)} partitions without a leader: no replica in sync was given" in lines
+    table = kafkalog(*words, broker / "d2").stdout.decode()
+    assert "1 partition of" in table
+    assert "become strays: the log that counts lacks them" in table
+    [plan] = rows(kafkalog(*words[:1], broker / "d1" / METADATA, *words[2:], "-o", "ndjson"))[
+        "quorum_rescue_summary"
+    ]
+    assert (plan["stray_partitions"], plan["offline_partitions"]) == (None, None)
+
+
+def test_a_partition_that_cannot_be_listed_does_not_stop_a_quorum(
+    kafkalog: Run, broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status says that it may be one more stray."""
+    broken, list_partition = str(next(broker.glob("d*/payments-0"))), listings.list_partition
+
+    def listed(path: str) -> Any:
+        if path == broken:
+            raise UnreadableError("Input/output error.", path=path)
+        return list_partition(path)
+
+    monkeypatch.setattr(listings, "list_partition", listed)
+    words = ("quorum", broker / "d1", broker / "d2", "--standalone", "7@host:9093")
+    done = kafkalog(*words, "--to", tmp_path / "new", "-o", "ndjson")
+    assert (done.status, broken in done.stderr) == (8, True)
+    assert rows(done)["quorum_rescue_summary"][0]["status"] == 8
+    assert kafkalog("quorum", tmp_path / "new").status == 0

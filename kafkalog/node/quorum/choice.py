@@ -237,7 +237,7 @@ def candidates(
     for one in sorted(replicas, key=lambda one: one.started):
         if one.starts:
             disks[one.node_id, one.directory_id] = one
-    listeners = {one.node_id: one.listeners for one in voters.voters} | (moved or {})
+    listeners = {one.node_id: one.listeners for one in voters.voters} | dict(moved or {})
     is_static = all(one.directory_id is None for one in voters.voters)
 
     def wins(candidate: Replica) -> bool:

@@ -380,6 +380,12 @@ def _warnings(quorum: Quorum, merged: Merge, wanted: Sequence[Voter]) -> Iterato
             f"{counted(above, 'offset')} that are not proven to be committed become so: `quorum` "
             "lists them"
         )
+    if quorum.metadata is not None and quorum.metadata.pending_from is not None:
+        records = counted(quorum.metadata.pending_count, "record")
+        yield (
+            f"the metadata transaction that begins at offset {quorum.metadata.pending_from} has no "
+            f"end: the leader aborts it, {records}"
+        )
     kept = {one.node_id for one in wanted}
     lost_voters = [one for one in quorum.voters.voters if one.node_id not in kept]
     if len(lost_voters) >= quorum.majority:
