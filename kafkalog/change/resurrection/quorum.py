@@ -62,6 +62,7 @@ def write_rescue(
         LogDirInUseError: a broker runs on one of the copies.
         CorruptDataError: the files changed after they were read, or read back differently.
         UnreadableError, UnwritableError: of the files.
+        PartlyDoneError: the directory is there, and then something failed.
 
     On disk after a crash: the whole directory, or none but `<to>.kafkalog-partial`, which the next
     run removes.
