@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from kafkalog.node.quorum.quorum import Quorum
+    from kafkalog.node.quorum.rescue import Rescue
     from tests.kafka.booted import Brokers, Run
     from tests.kafka.conftest import Ask
 
@@ -232,44 +234,88 @@ def test_a_leader_aborts_the_transaction_that_was_open(
     assert "c100:" in image
 
 
-def test_controllers_that_moved_go_on_with_one_new_directory(
-    metadata_trees: Ask, corpus_dir: Path, tmp_path: Path
-) -> None:
-    """Two of them keep their disks; the old disk of the third is no voter's."""
-    killed, end = corpus_dir / "quorum" / "dynamic-4.4", ENDS["dynamic-4.4"]
-    ports = {node: free_port() for node in (1, 2, 3)}
+class Moved(NamedTuple):
+    """Three controllers that have other ports now, and the directory that the first one gets."""
+
+    killed: Path
+    found: Quorum
+    plan: Rescue
+    ports: dict[int, int]
+    log_dirs: dict[int, Path]
+
+    @property
+    def configured(self) -> str:
+        [step] = (one for one in self.plan.steps if one.action == "configure")
+        return step.detail[step.detail.index(BOOTSTRAP) :]
+
+    def voters(self) -> set[str]:
+        """Return the voters that are wanted, with their directories."""
+        ids = {1: directory_id_of(self.log_dirs[1])}
+        ids |= {node: directory_id_of(self.killed / f"n{node}") for node in (2, 3)}
+        return {f"{node}@{directory_id}" for node, directory_id in ids.items()}
+
+    def has_first_batch(self) -> bool:
+        """Return whether the others have fetched what the first one's log was given."""
+        first = min((self.log_dirs[1] / METADATA).glob("*.log")).read_bytes()
+        at = first.index(self.plan.end_offset.to_bytes(8, "big"))
+        logs = (max((self.log_dirs[node] / METADATA).glob("*.log")) for node in (2, 3))
+        return all(first[at : at + BATCH_SIZE] in log.read_bytes() for log in logs)
+
+
+@pytest.fixture
+def moved(corpus_dir: Path, tmp_path: Path) -> Moved:
+    killed, ports = corpus_dir / "quorum" / "dynamic-4.4", {n: free_port() for n in (1, 2, 3)}
     found = read_quorum(open_targets([str(killed / f"n{node}") for node in ports]))
     plan = plan_rescue(found, {node: ("127.0.0.1", port) for node, port in ports.items()})
     log_dirs = {node: tmp_path / f"n{node}" for node in ports}
     write_rescue(found, plan, str(log_dirs[1]))
     for node in (2, 3):
         shutil.copytree(killed / f"n{node}", log_dirs[node])
-    first = max((log_dirs[1] / METADATA).glob("*.log")).read_bytes()[-BATCH_SIZE:]
-    assert int.from_bytes(first[:8], "big") == end
-    [configured] = [one.detail for one in plan.steps if one.action == "configure"]
-    with started(log_dirs, ports, configured[configured.index(BOOTSTRAP) :]) as running:
-        logs = [max((log_dirs[node] / METADATA).glob("*.log")) for node in (2, 3)]
-        wait_for(
-            running,
-            lambda: leader_epoch(running[1][1]) and all(first in log.read_bytes() for log in logs),
-        )
-    epoch = leader_epoch(running[1][1])
-    assert epoch > plan.leader_epoch, running[1][1].read_text()[-2000:]
-    voters = {(1, directory_id_of(log_dirs[1]))}
-    voters |= {(node, directory_id_of(killed / f"n{node}")) for node in (2, 3)}
-    assert directory_id_of(log_dirs[1]) != directory_id_of(killed / "n1")
-    [wanted] = metadata_trees("at", killed / "n1" / METADATA, end)
-    assert (merged := found.merged) is not None
-    for node, log_dir in log_dirs.items():
+    return Moved(killed, found, plan, ports, log_dirs)
+
+
+def test_controllers_that_moved_go_on_with_one_new_directory(
+    moved: Moved, metadata_trees: Ask
+) -> None:
+    """Two of them keep their disks, and follow."""
+    assert directory_id_of(moved.log_dirs[1]) != directory_id_of(moved.killed / "n1")
+    with started(moved.log_dirs, moved.ports, moved.configured) as running:
+        output = running[1][1]
+        wait_for(running, lambda: leader_epoch(output) and moved.has_first_batch())
+    assert leader_epoch(output) > moved.plan.leader_epoch, output.read_text()[-2000:]
+    assert (merged := moved.found.merged) is not None
+    end = moved.plan.end_offset
+    [wanted] = metadata_trees("at", moved.killed / "n1" / METADATA, end)
+    for node, log_dir in moved.log_dirs.items():
         after = read_quorum(open_targets([str(log_dir)]))
         assert after.chosen is not None
         assert after.defects == ()
         assert after.chosen.lineage.start == (merged.start if node == 1 else 0)  # nothing was cut
-        assert after.chosen.lineage.epoch_of(end) == plan.leader_epoch
-        assert {(one.node_id, one.directory_id) for one in after.voters.voters} == voters
-        assert {one.node_id: one.listeners[0][2] for one in after.voters.voters} == ports
+        assert after.chosen.lineage.epoch_of(end) == moved.plan.leader_epoch
+        assert {one.name for one in after.voters.voters} == moved.voters()
+        assert {one.node_id: one.listeners[0][2] for one in after.voters.voters} == moved.ports
         [image] = metadata_trees("at", log_dir / METADATA, end)
         assert image == wanted
+
+
+@pytest.mark.thorough(
+    "tests/kafka/test_quorums.py::test_controllers_that_moved_go_on_with_one_new_directory"
+)
+def test_an_old_disk_does_not_come_back_as_a_voter(moved: Moved) -> None:
+    """The others elect one of them, and the controller on its old disk is an observer."""
+    with started(moved.log_dirs, moved.ports, moved.configured) as running:
+        wait_for(running, lambda: leader_epoch(running[1][1]) and moved.has_first_batch())
+    old = moved.log_dirs[1].with_name("old1")
+    shutil.copytree(moved.killed / "n1", old)
+    with started({**moved.log_dirs, 1: old}, moved.ports, moved.configured) as running:
+        wait_for(running, lambda: any(leader_epoch(running[node][1]) for node in (2, 3)))
+    assert not leader_epoch(running[1][1])
+    after = read_quorum(open_targets([str(old), *(str(moved.log_dirs[node]) for node in (2, 3))]))
+    assert [(one.node_id, one.role) for one in after.replicas] == [
+        (1, "lost"), (1, "observer"), (2, "voter"), (3, "voter")
+    ]  # fmt: skip
+    assert {one.name for one in after.voters.voters} == moved.voters()
+    assert [one.node_id for one in after.candidates if one.node_id == 1] == []
 
 
 @pytest.mark.thorough(
