@@ -393,7 +393,8 @@ def _warnings(quorum: Quorum, merged: Merge, wanted: Sequence[Voter]) -> Iterato
             f"the other {counted(len(lost_voters), 'voter')} are a majority: started on their old "
             "disks, they would be a second cluster of the same id"
         )
-    if len(wanted) > 1:
+    known = {one.node_id: one.listeners for one in quorum.voters.voters}
+    if len(wanted) > 1 and any(known.get(one.node_id) != one.listeners for one in wanted):
         yield (
             f"the disks of {_names(wanted[1:])} still name the old endpoints: started there, the "
             "controllers would be a second cluster of the same id"

@@ -203,6 +203,21 @@ def test_a_plan_is_made_where_no_voter_reaches_a_majority(tmp_path: Path) -> Non
     assert (plan.steps, plan.warnings) == ((), ())
 
 
+def test_voters_that_do_not_start_go_on_where_they_are(tmp_path: Path) -> None:
+    """Their snapshots are damaged: one gets a sound one, and no address has changed."""
+    for node in (1, 2, 3):
+        log_dir = write_copy(tmp_path, node, epoch_batches([(1, 20)]), [(9, 1)], epoch=1)
+        if node != 3:
+            snapshot = log_dir / METADATA / f"{9:020}-{1:010}.checkpoint"
+            snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    found = read(*(tmp_path / f"n{node}" for node in (1, 2, 3)))
+    plan = plan_rescue(found, dict.fromkeys((1, 3, 2)))
+    assert [one.path for one in plan.steps if one.action == "copy-snapshot"] == [
+        str(tmp_path / "n3" / METADATA / f"{9:020}-{1:010}.checkpoint")
+    ]
+    assert not any("old endpoints" in one for one in plan.warnings)
+
+
 def test_a_vote_for_a_shorter_log_does_not_count(tmp_path: Path) -> None:
     """Only 1 is where it was, and votes for nobody: its log goes further."""
     for node in (1, 2, 3):
