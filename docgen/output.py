@@ -16,6 +16,8 @@ from docgen.fields import explained, field_lines
 from kafkalog.change.rescue import FailedPartition, manifest_object
 from kafkalog.change.resurrection import LeftOutDirectory
 from kafkalog.change.resurrection import manifest_object as resurrected_object
+from kafkalog.node.quorum.consequences import Consequences, OfflinePartition, StrayPartition
+from kafkalog.node.quorum.model import Voter
 from kafkalog.node.quorum.quorum import QuorumRecord
 from kafkalog.node.quorum.rescue import RescueStep
 from kafkalog.node.state.model import Member
@@ -228,15 +230,23 @@ def _open_transaction() -> dict[str, Any]:
 def _quorum_rows() -> Iterator[dict[str, Any]]:
     """Yield rows of a quorum that has lost its majority, which no example has."""
     source = SimpleNamespace(path="/mnt/controller1/__cluster_metadata-0")
-    listener = ("CONTROLLER", "controller1", 9093)
+    voter = Voter(1, None, (("CONTROLLER", "controller1", 9093),))
     words = "append 176 bytes at offset 519: epoch 2 begins, led by 1, the only voter"
     plan: Any = SimpleNamespace(
-        node_id=1, listener=listener, source=source, end_offset=519, leader_epoch=2, lost_offsets=0,
+        node_id=1, voters=[voter], source=source, end_offset=519, leader_epoch=2, lost_offsets=0,
         not_proven_offsets=29,
     )  # fmt: skip
+    why = "the cluster's metadata has no topic with id 9cLwJ1xXQ2unQvIrCXzcnw"
+    path = "/mnt/broker11/orders-2"
+    then = Consequences(
+        (StrayPartition(11, "orders", 2, path, 52_428_800, why),),
+        (OfflinePartition("payments", 0, (12,), (11,)),),
+    )
     yield quorums.RECORD.row(QuorumRecord(490, 1795683843122, 1, "TOPIC_RECORD", "name=orders"))
     yield quorums.STEP.row(RescueStep(5, "append", None, None, words))
-    yield quorums.RESCUE.row(quorums.Rescued(plan, "/mnt/new-controller1", 5, 0))
+    yield quorums.RESCUE.row(quorums.Rescued(plan, then, "/mnt/new-controller1", 5, 0))
+    yield quorums.STRAY.row(then.strays[0])
+    yield quorums.OFFLINE.row(then.offline[0])
 
 
 def mistakes(row: dict[str, Any]) -> list[str]:

@@ -282,7 +282,7 @@ FromTierOption = Annotated[list[str] | None, typer.Option(
 ApplyOption = Annotated[bool, option(CHANGE, "--apply", help="Do it, instead of only planning it.")]
 YesOption = Annotated[bool, option(CHANGE, "-y", "--yes", help="Do not ask.")]
 AllowLossOption = Annotated[
-    bool, option(CHANGE, "--allow-loss", help="Also truncate records below the high watermark.")
+    bool, option(CHANGE, "--allow-loss", help="Also where committed records are lost.")
 ]
 BackupOption = Annotated[str | None, option(
     CHANGE, "--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,6 +21,9 @@ from kafkalog_cli.output.writer import Format
 from kafkalog_cli.session import session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.files.log_dir import Target
     from kafkalog.node.quorum.quorum import Quorum
     from kafkalog.node.quorum.rescue import Rescue
     from kafkalog_cli.output.sections import Section
@@ -35,7 +38,12 @@ def quorum(
         "--standalone", metavar="ID[@HOST:PORT]",
         help="Plan how this controller leads again, alone.",
     )] = None,
+    voters: Annotated[str | None, typer.Option(
+        "--voters", metavar="ID@HOST:PORT,…",
+        help="Plan how these controllers go on where they listen now.",
+    )] = None,
     to: opt.NewDirectoryOption = None,
+    allow_loss: opt.AllowLossOption = False,
     properties: opt.PropertiesOption = None,
     *,
     show: opt.Show,
@@ -44,69 +52,100 @@ def quorum(
 
     Give the log directories of all controllers and brokers that are left: each has a copy of the
     cluster's metadata. Records that no disk proves to be committed have a line each. The status is
-    1 if no leader can be elected, or something is damaged. --standalone plans how one controller
-    leads again when the others are lost; --to makes its log directory, of a new directory id. PATH
-    is only read.
+    1 if no leader can be elected, or something is damaged.
+
+    --standalone plans how one controller leads again when the others are lost; --voters how several
+    do that have other addresses: the first gets a new log directory, the others keep theirs. --to
+    makes that directory. With --allow-loss also if offsets are lost that no copy has undamaged: the
+    status is 1 then. PATH is only read.
 
     \b
     kafkalog quorum controller1 controller2 broker11
     kafkalog quorum controller1 broker11 --properties server.properties
     kafkalog quorum controller1 broker11 --standalone 1
     kafkalog quorum controller1 broker11 --standalone 1@controller1:9093 --to new-controller1
+    kafkalog quorum controller1 controller2 --voters 1@host1:9093,2@host2:9093
     """
     from formats.topic_names import CLUSTER_METADATA
+    from kafkalog.node.choice import metadata_logs
     from kafkalog.node.quorum.quorum import read_quorum, voters_in_properties
     from kafkalog.node.quorum.rescue import plan_rescue
     from kafkalog.node.targets import unlisted_of
 
-    leader = None if standalone is None else _leader(standalone)
-    if to is not None and leader is None:
-        raise UsageError("--to requires --standalone.", hint="Which controller leads first?")
+    if standalone is not None and voters is not None:
+        raise UsageError("--standalone and --voters exclude each other.")
+    texts = voters.split(",") if voters is not None else []
+    wanted = _voters(texts if standalone is None else [standalone])
+    for name, is_given in ("--to", to is not None), ("--allow-loss", allow_loss):
+        if is_given and not wanted:
+            words = f"{name} requires --standalone or --voters."
+            raise UsageError(words, hint="Which controller leads first?")
     static = None if properties is None else voters_in_properties(properties)
     outcome = Outcome()
-    targets = outcome.open_all(paths, topics={CLUSTER_METADATA})
+    # A plan says what becomes of all partitions.
+    targets = outcome.open_all(paths, topics=None if wanted else {CLUSTER_METADATA})
     if not targets:
         return outcome.status
     for one, error in unlisted_of(targets):
         if one.topic == CLUSTER_METADATA:
             outcome.hear(error)
-    with byte_progress(targets, enabled=not session().is_quiet) as progress:
+    with byte_progress(metadata_logs(targets), enabled=not session().is_quiet) as progress:
         found = read_quorum(targets, static=static, progress=progress)
     outcome.answers()
-    plan = None if leader is None else plan_rescue(found, *leader)
+    plan = plan_rescue(found, wanted, allow_loss=allow_loss) if wanted else None
     for defect in found.defects:
         outcome.count(defect, opt.FailOn.WARNING.severities if plan is None else ())
     outcome.answers_no(plan is None and not found.candidates)
-    rescued = None if plan is None else _rescued(found, plan, to, outcome)
+    rescued = None if plan is None else _rescued(found, plan, targets, to, outcome)
     _write(found, rescued, show, outcome)
     return outcome.status
 
 
-def _leader(text: str) -> tuple[int, tuple[str, int] | None]:
-    """Return the node id, and the host and port if they are given. Raises `UsageError`."""
-    found = re.fullmatch(r"(\d{1,9})(?:@(.+):(\d{1,5}))?", text)
-    if found is None:
-        raise UsageError(
-            f"{text!r} is not a controller.", hint="Give ID or ID@HOST:PORT: 1@controller1:9093."
-        )
-    return int(found[1]), None if found[2] is None else (found[2], int(found[3]))
+_PORT_MAX: Final = 0xFFFF
+_VOTER: Final = re.compile(r"(\d{1,9})(?:@(?:\[([\da-fA-F:.%]+)\]|([^\s@:\[\]]+)):(\d{1,5}))?")
 
 
-def _rescued(found: Quorum, plan: Rescue, to: str | None, outcome: Outcome) -> view.Rescued:
-    """Carry out a plan if there is a place for it.
+def _voters(texts: Sequence[str]) -> dict[int, tuple[str, int] | None]:
+    """Return node ids, with the host and port of those that have them. Raises `UsageError`."""
+    found: dict[int, tuple[str, int] | None] = {}
+    for text in texts:
+        match = _VOTER.fullmatch(text)
+        if match is None or (match[4] and not 0 < int(match[4]) <= _PORT_MAX):
+            hint = "Give ID or ID@HOST:PORT: 1@controller1:9093."
+            raise UsageError(f"{text!r} is not a controller.", hint=hint)
+        if int(match[1]) in found:
+            raise UsageError(f"Controller {match[1]} is given twice.")
+        found[int(match[1])] = (match[2] or match[3], int(match[4])) if match[4] else None
+    return found
+
+
+def _rescued(
+    found: Quorum, plan: Rescue, targets: Sequence[Target], to: str | None, outcome: Outcome
+) -> view.Rescued:
+    """Say what becomes of partitions by a plan; carry it out if there is a place for it.
 
     Raises:
         RefusedError: a copy that was given could not be read: it may be the one that counts.
     """
-    if to is None:
-        return view.Rescued(plan, None, 0, outcome.status)
-    from kafkalog.change.resurrection.quorum import write_rescue
+    from formats.topic_names import CLUSTER_METADATA
+    from kafkalog.node.quorum.consequences import consequences
+    from kafkalog.node.targets import unlisted_of
 
-    if outcome.status:
-        raise RefusedError("Not all of PATH could be read, and what counts may be there.",
-                           hint="Leave the unreadable copy out of PATH.")  # fmt: skip
-    files = write_rescue(found, plan, to)
-    return view.Rescued(plan, to, files, outcome.of_work(has_changed=True))
+    then = consequences(found, targets) if plan.steps else None
+    files, to = 0, to if plan.steps else None
+    if to is not None:
+        from kafkalog.change.resurrection.quorum import write_rescue
+
+        if outcome.status:
+            raise RefusedError("Not all of PATH could be read, and what counts may be there.",
+                               hint="Leave the unreadable copy out of PATH.")  # fmt: skip
+        files = write_rescue(found, plan, to)
+    for one, error in unlisted_of(targets):
+        if one.topic != CLUSTER_METADATA:  # nobody knows whose it is, but the quorum goes on
+            outcome.hear(error)
+    outcome.answers_no(bool(plan.lost_offsets))
+    status = outcome.of_work(has_changed=to is not None, has_plan=True)
+    return view.Rescued(plan, then, to, files, status)
 
 
 def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome: Outcome) -> None:
@@ -114,8 +153,14 @@ def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome:
     style, form = show.style(), show.format
     nodes = view.replica_view(style), found.replicas, "node"
     more: Section = view.record_view(style), found.records, "record"
+    then: list[Section] = []
     if rescued is not None:
         more = view.step_view(style), rescued.plan.steps, "step"
+        strays, offline = rescued.then or ((), ())
+        then = [
+            (view.stray_view(style), strays, "stray"),
+            (view.offline_view(style), offline, "offline partition"),
+        ]
         for warning in rescued.plan.warnings:
             show_warning(warning)
     for one in found.copies:
@@ -126,7 +171,7 @@ def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome:
         defects = DEFECT.view(style), found.defects, "finding"
         rescue = view.RESCUE.view(style), [] if rescued is None else [rescued], "plan"
         limit = show.limit if rescued is None else None  # steps are few, and lead to a summary
-        write_sections([quorum, nodes, defects, more, rescue], form, limit)
+        write_sections([quorum, nodes, defects, more, *then, rescue], form, limit)
         return
     for defect in found.defects:
         outcome.defect(defect)
@@ -135,11 +180,11 @@ def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome:
         return
     write_sections([nodes], form, show.limit)
     left = None if show.limit is None else max(show.limit - len(found.replicas), 0)
-    print_lines(view.words(found))
+    print_lines(view.words(found, None if rescued is None else rescued.plan))
     rows = iter(more[1])
     first = next(rows, None)
     if first is not None and left != 0:
         typer.echo()
-        write_sections([(more[0], chain((first,), rows), more[2])], form, left)
+        write_sections([(more[0], chain((first,), rows), more[2]), *then], form, left)
     if rescued is not None:
-        print_lines(view.result(rescued))
+        print_lines(view.result(rescued, style))

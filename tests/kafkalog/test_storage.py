@@ -15,6 +15,7 @@ from kafkalog.errors import (
     CorruptDataError,
     DestinationExistsError,
     NotAKafkaFileError,
+    PartlyDoneError,
     UnreadableError,
     UnwritableError,
 )
@@ -244,6 +245,25 @@ def test_a_copy_blames_the_side_that_failed(
 def copy_into_new_directory(source: Path, to: Path) -> None:
     with NewDirectory(str(to)) as directory:
         directory.copy(str(source), "file", 0, clones=False)
+
+
+def test_a_directory_that_has_its_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The disk fails when the name is made durable: nothing is removed any more."""
+    path, sync = tmp_path / "new", os.fsync
+
+    def fail(descriptor: int) -> None:
+        if path.exists():
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with (
+        pytest.raises(PartlyDoneError, match="is there, whole; afterwards this failed"),
+        NewDirectory(str(path)) as new,
+        new.create("a") as file,
+    ):
+        file.write(b"content")
+    assert (path / "a").read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("kind", ["device", "FIFO", "directory"])

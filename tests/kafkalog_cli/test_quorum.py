@@ -9,19 +9,21 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog as library
+from kafkalog.errors import UnreadableError
+from kafkalog.files import log_dir as listings
 from kafkalog_cli.app import all_commands
 from tests.builders import flip
-from tests.nodes import METADATA, uuid
+from tests.nodes import METADATA, identify, uuid, write_node
 from tests.quorums import epoch_batches, write_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.conftest import Result
 
@@ -208,9 +210,9 @@ def test_the_examples_of_the_help_run(
     monkeypatch.chdir(tmp_path)
     text = all_commands()["quorum"].help
     examples = [line.split()[1:] for line in text.splitlines() if line.startswith("kafkalog ")]
-    assert len(examples) == 4
+    assert len(examples) == 5
     found = {" ".join(words): kafkalog(*words).status for words in examples}
-    assert [*found.values()] == [0, 1, 0, 0], found
+    assert [*found.values()] == [0, 1, 0, 0, 0], found
 
 
 def test_a_plan_is_shown_and_nothing_is_changed(
@@ -224,17 +226,23 @@ def test_a_plan_is_shown_and_nothing_is_changed(
     assert "29 offsets that are not proven to be committed" in done.stderr
     [plan] = told["quorum_rescue_summary"]
     assert (plan["to"], plan["changed"], plan["status"]) == (None, 0, 0)
-    assert (plan["listener"], plan["end_offset"]) == ("CONTROLLER://controller1:9093", 519)
+    [voter] = plan["voters"]
+    assert (voter["node_id"], voter["directory_id"]) == (1, None)
+    assert (voter["listeners"], plan["end_offset"]) == (["CONTROLLER://controller1:9093"], 519)
     assert plan["source"] == str(paths[0] / METADATA)
     steps = told["quorum_step"]
-    assert [one["step"] for one in steps] == [*range(1, 17)]
+    assert [one["step"] for one in steps] == [*range(1, 18)]
     assert "quorum_record" not in told
     text = kafkalog("quorum", *paths, "--standalone", "1@controller1:9093").stdout.decode()
-    assert text.splitlines()[-2:] == [
-        "16 steps", "Plan only: --to NEW makes the log directory of the controller"
-    ]  # fmt: skip
+    assert text.splitlines()[-5:] == [
+        "OFFLINE  IN SYNC  HERE",
+        "solo-0   12       -",
+        "17 steps, 1 offline partition",
+        "1 partition without a leader: no replica in sync was given",
+        "Plan only: --to NEW makes the log directory of the controller",
+    ]
     lines = kafkalog("quorum", *paths, "--standalone", "1", "-o", "csv").stdout.decode()
-    assert len(lines.splitlines()) == 17
+    assert len(lines.splitlines()) == 18
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
@@ -262,7 +270,7 @@ def test_a_directory_is_made(kafkalog: Run, killed: Path, tmp_path: Path) -> Non
     assert kafkalog(*words, "--to", to).status == 4
     assert {path: path.read_bytes() for path in to.rglob("*") if path.is_file()} == before
     text = kafkalog(*words, "--to", tmp_path / "other").stdout.decode().splitlines()[-1]
-    assert text == f"made {tmp_path / 'other'}, {len(files)} files: go on with step 8"
+    assert text == f"made {tmp_path / 'other'}, {len(files)} files: go on with step 9"
 
 
 def test_nothing_is_made_without_a_copy_that_was_given(
@@ -290,8 +298,69 @@ def test_a_plan_that_is_not_needed_is_refused(kafkalog: Run, killed: Path) -> No
     done = kafkalog("quorum", killed / "n1", killed / "n2", "--standalone", "1")
     assert (done.status, done.stdout) == (4, b"")
     assert "can elect a leader: 1, 2" in done.stderr
-    for wrong in ("x", "1@host", "1@host:x", "-1"):
+    for wrong in ("x", "1@host", "1@host:x", "-1", "1@host:0", "1@host:65536", "1@::1:9093"):
         assert kafkalog("quorum", killed / "n1", f"--standalone={wrong}").status == 2
+    for wrong in ("1@a:1,1@b:1", "1@a:1,", ",", "1@a:1,2@b", "1@a:1 2@b:1"):
+        assert kafkalog("quorum", killed / "n1", f"--voters={wrong}").status == 2
+    both = kafkalog("quorum", killed / "n1", "--standalone", "1", "--voters", "1@a:1")
+    assert (both.status, "exclude each other" in both.stderr) == (2, True)
+    for alone in ("--to", killed / "new"), ("--allow-loss",):
+        done = kafkalog("quorum", killed / "n1", *alone)
+        assert (done.status, "requires --standalone or --voters" in done.stderr) == (2, True)
+
+
+VOTERS = "1@127.0.0.1:28201,2@[::1]:28202,3@host3:28203"
+
+
+def test_a_directory_is_made_for_controllers_that_moved(
+    kafkalog: Run, killed: Path, tmp_path: Path
+) -> None:
+    """Its quorum has all of them; the next run has nothing to do."""
+    paths, to = [killed / f"n{node}" for node in (1, 2, 3)], tmp_path / "new"
+    done = kafkalog("quorum", *paths, "--voters", VOTERS, "--to", to)
+    assert done.status == 0
+    assert "still name the old endpoints" in done.stderr
+    lines = done.stdout.decode().splitlines()
+    line = "3 of 3 voters here: 1, 2, 3 could be elected where they listened before"
+    assert line in lines
+    assert lines[-1].endswith("go on with step 7")
+    after = (to, *paths[1:])
+    [quorum] = rows(kafkalog("quorum", *after, "-o", "ndjson"))["quorum"]
+    assert [one["listeners"] for one in quorum["voters"]] == [
+        ["CONTROLLER://127.0.0.1:28201"], ["CONTROLLER://::1:28202"], ["CONTROLLER://host3:28203"]
+    ]  # fmt: skip
+    assert (quorum["candidates"], quorum["log_end_offset"]) == ([1], 522)
+    words = ("quorum", *after, "--voters", VOTERS, "--to", tmp_path / "again")
+    text = kafkalog(*words)
+    assert text.status == 0
+    line = "nothing to do: these are the voters, and they can elect a leader"
+    assert text.stdout.decode().splitlines()[-1] == line
+    assert not [*tmp_path.glob("again*")]
+    [plan] = rows(kafkalog(*words, "-o", "ndjson"))["quorum_rescue_summary"]
+    assert (plan["to"], plan["changed"], plan["status"]) == (None, 0, 0)
+
+
+def test_what_no_copy_has_undamaged_is_lost_only_if_it_may_be(
+    kafkalog: Run, tmp_path: Path
+) -> None:
+    """The status is 1, and what is left is written."""
+    batches = epoch_batches([(1, 40)])
+    hurt = [flip(one, 8 * len(one) - 1) if n == 20 else one for n, one in enumerate(batches)]
+    log_dir = write_copy(tmp_path, 1, hurt, epoch=1)
+    words, to = ("quorum", log_dir, "--standalone", "1"), tmp_path / "new"
+    refused = kafkalog(*words, "--to", to)
+    assert (refused.status, "or --allow-loss" in refused.stderr) == (4, True)
+    planned = kafkalog(*words, "--allow-loss", "-o", "ndjson")
+    assert (planned.status, rows(planned)["quorum_rescue_summary"][0]["lost_offsets"]) == (1, 18)
+    assert not to.exists()
+    done = kafkalog(*words, "--allow-loss", "--to", to, "-o", "ndjson")
+    [plan] = rows(done)["quorum_rescue_summary"]
+    assert (done.status, plan["status"], plan["lost_offsets"], plan["to"]) == (1, 1, 18, str(to))
+    assert "18 offsets from 22 on are lost" in done.stderr
+    [quorum] = rows(kafkalog("quorum", to, "-o", "ndjson"))["quorum"]
+    assert (quorum["log_end_offset"], quorum["candidates"]) == (25, [1])
+    written = b"".join(path.read_bytes() for path in (to / METADATA).glob("*.log"))
+    assert written.startswith(b"".join(batches[:20]))
 
 
 def test_without_any_voter_nobody_is_said_to_be_missing(kafkalog: Run, tmp_path: Path) -> None:
@@ -299,3 +368,61 @@ def test_without_any_voter_nobody_is_said_to_be_missing(kafkalog: Run, tmp_path:
     done = kafkalog("quorum", log_dir)
     assert done.status == 1
     assert "nothing here says who the voters are" in done.stdout.decode()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """Log directories of a node with three partitions, whose only voter is lost; one is a stray."""
+    root = write_node(tmp_path / "node")
+    identify(next(root.glob("d*/orders-0")), uuid(77))
+    state = root / "d1" / METADATA / "quorum-state"
+    state.write_text(state.read_text().replace('"voterId":1', '"voterId":7'))
+    return root
+
+
+def test_what_becomes_of_partitions_is_in_the_plan(kafkalog: Run, broker: Path) -> None:
+    """Strays, and partitions without a leader: after the steps, and in the summary."""
+    words = ("quorum", broker / "d1", "--standalone", "7@host:9093")
+    told = rows(done := kafkalog(*words, broker / "d2", "-o", "ndjson"))
+    assert done.status == 0
+    [stray] = told["quorum_stray"]
+    size = sum(one.stat().st_size for one in Path(stray["path"]).iterdir())
+    assert (stray["topic"], stray["partition"], stray["size_bytes"]) == ("orders", 0, size)
+    assert "quorum_offline_partition" not in told
+    [plan] = told["quorum_rescue_summary"]
+    assert (plan["stray_partitions"], plan["stray_bytes"], plan["offline_partitions"]) == (
+        1, size, 0,
+    )  # fmt: skip
+    lines = kafkalog(*words).stdout.decode().splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("OFFLINE"))
+    missing = sorted(one.name for one in (broker / "d2").glob("*-?"))
+    assert [line.split() for line in lines[at : at + 1 + len(missing)]] == [
+        ["OFFLINE", "IN", "SYNC", "HERE"], *([name, "1", "-"] for name in missing)
+    ]  # fmt: skip
+    assert f"{len(missing)} partitions without a leader: no replica in sync was given" in lines
+    table = kafkalog(*words, broker / "d2").stdout.decode()
+    assert "1 partition of" in table
+    assert "become strays: the log that counts lacks them" in table
+    [plan] = rows(kafkalog(*words[:1], broker / "d1" / METADATA, *words[2:], "-o", "ndjson"))[
+        "quorum_rescue_summary"
+    ]
+    assert (plan["stray_partitions"], plan["offline_partitions"]) == (None, None)
+
+
+def test_a_partition_that_cannot_be_listed_does_not_stop_a_quorum(
+    kafkalog: Run, broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status says that it may be one more stray."""
+    broken, list_partition = str(next(broker.glob("d*/payments-0"))), listings.list_partition
+
+    def listed(path: str) -> Any:
+        if path == broken:
+            raise UnreadableError("Input/output error.", path=path)
+        return list_partition(path)
+
+    monkeypatch.setattr(listings, "list_partition", listed)
+    words = ("quorum", broker / "d1", broker / "d2", "--standalone", "7@host:9093")
+    done = kafkalog(*words, "--to", tmp_path / "new", "-o", "ndjson")
+    assert (done.status, broken in done.stderr) == (8, True)
+    assert rows(done)["quorum_rescue_summary"][0]["status"] == 8
+    assert kafkalog("quorum", tmp_path / "new").status == 0

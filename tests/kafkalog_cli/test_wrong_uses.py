@@ -204,8 +204,16 @@ OPTIONS = (
     Wrong("du log --disk-size 1G", 2, "--disk-size requires --forecast.", "Add --forecast."),
     Wrong("quorum log --properties none", 2, MISSING),
     Wrong("quorum log --standalone one", 2, "'one' is not a controller.", "1@controller1:9093"),
-    Wrong("quorum log --to new", 2, "--to requires --standalone.", "Which controller leads first?"),
-    Wrong("quorum log --standalone 1", 4, "The voters here can elect a leader: 1.", "Start them."),
+    Wrong(
+        "quorum log --to new", 2, "--to requires --standalone or", "Which controller leads first?"
+    ),
+    Wrong("quorum log --allow-loss", 2, "--allow-loss requires --standalone or --voters."),
+    Wrong("quorum log --standalone 1 --voters 1", 2, "exclude each other."),
+    Wrong("quorum log --voters 1@a:1,1@b:1", 2, "Controller 1 is given twice."),
+    Wrong(
+        "quorum log --voters 1@a:1,2@b:1", 4, "voters of this quorum are static", "on all nodes."
+    ),
+    Wrong("quorum log --standalone 2", 4, "The voters here can elect a leader: 1.", "Start them."),
     Wrong("quorum log/orders-0", 2, "There is no metadata log here.", "each has __cluster_metad"),
     Wrong("ls log -p x", 2, "'x' is not a partition.", "Give N or A-B: -p 3, -p 0-7."),
     Wrong("ls log -p 5-2", 2, "'5-2' is not a partition.", "Give N or A-B"),

@@ -25,19 +25,20 @@ from kafkalog.io.paths.source import Source
 from kafkalog.io.storage import LogDirLock, NewDirectory, require_outside, require_vacant
 from kafkalog.log.batches.framing import scan_batches
 from kafkalog.model import Batch, present_ms
-from kafkalog.node.quorum.choice import history
-from kafkalog.node.quorum.model import NOBODY, Voter
+from kafkalog.node.quorum.choice import candidates, history
+from kafkalog.node.quorum.model import NOBODY
 from kafkalog.node.quorum.quorum import read_quorum
-from kafkalog.node.quorum.rescue import first_batch
+from kafkalog.node.quorum.rescue import NO_DIRECTORY, first_batch
 from kafkalog.node.targets import open_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.files.log_dir import Segment
     from kafkalog.io.storage import Step
     from kafkalog.node.quorum.choice import Merge, Part
     from kafkalog.node.quorum.lineage import Lineage
+    from kafkalog.node.quorum.model import Voter
     from kafkalog.node.quorum.quorum import Quorum
     from kafkalog.node.quorum.rescue import Rescue
 
@@ -61,6 +62,7 @@ def write_rescue(
         LogDirInUseError: a broker runs on one of the copies.
         CorruptDataError: the files changed after they were read, or read back differently.
         UnreadableError, UnwritableError: of the files.
+        PartlyDoneError: the directory is there, and then something failed.
 
     On disk after a crash: the whole directory, or none but `<to>.kafkalog-partial`, which the next
     run removes.
@@ -77,11 +79,11 @@ def write_rescue(
         home = os.path.dirname(rescue.source.path)
         directory = held.enter_context(NewDirectory(to, home, observe=observe))
         directory_id = new_id()
+        voters = (rescue.voters[0]._replace(directory_id=directory_id), *rescue.voters[1:])
         batch = b""
-        if quorum.kraft_version and rescue.listener is not None:
-            voter = Voter(rescue.node_id, directory_id, (rescue.listener,))
+        if quorum.kraft_version:
             batch = first_batch(
-                merged.end, rescue.leader_epoch, rescue.node_id, [voter], present_ms()
+                merged.end, rescue.leader_epoch, rescue.node_id, voters, present_ms()
             )
         _write_log(directory, merged, batch)
         state = _quorum_state(quorum, rescue, directory_id)
@@ -90,7 +92,7 @@ def write_rescue(
         _write(directory, file_names.QUORUM_STATE, (text.encode(),))
         properties = meta_properties(quorum.cluster_id, rescue.node_id, directory_id)
         directory.write(file_names.META_PROPERTIES, properties)
-        lineage = _read_back(quorum, rescue, directory.building)
+        lineage = _read_back(quorum, rescue, voters, directory.building)
         epochs = [next(spans)[:2] for _, spans in groupby(lineage.spans, key=itemgetter(0))]
         _write(directory, file_names.LEADER_EPOCHS, (checkpoint_text(epochs),))
         return sum(len(names) for _, _, names in os.walk(directory.building))
@@ -151,15 +153,17 @@ def _write(directory: NewDirectory, name: str, pieces: Iterable[bytes]) -> None:
 
 
 def _quorum_state(quorum: Quorum, rescue: Rescue, directory_id: str) -> dict[str, Any]:
-    """Return `quorum-state`: a voter of its own directory has voted, so that it never votes twice.
+    """Return `quorum-state`: an only voter has voted for itself, and leads at its next start.
 
-    Without voters in the log nobody leads yet: the properties say who is elected.
+    Of several nobody leads yet, nor of those that the properties name.
     """
     leader, epoch = rescue.node_id, rescue.leader_epoch
     if quorum.kraft_version:
+        is_alone = len(rescue.voters) == 1
+        elected = leader if is_alone else NOBODY
         return {
-            "leaderId": leader, "leaderEpoch": epoch, "votedId": leader,
-            "votedDirectoryId": directory_id, "data_version": 1,
+            "leaderId": elected, "leaderEpoch": epoch, "votedId": elected,
+            "votedDirectoryId": directory_id if is_alone else NO_DIRECTORY, "data_version": 1,
         }  # fmt: skip
     return {
         "clusterId": "", "leaderId": NOBODY, "leaderEpoch": epoch, "votedId": NOBODY,
@@ -167,8 +171,8 @@ def _quorum_state(quorum: Quorum, rescue: Rescue, directory_id: str) -> dict[str
     }  # fmt: skip
 
 
-def _read_back(quorum: Quorum, rescue: Rescue, log_dir: str) -> Lineage:
-    """Read the new directory as a quorum of its own; return which epoch wrote what of its log.
+def _read_back(quorum: Quorum, rescue: Rescue, voters: Sequence[Voter], log_dir: str) -> Lineage:
+    """Read the new directory, and judge it with what follows; return which epoch wrote what of it.
 
     Raises:
         CorruptDataError: it is not what was planned.
@@ -185,8 +189,11 @@ def _read_back(quorum: Quorum, rescue: Rescue, log_dir: str) -> Lineage:
         or history(rescue.source).fork(history(copy)) < merged.end
     ):
         raise _changed(log_dir, "It reads back differently.")
-    if quorum.kraft_version and [one.node_id for one in found.candidates] != [rescue.node_id]:
-        raise _changed(log_dir, "Its controller could not be elected.")
+    if quorum.kraft_version:
+        followers = (one for one in quorum.copies if one.node_id != rescue.node_id)
+        elected = candidates((copy, *followers), found.voters)
+        if found.voters.voters != tuple(sorted(voters)) or elected != [voters[0]]:
+            raise _changed(log_dir, "Its controller could not be elected.")
     return copy.lineage
 
 

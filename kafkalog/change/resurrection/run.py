@@ -44,7 +44,7 @@ from kafkalog.change.resurrection.sources import (
     log_dirs_of,
     source_images,
 )
-from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, PartlyDoneError
+from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError
 from kafkalog.files.log_dir import list_partition
 from kafkalog.files.text_files import checkpoint_text
 from kafkalog.io.documents import json_line
@@ -126,12 +126,9 @@ def _told_if_done(made: Callable[[], NewDirectory | None]) -> Iterator[None]:
         yield
     except KafkaLogError as error:
         directory = made()
-        if directory is None or not directory.has_its_name:
+        if directory is None or directory.afterwards(error) is error:
             raise
-        raise PartlyDoneError(
-            f"{directory.given} is there, whole; afterwards this failed: {error.message}",
-            path=error.path,
-        ) from error
+        raise directory.afterwards(error) from error
 
 
 class Resurrection:

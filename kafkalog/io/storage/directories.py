@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 from formats.file_names import staging_name
 from kafkalog.errors import (
     DestinationExistsError,
+    KafkaLogError,
+    PartlyDoneError,
     ShortageError,
     UnwritableError,
     UsageError,
@@ -73,6 +75,7 @@ class NewDirectory:
     Raises:
         DestinationExistsError: the path exists, or another run is writing it now.
         UnwritableError: it cannot be created there, or written.
+        PartlyDoneError: it is there, and nobody knows whether it survives a crash.
     """
 
     def __init__(
@@ -247,9 +250,18 @@ class NewDirectory:
             if kind is None:
                 self._publish()
         except OSError as failure:
-            raise unwritable(failure, self.path) from failure
+            raise self.afterwards(unwritable(failure, self.path)) from failure
         finally:
             self._discard()
+
+    def afterwards(self, error: KafkaLogError) -> KafkaLogError:
+        """Return the error of what fails: partly done, once the directory has its name."""
+        if not self.has_its_name or isinstance(error, PartlyDoneError):
+            return error
+        return PartlyDoneError(
+            f"{self.given} is there, whole; afterwards this failed: {error.message}",
+            path=error.path,
+        )
 
     def _discard(self) -> None:
         """Remove a directory that did not get its name, and unlock it."""

@@ -113,6 +113,12 @@ class ImageReader:
         self._apply(self._directory, wanted, None)
         self._reached = self._reached if to_offset is None else max(to_offset, self._reached)
 
+    def advance_in(self, directory: PartitionDir, to_offset: int) -> None:
+        """Apply the sound batches of another copy of the log up to an offset, exclusive."""
+        wanted = Selection(from_offset=self._reached, to_offset=to_offset, sound=True)
+        self._apply(directory, wanted, None)
+        self._reached = max(to_offset, self._reached)
+
     def _apply(
         self, target: PartitionDir | FileEntry, selection: Selection, snapshot: str | None
     ) -> bool:

@@ -15,7 +15,7 @@ from kafkalog.node.quorum.log import VOTERS
 from kafkalog.node.quorum.model import Voter, VoterSet, kraft_version_of, voters_in, voters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.node.quorum.model import Replica, Snapshot
 
@@ -218,18 +218,41 @@ def next_epoch(replicas: Iterable[Replica]) -> int:
     return 1 + max(seen)
 
 
-def candidates(replicas: Sequence[Replica], voters: VoterSet) -> list[Voter]:
+def candidates(
+    replicas: Sequence[Replica],
+    voters: VoterSet,
+    moved: Mapping[int, tuple[tuple[str, str, int], ...]] | None = None,
+) -> list[Voter]:
     """Return the voters that could win an election among what is here, by node id.
 
-    A voter votes for a log that goes at least as far as its own.
+    A node asks the voters that it knows, where it knows them; each of these votes for a log that
+    goes at least as far as its own.
+
+    Args:
+        replicas: all copies.
+        voters: of the quorum; those of a static one are what all nodes know.
+        moved: listeners by node id where they are not what `voters` says.
     """
-    started = {
-        voter: max(one.started for one in replicas if one.is_of(voter) and one.starts)
-        for voter in voters.voters
-        if any(one.is_of(voter) and one.starts for one in replicas)
-    }
+    disks: dict[tuple[int | None, str | None], Replica] = {}
+    for one in sorted(replicas, key=lambda one: one.started):
+        if one.starts:
+            disks[one.node_id, one.directory_id] = one
+    listeners = {one.node_id: one.listeners for one in voters.voters} | dict(moved or {})
+    is_static = all(one.directory_id is None for one in voters.voters)
+
+    def wins(candidate: Replica) -> bool:
+        known = voters if is_static else candidate.voters
+        votes = 0
+        for voter in known.voters:
+            is_there = voter.listeners in ((), listeners.get(voter.node_id))
+            here = [one for one in disks.values() if one.is_of(voter)]
+            votes += candidate in here or (
+                is_there and bool(here) and all(one.started <= candidate.started for one in here)
+            )
+        return known.has(candidate) and votes >= known.majority
+
     return [
         voter
-        for voter, position in started.items()
-        if sum(other <= position for other in started.values()) >= voters.majority
+        for voter in voters.voters
+        if any(one.is_of(voter) and wins(one) for one in disks.values())
     ]

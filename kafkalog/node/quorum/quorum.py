@@ -16,10 +16,11 @@ from kafkalog.files.payloads.kinds import PayloadKind
 from kafkalog.files.text_files import properties_of, read_clean_shutdown, read_properties
 from kafkalog.io.rows import Rows
 from kafkalog.log.batches.selection import Selection
+from kafkalog.log.defects import UNREADABLE
 from kafkalog.log.events import reporting
 from kafkalog.model import Record, computed_once
 from kafkalog.node.choice import metadata_logs, require_one_cluster
-from kafkalog.node.cluster_image.reader import records_in
+from kafkalog.node.cluster_image.reader import ImageReader, records_in
 from kafkalog.node.quorum import choice
 from kafkalog.node.quorum.log import LEADER_CHANGE
 from kafkalog.node.quorum.model import NOBODY, Replica, Role, Voter, VoterSet, static_voters
@@ -194,6 +195,23 @@ class Quorum:
     def end(self) -> int:
         """The end of the log that counts; 0 without one."""
         return 0 if self.chosen is None else self.chosen.reach.end
+
+    @computed_once
+    def metadata(self) -> ImageReader | None:
+        """The metadata at the end of what the copies add up to; None if there is nothing.
+
+        What is damaged of a copy was taken from another: only what could not be read is a defect.
+        """
+        if self.merged is None or not self.merged.end:
+            return None
+        first = self.merged.replica or self.merged.parts[0].replica
+        found = ImageReader(first.partition)
+        if self.merged.snapshot is not None:
+            found.begin_with(self.merged.snapshot.entry)
+        for part in self.merged.parts:
+            found.advance_in(part.replica.partition, part.end)
+        found.image.defects[:] = [one for one in found.image.defects if one.reference in UNREADABLE]
+        return found
 
     def common_end(self, replica: Replica) -> int:
         """Return up to where a copy has the same log as the one that counts, without a gap."""

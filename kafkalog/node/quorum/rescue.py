@@ -1,30 +1,37 @@
-"""Plans how a quorum that has lost its majority goes on: from one copy of its metadata.
+"""Plans how a quorum goes on that lost its majority, or whose controllers moved: from one copy.
 
 Nothing is written. The plan is what has to be done, in order: what is put together into one log,
-what is appended to it so that a voter leads, and what has to be done on all other nodes.
+what is appended to it so that a voter leads, and what has to be done on all other nodes. The
+voters that are kept follow with the disks that they have.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import RefusedError, UsageError
 from kafkalog.io.wording import counted
 from kafkalog.node.cluster_image.snapshot import control_batch
+from kafkalog.node.quorum import choice
 from kafkalog.node.quorum.choice import history
 from kafkalog.node.quorum.log import KRAFT_VERSION, LEADER_CHANGE, VOTERS
 from kafkalog.node.quorum.model import Voter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from kafkalog.node.quorum.choice import Merge
     from kafkalog.node.quorum.model import Replica
     from kafkalog.node.quorum.quorum import Quorum
 
 LISTENER: Final = "CONTROLLER"
 """The listener of controllers if no voter here has one: its usual name."""
+NO_DIRECTORY: Final = "A" * 22
+"""The directory id of nobody; in a plan that of a directory that is not made yet."""
+Endpoint: TypeAlias = tuple[str, int]
+"""Host and port."""
 
 
 def first_batch(
@@ -90,21 +97,20 @@ class Rescue:
     """How a quorum goes on.
 
     Attributes:
-        node_id: the voter that leads first, alone.
-        listener: name, host and port of it.
+        voters: those that it has then. The first leads: its log directory is made, of a directory
+            id that no record names yet; the others keep theirs. Those of a static quorum have none.
         source: the copy that its log is taken from.
         end_offset: where that ends; what comes first is a batch of the new epoch.
         leader_epoch: the new epoch.
         lost_offsets: how many offsets of the log that counts are in no sound batch.
         not_proven_offsets: how many offsets become committed that were not proven to be.
-        steps: in their order.
+        steps: in their order; none if the quorum has these voters, and they can elect a leader.
         warnings: what somebody has to know before the first of them.
     """
 
     _in_repr = ("node_id", "end_offset", "leader_epoch")
 
-    node_id: int
-    listener: tuple[str, str, int] | None
+    voters: tuple[Voter, ...]
     source: Replica
     end_offset: int
     leader_epoch: int
@@ -113,53 +119,56 @@ class Rescue:
     steps: tuple[RescueStep, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def node_id(self) -> int:
+        """The voter that leads first."""
+        return self.voters[0].node_id
+
 
 def plan_rescue(
-    quorum: Quorum,
-    node_id: int,
-    endpoint: tuple[str, int] | None = None,
-    *,
-    allow_loss: bool = False,
+    quorum: Quorum, voters: Mapping[int, Endpoint | None], *, allow_loss: bool = False
 ) -> Rescue:
-    """Plan how one controller leads a quorum again, of which the others are lost.
+    """Plan how controllers are a quorum again, of which others are lost or which have moved.
 
     Args:
         quorum: what is left of it.
-        node_id: the controller, which may be one that is lost: any copy will do.
-        endpoint: its host and port; None for what the voters' records say.
+        voters: node ids of the controllers, with their hosts and ports, None for what the voters'
+            records say. The first leads, and may be one that is lost: any copy will do.
         allow_loss: whether offsets may be lost that no copy has without damage.
 
     Raises:
         RefusedError: it would lose or contradict something, or is not needed.
-        UsageError: the endpoint has to be given.
+        UsageError: an endpoint has to be given.
     """
     chosen, merged = _required(quorum, allow_loss=allow_loss)
-    is_static = not quorum.kraft_version
-    listener = _listener(quorum, node_id, endpoint)
-    if listener is None and not is_static:
-        raise UsageError(
-            f"Nothing here says where controller {node_id} listens.",
-            hint=f"Give {node_id}@HOST:PORT.",
+    if len(voters) > 1 and not quorum.kraft_version:
+        raise RefusedError(
+            "The voters of this quorum are static: no record says where they listen.",
+            path=chosen.path,
+            hint="Change controller.quorum.voters on all nodes.",
         )
+    wanted = tuple(_voters(quorum, voters))
+    is_needed = _is_needed(quorum, wanted)
+    if is_needed:
+        _require_majority(quorum, wanted)
     steps = [
-        *_moves(quorum, merged.end, node_id),
-        *_writes(quorum, node_id, listener),
-        *_runbook(quorum, node_id, listener),
+        *_moves(quorum, merged.end, wanted),
+        *_writes(quorum, wanted),
+        *(_runbook(quorum, wanted) if quorum.kraft_version else _static_runbook(quorum, wanted)),
     ]
     return Rescue(
-        node_id,
-        listener,
+        wanted,
         chosen,
         merged.end,
         quorum.next_epoch,
         merged.reach.end - merged.end,
         max(merged.end - quorum.proven, 0),
-        tuple(RescueStep(number, *step) for number, step in enumerate(steps, 1)),
-        tuple(_warnings(quorum, node_id)),
+        tuple(RescueStep(number, *step) for number, step in enumerate(steps, 1) if is_needed),
+        tuple(_warnings(quorum, merged, wanted)) if is_needed else (),
     )
 
 
-def _required(quorum: Quorum, *, allow_loss: bool) -> Any:
+def _required(quorum: Quorum, *, allow_loss: bool) -> tuple[Replica, Merge]:
     """Return the copy that counts and what it is put together from, or refuse."""
     chosen, merged = quorum.chosen, quorum.merged
     if chosen is None or merged is None:
@@ -173,124 +182,227 @@ def _required(quorum: Quorum, *, allow_loss: bool) -> Any:
         conflict = quorum.conflicts[0]
         words = f"Two leaders wrote in epoch {conflict.epoch}, from offset {conflict.offset} on."
         raise RefusedError(words, path=conflict.paths[0], hint="Give the copy that counts alone.")
-    if quorum.candidates:
-        names = ", ".join(str(one.node_id) for one in quorum.candidates)
-        words = f"The voters here can elect a leader: {names}."
-        raise RefusedError(words, hint="Start them.")
     if not merged.end:
         words = f"The log begins at offset {chosen.lineage.start}, and no sound snapshot is before."
         raise RefusedError(words, path=chosen.path, hint="Give more nodes; else `resurrect`.")
     if not (merged.is_whole or allow_loss):
         lost = merged.reach.end - merged.end
         words = f"{counted(lost, 'offset')} from {merged.end} on are in no sound batch."
-        raise RefusedError(words, path=chosen.path, hint="Give more nodes.")
+        raise RefusedError(words, path=chosen.path, hint="Give more nodes; or --allow-loss.")
     return chosen, merged
 
 
-def _listener(
-    quorum: Quorum, node_id: int, endpoint: tuple[str, int] | None
-) -> tuple[str, str, int] | None:
-    """Return where a controller listens: as it was, or at another endpoint."""
-    known = {one.node_id: one.listeners[0] for one in quorum.voters.voters if one.listeners}
-    if endpoint is None:
-        return known.get(node_id)
-    name = next((one[0] for one in known.values()), LISTENER)
-    return (name, *endpoint)
+def _voters(quorum: Quorum, given: Mapping[int, Endpoint | None]) -> Iterator[Voter]:
+    """Yield the voters that a quorum shall have, with their listeners, the first one's id unknown.
+
+    An old disk of the first is no voter then: it may have voted, and lacks what comes next.
+    """
+    known = {one.node_id: one for one in quorum.voters.voters}
+    usual = next((one.listeners[0][0] for one in known.values() if one.listeners), LISTENER)
+    ids = set[str]()
+    for number, (node_id, endpoint) in enumerate(given.items()):
+        old = known.get(node_id, Voter(node_id, None))
+        listeners = old.listeners
+        if endpoint is None and not listeners and quorum.kraft_version:
+            words = f"Nothing here says where controller {node_id} listens."
+            raise UsageError(words, hint=f"Give {node_id}@HOST:PORT.")
+        if endpoint is not None and endpoint not in [one[1:] for one in listeners[:1]]:
+            listeners = ((listeners[0][0] if listeners else usual, *endpoint),)
+        if not number:
+            yield Voter(node_id, None, listeners)
+            continue
+        directory_id = _directory_id(quorum, old)
+        if directory_id in ids:
+            words = f"Two controllers have the directory id {directory_id}."
+            raise RefusedError(words, hint="A disk was copied: format it.")
+        ids.add(directory_id)
+        yield Voter(node_id, directory_id, listeners)
 
 
-_Step = tuple[str, int | None, str | None, str]
+def _directory_id(quorum: Quorum, old: Voter) -> str:
+    """Return the directory id of a controller that keeps its disk: as recorded, or as it is now."""
+    here = {one.directory_id for one in quorum.copies if one.node_id == old.node_id} - {None}
+    if old.directory_id is not None and (not here or old.directory_id in here):
+        return old.directory_id
+    if len(here) == 1 and (found := here.pop()) is not None:
+        return found
+    if here:
+        words = f"Controller {old.node_id} has {len(here)} log directories here."
+        raise RefusedError(words, hint="Give the one that it starts on.")
+    words = f"Nothing here says which directory id controller {old.node_id} has."
+    raise RefusedError(words, hint="Give its log directory, or add it once there is a leader.")
 
 
-def _moves(quorum: Quorum, end: int, leader: int) -> Iterator[_Step]:
+def _is_needed(quorum: Quorum, wanted: Sequence[Voter]) -> bool:
+    """Return whether a quorum has other voters; refuse if it can have a leader without a rescue.
+
+    Voters find each other by their records alone, but each knows its own endpoint; and it tells
+    the leader.
+    """
+    known = {one.node_id: one for one in quorum.voters.voters}
+    listeners = {one.node_id: one.listeners for one in wanted}
+    winners = choice.candidates(quorum.copies, quorum.voters, listeners)
+    if not winners:
+        return True
+    first, *others = wanted
+    old = known.get(first.node_id, first)
+    if {first._replace(directory_id=old.directory_id), *others} == {*known.values()}:
+        return False
+    raise RefusedError(
+        f"The voters here can elect a leader: {_names(winners)}.",
+        hint="Start them: each tells the leader where it listens." if others else "Start them.",
+    )
+
+
+def _require_majority(quorum: Quorum, wanted: Sequence[Voter]) -> None:
+    """Refuse voters of which too few are here: they would wait for the others."""
+    here = 1 + sum(
+        any(copy.is_of(one) and copy.starts for copy in quorum.copies) for one in wanted[1:]
+    )
+    majority = len(wanted) // 2 + 1
+    if here < majority:
+        words = f"{here} of {counted(len(wanted), 'voter')} would be here: nobody could be elected"
+        hint = "Give more of their log directories, or fewer voters: others join later."
+        raise RefusedError(f"{words}, which takes {majority}.", hint=hint)
+
+
+_Step: TypeAlias = tuple[str, int | None, str | None, str]
+
+
+def _moves(quorum: Quorum, end: int, wanted: Sequence[Voter]) -> Iterator[_Step]:
     """Yield what may not be there when its node starts: what the new history contradicts."""
     assert quorum.chosen is not None, "it was required"
-    log = history(quorum.chosen)
+    log, metadata = history(quorum.chosen), f"{CLUSTER_METADATA}-0"
     for one in quorum.copies:
-        if one.node_id == leader:
-            continue
-        fork, why = min(log.fork(one.lineage), end), None
-        if one.lineage.end > fork:
-            why = f"what it has from offset {fork} on is given up"
-        elif one.foreign or any(snapshot.position.end > end for snapshot in one.snapshots):
-            why = "it has snapshots of another history"
-        if why is not None:
-            words = f"move {CLUSTER_METADATA}-0 away before the node starts: {why}"
+        fork = min(log.fork(one.lineage), end)
+        words = f"move {metadata} away before the node starts: "
+        if one.node_id == wanted[0].node_id:
+            yield "move-away", one.node_id, one.path, f"{words}the new directory takes its place"
+        elif one.lineage.end > fork:
+            words += f"what it has from offset {fork} on is given up"
             yield "move-away", one.node_id, one.path, words
-    here = {one.node_id for one in quorum.copies}
+        elif one.foreign or any(snapshot.position.end > end for snapshot in one.snapshots):
+            words += "it has snapshots of another history"
+            yield "move-away", one.node_id, one.path, words
+    gone = {one.node_id for one in quorum.copies} | {one.node_id for one in wanted[1:]}
     for voter in quorum.voters.voters:
-        if voter.node_id != leader and voter.node_id not in here:
+        if voter.node_id not in gone:
             directory = "" if voter.directory_id is None else f", directory id {voter.directory_id}"
             words = f"never start it again on its old disk{directory}: erase or rename that"
             yield "erase", voter.node_id, None, words
 
 
-def _writes(quorum: Quorum, node_id: int, listener: tuple[str, str, int] | None) -> Iterator[_Step]:
+def _writes(quorum: Quorum, wanted: Sequence[Voter]) -> Iterator[_Step]:
     """Yield what the directory of the leader is made of."""
-    merged = quorum.merged
+    merged, leader = quorum.merged, wanted[0].node_id
     assert merged is not None, "it was required"
     if merged.snapshot is not None:
         yield "copy-snapshot", None, merged.snapshot.entry.path, f"copy {merged.snapshot.name}"
     for part in merged.parts:
         words = f"copy offsets {part.start} to {part.end - 1}"
         yield "copy-log", None, part.replica.path, words
-    epoch = quorum.next_epoch
-    if quorum.kraft_version and listener is not None:
-        voters = [Voter(node_id, "A" * 22, (listener,))]
-        size = len(first_batch(merged.end, epoch, node_id, voters, 0))
-        words = f"append {counted(size, 'byte')} at offset {merged.end}: epoch {epoch} begins, led "
-        yield "append", None, None, f"{words}by {node_id}, the only voter"
-    words = f"write quorum-state: epoch {epoch}, voted for {node_id}"
-    if not quorum.kraft_version:
-        words = f"write quorum-state: epoch {epoch}, no vote"
-    yield "write", None, None, words
-    yield "write", None, None, f"write meta.properties: cluster {quorum.cluster_id}, node {node_id}"
-
-
-def _runbook(
-    quorum: Quorum, node_id: int, listener: tuple[str, str, int] | None
-) -> Iterator[_Step]:
-    """Yield what is done with Kafka's tools once the directory is in place."""
-    others = [one for one in quorum.voters.voters if one.node_id != node_id]
-    at = "HOST:PORT" if listener is None else f"{listener[1]}:{listener[2]}"
-    epoch = quorum.next_epoch
+    epoch, vote = quorum.next_epoch, "no vote"
     if quorum.kraft_version:
-        yield "configure", node_id, None, f"controller.quorum.bootstrap.servers={at}"
-        yield "start", node_id, None, f"alone, until it leads in epoch {epoch + 1}"
-        for one in others:
-            tool = "bin/kafka-storage.sh format --no-initial-controllers --cluster-id"
-            yield "format", one.node_id, None, f"{tool} {quorum.cluster_id} --config FILE"
-            yield "start", one.node_id, None, "until it has caught up: LAG 0"
-            tool = "bin/kafka-metadata-quorum.sh --bootstrap-controller"
-            yield "add-controller", one.node_id, None, f"{tool} {at} add-controller"
+        voters = [wanted[0]._replace(directory_id=NO_DIRECTORY), *wanted[1:]]
+        size = len(first_batch(merged.end, epoch, leader, voters, 0))
+        words = f"append {counted(size, 'byte')} at offset {merged.end}: epoch {epoch} begins, "
+        if len(wanted) == 1:
+            vote = f"voted for {leader}"
+            words += f"led by {leader}, the only voter"
+        else:
+            words += f"with the voters {_names(wanted)}"
+        yield "append", None, None, words
+    yield "write", None, None, f"write quorum-state: epoch {epoch}, {vote}"
+    yield "write", None, None, f"write meta.properties: cluster {quorum.cluster_id}, node {leader}"
+
+
+def _names(voters: Sequence[Voter]) -> str:
+    return ", ".join(str(one.node_id) for one in voters)
+
+
+def _address(voter: Voter) -> str:
+    """Return where a voter listens, as properties and Kafka's tools have it."""
+    if not voter.listeners:
+        return "HOST:PORT"
+    _, host, port = voter.listeners[0]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _runbook(quorum: Quorum, wanted: Sequence[Voter]) -> Iterator[_Step]:
+    """Yield what is done with Kafka's tools once the directory is in place."""
+    leader, *followers = wanted
+    at, epoch = _address(leader), quorum.next_epoch
+    configured = f"controller.quorum.bootstrap.servers={','.join(map(_address, wanted))}"
+    if followers:
+        yield "configure", None, None, f"on all controllers: {configured}"
+        words = f"it leads once {len(wanted) // 2 + 1} of {_names(wanted)} have started"
+        yield "start", leader.node_id, None, words
     else:
-        yield "configure", node_id, None, f"controller.quorum.voters={node_id}@{at}"
-        yield "start", node_id, None, "alone, until it leads"
-        voters = f"{node_id}@{at}"
-        for one in others:
-            # Empty voters that are a majority would cut the log of the one that has it.
-            voters += f",{one.node_id}@HOST:PORT"
-            yield "format", one.node_id, None, "bin/kafka-storage.sh format, with its old node id"
-            yield (
-                "configure",
-                one.node_id,
-                None,
-                f"on all controllers: controller.quorum.voters={voters}",
-            )
-            yield "start", one.node_id, None, f"after {node_id}, until it has caught up"
-    yield "start", None, None, "the brokers"
+        yield "configure", leader.node_id, None, configured
+        yield "start", leader.node_id, None, f"alone, until it leads in epoch {epoch + 1}"
+    for one in followers:
+        yield "start", one.node_id, None, f"at {_address(one)}, on its old disk: it follows"
+    for one in quorum.voters.voters:
+        if one.node_id in {kept.node_id for kept in wanted}:
+            continue
+        tool = "bin/kafka-storage.sh format --no-initial-controllers --cluster-id"
+        yield "format", one.node_id, None, f"{tool} {quorum.cluster_id} --config FILE"
+        yield "start", one.node_id, None, "until it has caught up: LAG 0"
+        tool = "bin/kafka-metadata-quorum.sh --bootstrap-controller"
+        yield "add-controller", one.node_id, None, f"{tool} {at} add-controller"
+    yield "start", None, None, f"the brokers, with {configured}"
 
 
-def _warnings(quorum: Quorum, node_id: int) -> Iterator[str]:
-    epoch, above = quorum.next_epoch, quorum.end - quorum.proven
-    if above:
+def _static_runbook(quorum: Quorum, wanted: Sequence[Voter]) -> Iterator[_Step]:
+    """Yield the same for voters that only properties name."""
+    leader = wanted[0].node_id
+    configured = f"controller.quorum.voters={leader}@{_address(wanted[0])}"
+    yield "configure", leader, None, configured
+    yield "start", leader, None, "alone, until it leads"
+    for one in quorum.voters.voters:
+        if one.node_id == leader:
+            continue
+        # Empty voters that are a majority would cut the log of the one that has it.
+        configured += f",{one.node_id}@HOST:PORT"
+        yield "format", one.node_id, None, "bin/kafka-storage.sh format, with its old node id"
+        yield "configure", one.node_id, None, f"on all controllers: {configured}"
+        yield "start", one.node_id, None, f"after {leader}, until it has caught up"
+    yield "start", None, None, f"the brokers, with {configured}"
+
+
+def _warnings(quorum: Quorum, merged: Merge, wanted: Sequence[Voter]) -> Iterator[str]:
+    epoch, above = quorum.next_epoch, merged.end - quorum.proven
+    if not merged.is_whole:
+        lost = counted(merged.reach.end - merged.end, "offset")
+        yield f"{lost} from {merged.end} on are lost: no copy has them undamaged"
+    if above > 0:
         yield (
             f"{counted(above, 'offset')} that are not proven to be committed become so: `quorum` "
             "lists them"
         )
-    lost = [one for one in quorum.voters.voters if one.node_id != node_id]
-    if len(lost) >= quorum.majority:
+    if quorum.metadata is not None and quorum.metadata.pending_from is not None:
+        records = counted(quorum.metadata.pending_count, "record")
         yield (
-            f"the other {counted(len(lost), 'voter')} are a majority: started on their old disks, "
-            "they would be a second cluster of the same id"
+            f"the metadata transaction that begins at offset {quorum.metadata.pending_from} has no "
+            f"end: the leader aborts it, {records}"
+        )
+    kept = {one.node_id for one in wanted}
+    lost_voters = [one for one in quorum.voters.voters if one.node_id not in kept]
+    if len(lost_voters) >= quorum.majority:
+        yield (
+            f"the other {counted(len(lost_voters), 'voter')} are a majority: started on their old "
+            "disks, they would be a second cluster of the same id"
+        )
+    known = {one.node_id: one.listeners for one in quorum.voters.voters}
+    if len(wanted) > 1 and any(known.get(one.node_id) != one.listeners for one in wanted):
+        yield (
+            f"the disks of {_names(wanted[1:])} still name the old endpoints: started there, the "
+            "controllers would be a second cluster of the same id"
+        )
+    absent = [one for one in wanted[1:] if not any(copy.is_of(one) for copy in quorum.copies)]
+    for one in absent:
+        yield (
+            f"the disk of controller {one.node_id} is not here: what it has from offset "
+            f"{merged.end} on is given up"
         )
     yield f"epoch {epoch} is above all epochs here; a disk that is not may have seen a later one"
