@@ -126,6 +126,11 @@ class Claim:
             _within(now, first, end) == _within(self.lineage, first, end)
         )
 
+    @property
+    def is_to_end_of_log(self) -> bool:
+        """Whether the part ended where the last log did."""
+        return self.path is not None and self._is_last(self.path) and self.end == self.size_bytes
+
     def listed_again(self, directory: str) -> PartitionDir:
         """List the partition, or a copy of it, wherever it is now. Raises as `listed_again`."""
         name = partition_of(directory)

@@ -62,8 +62,9 @@ def require_end(split: Split, end_of: Callable[[Split], int | None]) -> None:
         ChangedSinceError: its last offsets are in a batch that ends behind it.
     """
     planned, seen = split.next_offset, split.seen
-    # Only of the last one `high` is unknown: others end where the next segment begins.
-    if planned is None or split.high is not None or seen is None or seen.end != seen.size_bytes:
+    if planned is None or seen is None or not seen.is_to_end_of_log:
+        return
+    if split.high is not None:  # a swap comes after the last log: it ends where that begins
         return
     end = end_of(split)
     if end is not None and end < planned and seen.require():
