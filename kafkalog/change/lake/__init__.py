@@ -12,10 +12,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.change.lake.model import NOTHING_ACCEPTED
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.change.lake.append import Append as Append
     from kafkalog.change.lake.iceberg_append import IcebergAppend as IcebergAppend
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.change.lake.run import Export as Export
     from kafkalog.change.lake.split import SplitExport as SplitExport
     from kafkalog.change.plan import Plan as ChangePlan
-    from kafkalog.errors import Listener, OnEvent
+    from kafkalog.errors import OnEvent
     from kafkalog.io.engine import Engine
 
 _MODULES = {
@@ -58,30 +56,19 @@ __all__ = sorted([*_HOMES, "export", "writing"])  # noqa: PLE0605 # computed fro
 
 
 def writing(
-    asked: ExportRequest,
-    to: str,
-    *,
-    fail_fast: bool = False,
-    accepted: Accepted = NOTHING_ACCEPTED,
-    catalog: Mapping[str, str] | None = None,
-    listener: Listener | None = None,
+    asked: ExportRequest, to: str, **options: Any
 ) -> Export | Append | IcebergAppend | SplitExport:
     """Return the run of a request; use it as a context manager.
 
     Arguments and errors are those of `table_run`, or with `split_by_type` of `SplitExport`.
     """
-    opened: Callable[..., Export | Append | IcebergAppend | SplitExport]
     if asked.split_by_type:
         from kafkalog.change.lake.split import SplitExport
 
-        opened = SplitExport
-    else:
-        from kafkalog.change.lake.table_run import table_run
+        return SplitExport(asked, to, **options)
+    from kafkalog.change.lake.table_run import table_run
 
-        opened = table_run
-    return opened(
-        asked, to, fail_fast=fail_fast, accepted=accepted, catalog=catalog, listener=listener
-    )
+    return table_run(asked, to, **options)
 
 
 def export(
