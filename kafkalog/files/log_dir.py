@@ -122,7 +122,9 @@ class PartitionDir:
 
     @property
     def log_dir(self) -> str:
-        """The directory around it, as the path was given."""
+        """The directory around it, as the path was given, unless that does not name it."""
+        if os.path.basename(self.path) in ("", os.curdir, os.pardir):
+            return os.path.dirname(file_system.absolute(self.path))
         return os.path.dirname(self.path) or os.curdir
 
     @property

@@ -115,7 +115,10 @@ def _voters(texts: Sequence[str]) -> dict[int, tuple[str, int] | None]:
             raise UsageError(f"{text!r} is not a controller.", hint=hint)
         if int(match[1]) in found:
             raise UsageError(f"Controller {match[1]} is given twice.")
-        found[int(match[1])] = (match[2] or match[3], int(match[4])) if match[4] else None
+        endpoint = (match[2] or match[3], int(match[4])) if match[4] else None
+        if endpoint is not None and endpoint in found.values():
+            raise UsageError(f"Two controllers would listen at {text.partition('@')[2]}.")
+        found[int(match[1])] = endpoint
     return found
 
 
@@ -179,7 +182,8 @@ def _write(found: Quorum, rescued: view.Rescued | None, show: opt.Show, outcome:
         write_sections([nodes if rescued is None else more], form, show.limit)
         return
     write_sections([nodes], form, show.limit)
-    left = None if show.limit is None else max(show.limit - len(found.replicas), 0)
+    is_cut = show.limit is not None and rescued is None  # all of a plan has to be done
+    left = max((show.limit or 0) - len(found.replicas), 0) if is_cut else None
     print_lines(view.words(found, None if rescued is None else rescued.plan))
     rows = iter(more[1])
     first = next(rows, None)

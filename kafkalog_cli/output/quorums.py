@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kafkalog.node.quorum.rescue import Rescue, RescueStep
     from kafkalog_cli.output.objects import Style, View
 
+_DONE: Final = ("copy-snapshot", "copy-log", "append", "write")
+"""The steps that `--to` does; they come first."""
 _BAD: Final = {"damaged", "foreign-snapshot", "split-brain", "empty"}
 
 
@@ -312,7 +314,7 @@ def result(one: Rescued, style: Style) -> Iterator[str]:
     if one.to is None:
         yield "Plan only: --to NEW makes the log directory of the controller"
         return
-    first = next(step.step for step in one.plan.steps if step.action == "configure")
+    first = next(step.step for step in one.plan.steps if step.action not in _DONE)
     yield f"made {one.to}, {counted(one.files, 'file')}: go on with step {first}"
 
 

@@ -210,6 +210,7 @@ OPTIONS = (
     Wrong("quorum log --allow-loss", 2, "--allow-loss requires --standalone or --voters."),
     Wrong("quorum log --standalone 1 --voters 1", 2, "exclude each other."),
     Wrong("quorum log --voters 1@a:1,1@b:1", 2, "Controller 1 is given twice."),
+    Wrong("quorum log --voters 1@a:1,2@a:1", 2, "Two controllers would listen at a:1."),
     Wrong(
         "quorum log --voters 1@a:1,2@b:1", 4, "voters of this quorum are static", "on all nodes."
     ),

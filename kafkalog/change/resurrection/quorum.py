@@ -70,13 +70,13 @@ def write_rescue(
     merged = quorum.merged
     assert merged is not None, "the plan required it"
     assert quorum.cluster_id is not None, "likewise"
-    log_dirs = [os.path.dirname(one.path) for one in quorum.copies]
+    log_dirs = [one.partition.log_dir for one in quorum.copies]
     require_outside(to, log_dirs)
     require_vacant(os.path.realpath(to))
     with ExitStack() as held:
         for log_dir in log_dirs:
             held.enter_context(LogDirLock(log_dir))
-        home = os.path.dirname(rescue.source.path)
+        home = rescue.source.partition.log_dir
         directory = held.enter_context(NewDirectory(to, home, observe=observe))
         directory_id = new_id()
         voters = (rescue.voters[0]._replace(directory_id=directory_id), *rescue.voters[1:])

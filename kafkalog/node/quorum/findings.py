@@ -85,5 +85,6 @@ def _of_voters(quorum: Quorum) -> Iterator[Defect]:
         names = ", ".join(str(one.node_id) for one in quorum.behind)
         words = f"The voters {names} are a majority, and have no record from offset "
         end = max(quorum.common_end(c) for c in quorum.copies for v in quorum.behind if c.is_of(v))
-        words = f"{words}{end} on; up to {quorum.proven} all was committed."
+        known = f"up to {quorum.proven} all was committed" if quorum.proven else "others have some"
+        words = f"{words}{end} on; {known}."
         yield make_defect("quorum-behind", chosen.path, words, offset=end)

@@ -217,6 +217,11 @@ class Replica:
         return tuple(one for one in self.snapshots if one.standing == Standing.FOREIGN)
 
     @property
+    def is_damaged(self) -> bool:
+        """Whether something is wrong inside of the log or of a snapshot."""
+        return bool(self.log.defects) or any(not one.is_sound for one in self.snapshots)
+
+    @property
     def damage(self) -> tuple[Defect, ...]:
         """What is wrong with its files, by log, snapshots and small files."""
         of_snapshots = (one for snapshot in self.snapshots for one in snapshot.contents.defects)

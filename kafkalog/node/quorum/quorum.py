@@ -162,14 +162,17 @@ class Quorum:
     def behind(self) -> tuple[Voter, ...]:
         """Voters here that together elect a leader which lacks committed records; none if none do.
 
-        Only reformatted or restored disks make that possible.
+        Only reformatted or restored disks make that possible. Where no disk proves what was
+        committed, empty ones lack it.
         """
         ends = {
             voter: max(self.common_end(one) for one in self.copies if one.is_of(voter))
             for voter in self.voters.voters
             if any(one.is_of(voter) for one in self.copies)
         }
-        lacking = tuple(voter for voter, end in ends.items() if end < self.proven)
+        lacking = tuple(
+            voter for voter, end in ends.items() if end < max(self.proven, min(self.end, 1))
+        )
         return lacking if len(lacking) >= self.majority else ()
 
     @property
@@ -266,7 +269,7 @@ class Quorum:
         """Yield words for how a copy differs from the one that counts."""
         if one.is_empty:
             yield "empty"
-        elif one.log.defects or any(not snapshot.is_sound for snapshot in one.snapshots):
+        elif one.is_damaged:
             yield "damaged"
         if is_forked:
             yield "forked"

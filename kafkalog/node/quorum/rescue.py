@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from formats.constants import INT32_MAX
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import RefusedError, UsageError
@@ -152,8 +153,8 @@ def plan_rescue(
     if is_needed:
         _require_majority(quorum, wanted)
     steps = [
-        *_moves(quorum, merged.end, wanted),
         *_writes(quorum, wanted),
+        *_moves(quorum, merged.end, wanted),
         *(_runbook(quorum, wanted) if quorum.kraft_version else _static_runbook(quorum, wanted)),
     ]
     return Rescue(
@@ -182,6 +183,9 @@ def _required(quorum: Quorum, *, allow_loss: bool) -> tuple[Replica, Merge]:
         conflict = quorum.conflicts[0]
         words = f"Two leaders wrote in epoch {conflict.epoch}, from offset {conflict.offset} on."
         raise RefusedError(words, path=conflict.paths[0], hint="Give the copy that counts alone.")
+    if quorum.next_epoch >= INT32_MAX:
+        words = f"An epoch here is {quorum.next_epoch - 1}: no leader could have a later one."
+        raise RefusedError(words, path=chosen.path, hint="Leave out the copy that has it.")
     if not merged.end:
         words = f"The log begins at offset {chosen.lineage.start}, and no sound snapshot is before."
         raise RefusedError(words, path=chosen.path, hint="Give more nodes; else `resurrect`.")
@@ -201,6 +205,10 @@ def _voters(quorum: Quorum, given: Mapping[int, Endpoint | None]) -> Iterator[Vo
     usual = next((one.listeners[0][0] for one in known.values() if one.listeners), LISTENER)
     ids = set[str]()
     for number, (node_id, endpoint) in enumerate(given.items()):
+        is_broker = quorum.metadata is not None and node_id in quorum.metadata.image.brokers
+        if is_broker and known and node_id not in known:
+            hint = f"Give a controller: {', '.join(map(str, known))}, or a new id."
+            raise RefusedError(f"Node {node_id} is a broker, and no controller.", hint=hint)
         old = known.get(node_id, Voter(node_id, None))
         listeners = old.listeners
         if endpoint is None and not listeners and quorum.kraft_version:
@@ -248,10 +256,10 @@ def _is_needed(quorum: Quorum, wanted: Sequence[Voter]) -> bool:
     old = known.get(first.node_id, first)
     if {first._replace(directory_id=old.directory_id), *others} == {*known.values()}:
         return False
-    raise RefusedError(
-        f"The voters here can elect a leader: {_names(winners)}.",
-        hint="Start them: each tells the leader where it listens." if others else "Start them.",
-    )
+    hint = "Start them: each tells the leader where it listens." if others else "Start them."
+    if quorum.behind:
+        hint = f"{_names(quorum.behind)} lack records, and are a majority: start others first."
+    raise RefusedError(f"The voters here can elect a leader: {_names(winners)}.", hint=hint)
 
 
 def _require_majority(quorum: Quorum, wanted: Sequence[Voter]) -> None:
@@ -277,12 +285,16 @@ def _moves(quorum: Quorum, end: int, wanted: Sequence[Voter]) -> Iterator[_Step]
         fork = min(log.fork(one.lineage), end)
         words = f"move {metadata} away before the node starts: "
         if one.node_id == wanted[0].node_id:
-            yield "move-away", one.node_id, one.path, f"{words}the new directory takes its place"
+            words += "its log directory is the new one, whole, by log.dirs or metadata.log.dir"
+            yield "move-away", one.node_id, one.path, words
         elif one.lineage.end > fork:
             words += f"what it has from offset {fork} on is given up"
             yield "move-away", one.node_id, one.path, words
         elif one.foreign or any(snapshot.position.end > end for snapshot in one.snapshots):
             words += "it has snapshots of another history"
+            yield "move-away", one.node_id, one.path, words
+        elif one.is_damaged:
+            words += "it is damaged, and its node may not start on it"
             yield "move-away", one.node_id, one.path, words
     gone = {one.node_id for one in quorum.copies} | {one.node_id for one in wanted[1:]}
     for voter in quorum.voters.voters:
@@ -345,12 +357,21 @@ def _runbook(quorum: Quorum, wanted: Sequence[Voter]) -> Iterator[_Step]:
     for one in quorum.voters.voters:
         if one.node_id in {kept.node_id for kept in wanted}:
             continue
-        tool = "bin/kafka-storage.sh format --no-initial-controllers --cluster-id"
-        yield "format", one.node_id, None, f"{tool} {quorum.cluster_id} --config FILE"
+        yield from _formats(quorum, one, " --no-initial-controllers")
         yield "start", one.node_id, None, "until it has caught up: LAG 0"
-        tool = "bin/kafka-metadata-quorum.sh --bootstrap-controller"
+        tool = "bin/kafka-metadata-quorum.sh --command-config FILE --bootstrap-controller"
         yield "add-controller", one.node_id, None, f"{tool} {at} add-controller"
     yield "start", None, None, f"the brokers, with {configured}"
+
+
+def _formats(quorum: Quorum, voter: Voter, options: str = "") -> Iterator[_Step]:
+    """Yield how a voter gets an empty log directory."""
+    for one in quorum.copies:
+        if one.node_id == voter.node_id:
+            words = "move all that is in its log directories away: they are formatted again"
+            yield "move-away", one.node_id, one.partition.log_dir, words
+    tool = f"bin/kafka-storage.sh format{options} --cluster-id {quorum.cluster_id} --config FILE"
+    yield "format", voter.node_id, None, tool
 
 
 def _static_runbook(quorum: Quorum, wanted: Sequence[Voter]) -> Iterator[_Step]:
@@ -364,9 +385,10 @@ def _static_runbook(quorum: Quorum, wanted: Sequence[Voter]) -> Iterator[_Step]:
             continue
         # Empty voters that are a majority would cut the log of the one that has it.
         configured += f",{one.node_id}@HOST:PORT"
-        yield "format", one.node_id, None, "bin/kafka-storage.sh format, with its old node id"
+        yield from _formats(quorum, one)
         yield "configure", one.node_id, None, f"on all controllers: {configured}"
-        yield "start", one.node_id, None, f"after {leader}, until it has caught up"
+        words = f"once the others have been started again with that, {leader} first; until it has "
+        yield "start", one.node_id, None, f"{words}caught up"
     yield "start", None, None, f"the brokers, with {configured}"
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.check.verify import Verification
+from kafkalog.errors import RefusedError
 from kafkalog.node.quorum.quorum import read_quorum
+from kafkalog.node.quorum.rescue import plan_rescue
 from kafkalog.node.recovery import NextStart, NodeDir, nodes_of
 from kafkalog.node.state.metadata import metadata
 from kafkalog.node.targets import open_targets
@@ -105,9 +107,13 @@ def test_empty_static_voters_can_destroy_the_metadata(tmp_path: Path) -> None:
     quorum = read_quorum(open_targets([str(one) for one in (survivor, *empty)]))
     assert [one.node_id for one in quorum.empty] == [2, 3]
     assert [one.node_id for one in quorum.present] == [1]
-    # Nothing is lost of what nobody can have committed.
+    # Without a snapshot no disk proves that anything was committed, but most of it will have been.
     (survivor / METADATA / named(50, 4)).unlink()
-    assert found(survivor, *empty) == []
+    assert found(survivor, *empty) == [("quorum-behind", METADATA)]
+    quorum = read_quorum(open_targets([str(one) for one in (survivor, *empty)]))
+    with pytest.raises(RefusedError, match="can elect a leader") as refused:
+        plan_rescue(quorum, {1: None})
+    assert refused.value.hint == "2, 3 lack records, and are a majority: start others first."
 
 
 def test_a_snapshot_beyond_its_log_replaces_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import struct
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ from kafkalog.node.quorum.model import Voter
 from kafkalog.node.quorum.quorum import Quorum, read_quorum
 from kafkalog.node.quorum.rescue import RescueStep, first_batch, plan_rescue
 from kafkalog.node.targets import open_targets
-from tests.builders import batch, record
+from tests.builders import batch, flip, record
 from tests.nodes import METADATA, uuid
-from tests.quorums import elected, epoch_batches, write_copy
+from tests.quorums import elected, epoch_batches, write_copy, write_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,13 +64,14 @@ def test_the_plan_of_a_survivor(corpus_dir: Path) -> None:
     assert plan.not_proven_offsets == 29
     assert plan.voters == (Voter(1, None, (("CONTROLLER", "127.0.0.1", 28101),)),)
     assert actions(plan.steps) == [
-        ("move-away", 1), ("erase", 2), ("erase", 3), ("copy-snapshot", None), ("copy-log", None),
-        ("append", None), ("write", None), ("write", None), ("configure", 1), ("start", 1),
+        ("copy-snapshot", None), ("copy-log", None), ("append", None), ("write", None),
+        ("write", None), ("move-away", 1), ("erase", 2), ("erase", 3),
+        ("configure", 1), ("start", 1),
         ("format", 2), ("start", 2), ("add-controller", 2),
         ("format", 3), ("start", 3), ("add-controller", 3), ("start", None),
     ]  # fmt: skip
     assert [one.step for one in plan.steps] == [*range(1, 18)]
-    assert "174 bytes at offset 519: epoch 2 begins" in plan.steps[5].detail
+    assert "174 bytes at offset 519: epoch 2 begins" in plan.steps[2].detail
     assert len(plan.warnings) == 3
 
 
@@ -80,7 +82,7 @@ def test_any_copy_will_do_for_any_controller(corpus_dir: Path) -> None:
     assert plan.source.node_id == 11
     assert plan.voters == (Voter(2, None, (("CONTROLLER", "new", 9093),)),)
     assert plan.end_offset == 519
-    assert actions(plan.steps)[:3] == [("erase", 1), ("erase", 2), ("erase", 3)]
+    assert actions(plan.steps)[5:8] == [("erase", 1), ("erase", 2), ("erase", 3)]
     static = corpus_dir / "quorum" / "static-4.3"
     plan = plan_rescue(read(static / "n12"), {3: ("new", 9093)})
     assert ("append", None) not in actions(plan.steps)
@@ -102,7 +104,7 @@ def test_what_the_new_history_contradicts_is_moved_away(tmp_path: Path) -> None:
     plan = plan_rescue(read(*(tmp_path / f"n{one}" for one in (1, 11, 12, 13))), {1: None})
     moved = {one.node_id: one for one in plan.steps if one.action == "move-away"}
     assert moved.keys() == {1, 11, 12}
-    assert "the new directory takes its place" in moved[1].detail
+    assert "its log directory is the new one" in moved[1].detail
     assert moved[11].path == str(tmp_path / "n11" / METADATA)
     assert "snapshots of another history" in moved[11].detail
     assert "from offset 338 on is given up" in moved[12].detail
@@ -166,11 +168,11 @@ def test_the_plan_of_controllers_that_moved(corpus_dir: Path) -> None:
         for one in (1, 2, 3)
     )
     assert actions(plan.steps) == [
-        ("move-away", 1), ("copy-snapshot", None), ("copy-log", None), ("append", None),
-        ("write", None), ("write", None), ("configure", None), ("start", 1), ("start", 2),
+        ("copy-snapshot", None), ("copy-log", None), ("append", None), ("write", None),
+        ("write", None), ("move-away", 1), ("configure", None), ("start", 1), ("start", 2),
         ("start", 3), ("start", None),
     ]  # fmt: skip
-    assert plan.steps[0].path == str(killed / "n1" / METADATA)
+    assert plan.steps[5].path == str(killed / "n1" / METADATA)
     details = [one.detail for one in plan.steps]
     assert "append 287 bytes at offset 519: epoch 2 begins, with the voters 1, 2, 3" in details
     assert "write quorum-state: epoch 2, no vote" in details
@@ -184,7 +186,7 @@ def test_the_plan_of_controllers_that_moved(corpus_dir: Path) -> None:
     # The first may be one that is lost, and one that is not wanted is no voter.
     plan = plan_rescue(read(killed / "n2"), {3: MOVED[3], 2: MOVED[2]})
     assert [one.directory_id for one in plan.voters] == [None, ids[2]]
-    assert actions(plan.steps)[:2] == [("erase", 1), ("erase", 3)]
+    assert actions(plan.steps)[5:7] == [("erase", 1), ("erase", 3)]
     assert actions(plan.steps)[-4:] == [
         ("format", 1), ("start", 1), ("add-controller", 1), ("start", None)
     ]  # fmt: skip
@@ -262,3 +264,45 @@ def test_addresses_of_version_6_are_written_as_kafka_does(tmp_path: Path) -> Non
     assert plan.voters[0].listeners == (("CONTROLLER", "::1", 9093),)
     details = [one.detail for one in plan.steps if one.action == "configure"]
     assert details == ["controller.quorum.bootstrap.servers=[::1]:9093"]
+
+
+def test_a_copy_that_is_damaged_is_moved_away(corpus_dir: Path, tmp_path: Path) -> None:
+    """A node ends when it starts on a damaged snapshot; the other copies have what it has."""
+    for node in (1, 2, 3):
+        shutil.copytree(corpus_dir / "quorum" / "dynamic-4.4" / f"n{node}", tmp_path / f"n{node}")
+    [snapshot] = (tmp_path / "n2" / METADATA).glob(f"{490:020}-*.checkpoint")
+    snapshot.write_bytes(flip(snapshot.read_bytes(), 8 * 200))
+    plan = plan_rescue(read(*(tmp_path / f"n{one}" for one in (1, 2, 3))), MOVED)
+    moved = {one.node_id: one.detail for one in plan.steps if one.action == "move-away"}
+    assert "it is damaged" in moved[2]
+    assert moved.keys() == {1, 2}
+
+
+def test_a_broker_is_no_controller(corpus_dir: Path) -> None:
+    killed = corpus_dir / "quorum" / "dynamic-4.4"
+    with pytest.raises(RefusedError, match="Node 11 is a broker"):
+        plan_rescue(read(killed / "n1", killed / "n11"), {11: ("broker", 9093)})
+
+
+def test_no_epoch_comes_after_the_last_one(corpus_dir: Path, tmp_path: Path) -> None:
+    """It has 32 bits: the new epoch is one, and the leader needs one more."""
+    log_dir = tmp_path / "n1"
+    shutil.copytree(corpus_dir / "quorum" / "dynamic-4.4" / "n1", log_dir)
+    for epoch in ((1 << 31) - 1, (1 << 31) - 2):
+        write_state(log_dir, epoch)
+        with pytest.raises(RefusedError, match=f"An epoch here is {epoch}"):
+            plan_rescue(read(log_dir), {1: None})
+    write_state(log_dir, (1 << 31) - 3)
+    assert plan_rescue(read(log_dir), {1: None}).leader_epoch == (1 << 31) - 2
+
+
+@pytest.mark.parametrize("ending", ["", "/", "//", "/."])
+def test_a_path_may_end_with_a_slash(
+    corpus_dir: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What completion gives names the same copies: `meta.properties` is around them."""
+    killed = corpus_dir / "quorum" / "dynamic-4.4"
+    paths = [f"{killed / f'n{node}' / METADATA}{ending}" for node in (1, 2, 3)]
+    assert [one.node_id for one in read_quorum(open_targets(paths)).candidates] == [1, 2, 3]
+    monkeypatch.chdir(killed / "n1" / METADATA)
+    assert [one.node_id for one in read_quorum(open_targets(["."])).copies] == [1]
