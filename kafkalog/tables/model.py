@@ -174,6 +174,10 @@ class Bounds:
     to_time: int | None = None
     disorder_ms: int | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.topics, str):  # it would have each name that is part of it
+            raise UsageError("Topics are names in a list, not a text.")
+
 
 @dataclass(frozen=True, slots=True)
 class Contents:

@@ -430,3 +430,30 @@ def test_a_dry_run_names_the_files_of_all_tables(kafkalog: Kafkalog, tmp_path: P
     assert not [*place.iterdir()]
     assert split(kafkalog, disk, place, "files").status == 0
     assert sorted(files) == sorted(str(one.relative_to(place)) for one in place.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("kind", ["files", "delta"])
+def test_a_topic_that_is_refused_after_another_one(
+    kafkalog: Kafkalog, tmp_path: Path, kind: str
+) -> None:
+    """The status is 8, since tables of the first are there; nothing is there if it is the first."""
+    text = avro("n.A", "x")
+    disk = as_topic(tmp_path / "disk", [
+        {"subject": "n.A", "version": 1, "id": 2, "schema": text},
+    ])  # fmt: skip
+    good = [record(0, b"k", of_text(2, "a"))]
+    bad = [*good, record(1, b"k", b"\0\0\0\0\7x")]
+    write_log(disk / "events-0", batch(0, good))
+    write_log(disk / "pays-0", batch(0, bad))
+    both = ("-t", "pays", "--append")
+    refused = split(kafkalog, disk, tmp_path / "lake", kind, *both)
+    assert refused.status == 8
+    assert "The tables of events are committed; then: Records do not decode" in refused.stderr
+    assert [*tables_in(tmp_path / "lake", kind)["A"]] != []
+    assert not any(tables_in(tmp_path / "lake", kind, "pays").values())
+    accepted = split(kafkalog, disk, tmp_path / "lake", kind, *both, "--accept", "rejects=1")
+    assert accepted.status == 0, accepted.stderr
+    write_log(disk / "events-0", batch(0, bad))
+    write_log(disk / "pays-0", batch(0, good))
+    assert split(kafkalog, disk, tmp_path / "other", kind, *both).status == 4
+    assert not [*(tmp_path / "other").iterdir()]

@@ -130,14 +130,17 @@ def export(
 
     def apply(_: str | None) -> ExportSummary:
         # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
+        completed = None
         while True:
             with writing(
                 asked, place, fail_fast=fail_fast, accepted=accepted, catalog=catalog,
                 listener=reporter,
             ) as run:  # fmt: skip
                 run.run(engine or LocalEngine())
+                summary = run.summary()
                 if not run.is_continued:
-                    return run.summary()
+                    return completed if completed and summary.was_complete else summary
+                completed = summary
 
     if asked.split_by_type:
         from kafkalog.change.lake.split import plan_anywhere

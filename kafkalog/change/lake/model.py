@@ -15,7 +15,7 @@ from kafkalog.errors import UsageError
 from kafkalog.files.offsets import LeftOut
 from kafkalog.io.paths.file_system import absolute
 from kafkalog.io.paths.uris import LOCAL
-from kafkalog.model import Defect, Severity
+from kafkalog.model import Defect, Severity, named_member
 from kafkalog.tables.model import LossReason, Request
 
 if TYPE_CHECKING:
@@ -195,6 +195,11 @@ class ExportRequest:
     flat: bool = False
     split_by_type: bool = False
     of_type: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table_format", named_member(TableFormat, self.table_format))
+        if isinstance(self.columns, str):
+            raise UsageError("Columns are names in a list, not a text.")
 
     @property
     def sources(self) -> set[str]:

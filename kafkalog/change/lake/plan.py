@@ -251,6 +251,8 @@ def make_plan(
         columns.append("leader_epoch")  # tells records apart that another leader replaced
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
+    if len({*columns}) < len(columns):
+        raise UsageError("A column is given twice.")
     increment = None
     heard = _Heard(listener)
     with file_system.listings_held(paths):

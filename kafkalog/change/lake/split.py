@@ -32,7 +32,13 @@ from kafkalog.change.lake.rejects import require_few
 from kafkalog.change.lake.run_types import with_types
 from kafkalog.change.lake.table_run import table_run
 from kafkalog.change.lake.targets import directory_of, open_target
-from kafkalog.errors import DestinationExistsError, Listener, RefusedError, UsageError
+from kafkalog.errors import (
+    DestinationExistsError,
+    Listener,
+    PartlyDoneError,
+    RefusedError,
+    UsageError,
+)
 from kafkalog.files.offsets import LeftOut
 from kafkalog.io.paths.file_system import absolute
 from kafkalog.io.paths.uris import is_object
@@ -128,9 +134,25 @@ class SplitExport:
         return _plan_of_all([one.planned() for one in self._topics])
 
     def run(self, engine: Engine | None) -> None:
-        """Write the files of all tables, then commit them one by one. Raises as `Export.run`."""
-        for one in self._topics:
-            one.run(engine)
+        """Write the files of all tables, then commit them one by one, topic by topic.
+
+        Raises:
+            PartlyDoneError: what another topic has is refused once one is committed.
+            as `Export.run`.
+        """
+        done: list[str] = []
+        for number, one in enumerate(self._topics):
+            try:
+                one.run(engine)
+            except RefusedError as error:
+                for other in self._topics[number + 1 :]:
+                    other.null.discard()
+                if not done:
+                    raise
+                words = f"The tables of {', '.join(done)} are committed; then: {error.message}"
+                raise PartlyDoneError(words, path=error.path, hint=error.hint) from error
+            if not one.null.is_idle:
+                done.append(one.name)
 
     def summary(self) -> ExportSummary:
         """Return what the tables of all topics have together."""
@@ -154,17 +176,17 @@ class _Topic:
     """The tables of one topic."""
 
     def __init__(self, split: SplitExport, asked: ExportRequest, max_rejects: int) -> None:
-        self._name = _topic_of(asked)
+        self.name = _topic_of(asked)
         self._split = split
         self._asked = asked
         self._max_rejects = max_rejects
         self._done: list[tuple[str, ExportSummary]] = []
 
     def __enter__(self) -> Self:
-        self.null = self._split.table(self._asked, self._name, NO_TYPE)
+        self.null = self._split.table(self._asked, self.name, NO_TYPE)
         with ExitStack() as held:
             held.enter_context(self.null)
-            self._fields = _fields_of(self.null.plan, self._name)
+            self._fields = _fields_of(self.null.plan, self.name)
             self._held = held.pop_all()
         return self
 
@@ -172,8 +194,8 @@ class _Topic:
         self._held.__exit__(*raised)
 
     def planned(self) -> Plan:
-        plan = self._split.table(self._asked, self._name, NO_TYPE).planned()
-        return _plan_with_tables(plan, self._name, _fields_of(plan, self._name))
+        plan = self._split.table(self._asked, self.name, NO_TYPE).planned()
+        return _plan_with_tables(plan, self.name, _fields_of(plan, self.name))
 
     def run(self, engine: Engine | None) -> None:
         if self.null.is_idle:  # it was committed after all others
@@ -204,7 +226,7 @@ class _Topic:
     ) -> Run:
         """Return the entered run of a table that ends where the run of `null` does."""
         while True:
-            run = self._split.table(asked, self._name, field, turn)
+            run = self._split.table(asked, self.name, field, turn)
             with ExitStack() as entered:
                 entered.enter_context(run)
                 now, wanted = run.plan.increment, turn.plan.increment
@@ -216,7 +238,7 @@ class _Topic:
     def tables(self) -> Iterator[Done]:
         """Yield what became of each table."""
         for field, summary in self._done:
-            yield Done(self._name, field, summary)
+            yield Done(self.name, field, summary)
 
 
 class Done(NamedTuple):

@@ -12,8 +12,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import kafkalog.change.lake.append
 import kafkalog.change.lake.rejects
+from kafkalog.change import lake
 from kafkalog.change.lake.iceberg_files import SyncedFileIO, _SyncedFile
+from kafkalog.errors import UsageError
 from kafkalog.io.storage import FileTree, NewFile
+from kafkalog.model import Replicas
+from kafkalog.tables import Bounds, Request
 from tests.kafkalog.change.lake.appending import DELTA, FILES, ICEBERG, append, grow, rows, rows_of
 from tests.kafkalog.tables.test_other_disks import make_log
 from tests.sampling import drawn_for, tries_everything
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafkalog.change.lake.model import TableFormat
+    from kafkalog.change.lake.model import ExportSummary, TableFormat
 
 
 class StoppedError(BaseException):
@@ -172,3 +176,44 @@ def test_a_run_into_iceberg_that_stops_at_any_write(
             at += step
             tries += 1
         assert at > 12, "files of data, manifests, metadata, and the catalog"
+
+
+@pytest.mark.parametrize("form", [FILES, DELTA])
+def test_a_repeated_call_returns_what_it_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat
+) -> None:
+    """Not that nothing was new after that; but what is new then, if there is something."""
+    killing = Killing(monkeypatch)
+
+    def export() -> ExportSummary:
+        request = Request(replicas=Replicas.BEST, split_bytes=300)
+        place, source = tmp_path / "lake", tmp_path / "log"
+        plan = lake.export(source, to=place, append=True, table_format=form, request=request)
+        return plan.apply()
+
+    partition = make_log(tmp_path / "log")
+    assert killing.stops(5, export)
+    done = export()
+    assert (done.rows, done.was_complete) == (120, False)
+    assert export().was_complete
+    grow(partition, 120, 2)
+    assert killing.stops(5, export)
+    grow(partition, 126, 2)
+    assert export().rows == 6
+    assert len(rows_of(tmp_path / "lake", form)) == 132
+
+
+def test_words_that_are_no_lists_and_no_formats(tmp_path: Path) -> None:
+    """A text would be taken for its letters."""
+    make_log(tmp_path / "log")
+    wrong: list[dict[str, Any]] = [
+        {"table_format": "Delta"},
+        {"columns": "offset"},
+        {"columns": ("offset", "offset")},
+    ]
+    for options in wrong:
+        with pytest.raises(UsageError):
+            lake.export(tmp_path / "log", to=tmp_path / "lake", **options)
+    with pytest.raises(UsageError, match="not a text"):
+        Bounds(topics="orders")
+    assert not (tmp_path / "lake").exists()
