@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.change.lake.append import Append as Append
     from kafkalog.change.lake.iceberg_append import IcebergAppend as IcebergAppend
@@ -127,20 +128,13 @@ def export(
     asked = replace(asked, by_data=(*asked.by_data, *by_data))
     accepted = Accepted(allow_damage, allow_gaps, max_rejects)
     place, reporter = os.fspath(to), Reporter(on_event or raised)
+    run = partial(
+        writing, asked, place, fail_fast=fail_fast, accepted=accepted, catalog=catalog,
+        listener=reporter,
+    )  # fmt: skip
 
     def apply(_: str | None) -> ExportSummary:
-        # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
-        completed = None
-        while True:
-            with writing(
-                asked, place, fail_fast=fail_fast, accepted=accepted, catalog=catalog,
-                listener=reporter,
-            ) as run:  # fmt: skip
-                run.run(engine or LocalEngine())
-                summary = run.summary()
-                if not run.is_continued:
-                    return completed if completed and summary.was_complete else summary
-                completed = summary
+        return _run_all(run, engine or LocalEngine())
 
     if asked.split_by_type:
         from kafkalog.change.lake.split import plan_anywhere
@@ -149,6 +143,24 @@ def export(
     else:
         parts = make_plan(asked, reporter).parts
     return ChangePlan("export", parts, Part, apply=apply, keeps_originals=False)
+
+
+def _run_all(
+    opened: Callable[[], Export | Append | IcebergAppend | SplitExport], engine: Engine
+) -> ExportSummary:
+    """Complete an interrupted run, which adds nothing else, then add what is new.
+
+    Returns:
+        the result of the last run that did something.
+    """
+    completed = None
+    while True:
+        with opened() as run:
+            run.run(engine)
+            summary = run.summary()
+            if not run.is_continued:
+                return completed if completed and summary.was_complete else summary
+            completed = summary
 
 
 def __getattr__(name: str) -> object:
